@@ -79,7 +79,7 @@ def entry(name: str, shape: Shape) -> str:
 
 def weights(blobs: Mapping[str, Sequence[Array]], *, old: bool = False) -> bytes:
     """A .caffemodel with the blobs of each layer; old: in the form of 2014, every shape of four axes."""
-    model = schema.model()
+    model = schema.create_model()
     for name, arrays in blobs.items():
         layer = (model.layers if old else model.layer).add(name=name)
         for array in arrays:

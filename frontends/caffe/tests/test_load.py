@@ -142,6 +142,12 @@ def test_opencv_knows_no_cut(tmp_path: Path) -> None:
         run({"conv": floats(1, 3, 4, 4)})
 
 
+def test_opencv_returns_an_output_that_a_layer_in_place_wrote(tmp_path: Path) -> None:
+    text = entry("x", (2, 3)) + RELU.format("a", "x", "y", "") + RELU.format("b", "y", "y", "")
+    x = {"x": floats(2, 3)}
+    np.testing.assert_array_equal(expected(written(tmp_path, text), x)["y"], np.maximum(x["x"], 0))
+
+
 def test_another_shape(tmp_path: Path) -> None:
     files = small(tmp_path)
     graph = load(files, model(files, (Port("x", (3, 2, 6, 6)),)))
@@ -178,7 +184,7 @@ def test_messages_of_weights(tmp_path: Path) -> None:
     wrong = written(
         tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({**BLOBS, "fc": [floats(4, 10), floats(4)]})
     )
-    text = "case.prototxt: layer 'fc' (InnerProduct): its weights: [4, 10] numbers, [4, 12] by the .prototxt; give the .caffemodel"
+    text = "case.prototxt: layer 'fc' (InnerProduct): its weights have shape [4, 10], but the .prototxt makes them [4, 12]; give"
     assert fault(wrong).startswith(text)
 
 

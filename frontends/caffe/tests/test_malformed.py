@@ -117,12 +117,12 @@ def random_damage() -> Iterator[Damaged]:
         yield from (pair(f"text {i}", t, data) for t in mutations(text, i, 45))
         if len(data) > 100:
             yield from (pair(f"weights {i}", text, d) for d in mutations(data, i, 30))
-            model = type(schema.model()).FromString(data)
+            model = type(schema.create_model()).FromString(data)
             yield from (
                 pair(f"weights' fields {i}", text, m.SerializeToString())
                 for m in message_mutations(model, i, 25)
             )
-        network = text_format.Parse(text.decode(), schema.net(), allow_unknown_field=True)
+        network = text_format.Parse(text.decode(), schema.create_net(), allow_unknown_field=True)
         for made in message_mutations(network, i, 45):
             yield pair(
                 f"fields {i}",
@@ -191,7 +191,7 @@ def known_damage() -> Iterator[Damaged]:
     yield Damaged("a folder of weights", {"m.prototxt": text, "m.caffemodel": None})
     yield pair("names that are no text", text.replace(b'"conv"', b'"\xff\xfe"'), data)
     yield pair("a text of another coding", text.decode().encode("utf-16"), data)
-    model = schema.model()
+    model = schema.create_model()
     blob = model.layer.add(name="conv").blobs.add(data=b"1234")
     blob.shape.dim.extend([1 << 40, 1 << 40])
     yield pair("weights of a huge shape", text, model.SerializeToString())

@@ -1,4 +1,4 @@
-"""A network on its way into the IR."""
+"""Imports a network into the IR."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from mace_core.graph_builder import Builder
 from mace_core.importer import Convert, Damage, Importer, Scope
-from mace_frontend_caffe.source import Source
+from mace_frontend_caffe.source import NetworkSource
 
 
 class Blobs(Scope[str, str]):
-    """By the name of a blob the tensor that was written last."""
+    """Maps the name of each blob to the tensor that was last written to it: layers may work in place."""
 
-    unknown: ClassVar[str] = "nothing before it makes blob {name!r}; correct the .prototxt"
+    unknown: ClassVar[str] = "no layer before it computes blob {name!r}; correct the .prototxt"
 
 
 class CaffeImporter(Importer[str]):
@@ -23,7 +23,7 @@ class CaffeImporter(Importer[str]):
 
     damage = Damage("its parameters or weights", "correct the .prototxt")
 
-    def __init__(self, source: Source, builder: Builder, convert: Convert[str]) -> None:
+    def __init__(self, source: NetworkSource, builder: Builder, convert: Convert[str]) -> None:
         super().__init__(source.file.name, builder, convert)
         self.source = source
         self.blobs = Blobs()

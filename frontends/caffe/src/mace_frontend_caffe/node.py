@@ -16,10 +16,25 @@ from mace_core.ir import Array, Shape
 from mace_core.ops.op import Op
 from mace_frontend_caffe.importer import CaffeImporter
 
+CORRECT_DESCRIPTION = "correct the .prototxt"
+"""The remedy for parameters that Caffe does not accept either."""
+
+CUT_BEFORE = "cut the graph before it with output_tensors"
+"""The remedy for parameters that Caffe accepts and the IR cannot represent."""
+
+MATCHING_WEIGHTS = "give the .caffemodel that belongs to this .prototxt"
+
 
 @dataclass(frozen=True)
 class CaffeNode(ImportedNode):
-    """A layer, its parameters and weights."""
+    """A layer with its parameters and weights.
+
+    Caffe calls the tensors that a layer reads its bottoms, those that it computes its tops, and its weights
+    its blobs.
+
+    layer: the message of caffe.proto.
+    importer: the network that it belongs to.
+    """
 
     noun: ClassVar[str] = "layer"
 
@@ -38,76 +53,87 @@ class CaffeNode(ImportedNode):
 
     @property
     def builder(self) -> Builder:
-        """The graph that is being made."""
+        """The graph that is being built."""
         return self.importer.builder
 
-    def choice(self, parameters: Any, field: str) -> str:
-        """The name of the value that a parameter has, of those that it may have."""
+    def refuse_unless(self, condition: bool, text: str, remedy: str = CORRECT_DESCRIPTION) -> None:
+        """Raise RefusedError with the text and the remedy unless the condition holds."""
+        super().refuse_unless(condition, f"{text}; {remedy}")
+
+    def enum_name(self, parameters: Any, field: str) -> str:
+        """Return the name of the enum value that a parameter has."""
         kind = parameters.DESCRIPTOR.fields_by_name[field].enum_type
         return str(kind.values_by_number[getattr(parameters, field)].name)
 
     @property
-    def count(self) -> int:
-        """How many blobs it reads."""
+    def bottom_count(self) -> int:
+        """How many tensors it reads."""
         return len(self.layer.bottom)
 
+    @property
+    def blob_count(self) -> int:
+        """How many blobs of weights the .caffemodel has for it."""
+        return len(self.importer.source.blobs.get(self.name, ()))
+
     def input(self, index: int = 0) -> str:
-        """The tensor of bottom `index`; RefusedError if it has none such, or nothing before it makes it."""
-        self.refuse_unless(index < self.count, f"it has no bottom {index}; correct the .prototxt")
+        """Return the tensor of bottom `index`; RefusedError if there is none, or nothing computes it."""
+        self.refuse_unless(index < self.bottom_count, f"it has no bottom {index}")
         return self.importer.blobs.find(self.layer.bottom[index])
 
     def inputs(self) -> list[str]:
-        """The tensors of all its bottoms."""
-        return [self.input(i) for i in range(self.count)]
+        """Return the tensors of all its bottoms."""
+        return [self.input(i) for i in range(self.bottom_count)]
 
     def shape(self, index: int = 0) -> Shape:
-        """Shape of bottom `index`."""
+        """Return the shape of bottom `index`."""
         return self.builder.shape(self.input(index))
 
-    def blob(self, index: int, what: str) -> Array:
-        """The layer's own blob `index`.
+    def blob(self, index: int, role: str) -> Array:
+        """Return blob `index` of the layer as the .caffemodel stores it.
 
-        RefusedError if the weights do not hold it, MaceError if there are none at all.
+        role: what messages call it, such as "bias".
+        RefusedError if the .caffemodel lacks it, MaceError if no .caffemodel was given.
         """
         source = self.importer.source
+        if not source.has_weights:
+            # Every layer with weights fails in this way. The message names none of them, so that the
+            # importer, which reports equal faults once, prints a single line.
+            problem = "has layers with weights, but no .caffemodel is given; name it: weight_file_path"
+            raise MaceError.of([f"{source.file.name}: {problem}"])
         blobs = source.blobs.get(self.name, ())
-        if not source.weighted:
-            name = source.file.name  # told once for all layers
-            raise MaceError.of(
-                [f"{name}: has layers with weights, but no .caffemodel is given; name it: weight_file_path"]
-            )
         if index >= len(blobs):
-            raise RefusedError(
-                f"the weights hold no {what} of it; give the .caffemodel that belongs to this .prototxt"
-            )
+            raise RefusedError(f"the weights hold no {role} of it; {MATCHING_WEIGHTS}")
         return blobs[index]
 
-    def fitted(self, index: int, what: str, shape: Shape) -> Array:
-        """The layer's own blob `index` in the shape that its parameters give.
+    def shaped_blob(self, index: int, role: str, shape: Shape) -> Array:
+        """Return blob `index` in the shape that the parameters give; RefusedError if it has another size.
 
-        Files of old write every shape with four axes.
+        Only the sizes are compared: until 2014 Caffe stored every blob with four axes, such as a bias of n
+        numbers as [1, 1, 1, n].
         """
-        array = self.blob(index, what)
-        text = f"its {what}: {list(array.shape)} numbers, {list(shape)} by the .prototxt; give the .caffemodel that belongs to it"
-        self.refuse_unless(array.size == prod(shape), text)
+        array = self.blob(index, role)
+        self.refuse_unless(
+            array.size == prod(shape),
+            f"its {role} have shape {list(array.shape)}, but the .prototxt makes them {list(shape)}",
+            MATCHING_WEIGHTS,
+        )
         return array.reshape(shape)
 
-    @property
-    def blobs(self) -> int:
-        """How many blobs of its own it has."""
-        return len(self.importer.source.blobs.get(self.name, ()))
-
-    def places(self, array: Array | int, tag: str = "places") -> str:
-        """Add a constant of this layer's own that holds places."""
+    def add_indices(self, array: Array | int, tag: str = "places") -> str:
+        """Add a constant of this layer that holds indices; return its tensor."""
         return self.builder.weight(f"{self.name}/{tag}", np.asarray(array, np.int64))
 
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:
-        """Names for its tops. A blob that is written again gets a name of its own."""
+        """Return a name for each of its tops: that of its blob, with a suffix where a layer works in place.
+
+        A layer in place writes the blob that it reads under the same name, but tensors of the IR have one
+        value.
+        """
         return [self.builder.fresh(top) for top in self.layer.top]
 
     def done_top(
         self, index: int, op: str | Op, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
     ) -> str:
-        """Add the node of the IR that computes one of this layer's tops; return that."""
+        """Add the node of the IR that computes top `index` of this layer; return its tensor."""
         names = [self.builder.fresh(self.layer.top[index])]
         return self.add(op, inputs, attrs, names, self.origin)[0]

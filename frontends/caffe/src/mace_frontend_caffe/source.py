@@ -1,4 +1,4 @@
-"""A network's description and weights, read and checked."""
+"""Reads and checks a network's description and weights."""
 
 from __future__ import annotations
 
@@ -17,191 +17,205 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_caffe import schema
 
-DEEPEST = 32
+MAX_DEPTH = 32
 """Braces within braces of a description; caffe.proto needs five."""
 
 MAX_TEXT_BYTES = 1 << 20
-"""Bytes of a description: 250 for each of MOST_LAYERS; the largest networks take a few hundred thousand in all.
+"""Bytes of a description: 250 for each of MAX_LAYERS; the largest networks take a few hundred thousand.
 
-protobuf's parser of texts is written in Python and reads about half a million bytes in a second, so that a larger limit
-would let a damaged file hold a build up for long."""
+protobuf's parser of the text form is written in Python and reads about half a million bytes in a second, so
+that a larger limit would let a damaged file hold a build up for long."""
 
-MOST_LAYERS = 4096
+MAX_LAYERS = 4096
 """Layers of a description; the deepest networks have some 3000."""
 
 TRAINING = frozenset(
     (
-        *(
-            "Accuracy",
-            "SoftmaxWithLoss",
-            "EuclideanLoss",
-            "HingeLoss",
-            "InfogainLoss",
-            "MultinomialLogisticLoss",
-            "ContrastiveLoss",
-        ),
-        *(
-            "SigmoidCrossEntropyLoss",
-            "SmoothL1Loss",
-            "MultiBoxLoss",
-            "Silence",
-            "HDF5Output",
-            "DetectionEvaluate",
-        ),
+        "Accuracy",
+        "ContrastiveLoss",
+        "DetectionEvaluate",
+        "EuclideanLoss",
+        "HDF5Output",
+        "HingeLoss",
+        "InfogainLoss",
+        "MultiBoxLoss",
+        "MultinomialLogisticLoss",
+        "SigmoidCrossEntropyLoss",
+        "Silence",
+        "SmoothL1Loss",
+        "SoftmaxWithLoss",
     )
 )
 """Layers that only training and testing need."""
 
-
 TEST = schema.ENUMS["Phase"].index("TEST")
+
+DEPLOYED = "give the .prototxt of the network as it is deployed"
 
 
 @dataclass(frozen=True)
-class Source:
-    """A network: its message, the layers that it runs when deployed, every layer's blobs by its name, whether a file of them is given."""
+class NetworkSource:
+    """A network as its files have it.
+
+    file: the description.
+    net: the description's message.
+    layers: those that run when the network is deployed.
+    blobs: the weights of each layer by its name.
+    has_weights: whether a .caffemodel was given.
+    """
 
     file: Path
     net: Any
     layers: Sequence[Any]
     blobs: Mapping[str, Sequence[Array]]
-    weighted: bool
+    has_weights: bool
 
 
-def read(files: Sequence[Path]) -> Source:
+def read(files: Sequence[Path]) -> NetworkSource:
     """Read a description and its weights.
 
-    MaceError for anything that is none, with advice for files of the old form.
+    MaceError for files that are neither, with advice for files of old forms.
     """
-    described = [f for f in files if f.suffix.lower() != ".caffemodel"]
+    descriptions = [f for f in files if f.suffix.lower() != ".caffemodel"]
     weights = [f for f in files if f.suffix.lower() == ".caffemodel"]
-    if len(described) != 1 or len(weights) > 1:
+    if len(descriptions) != 1 or len(weights) > 1:
         names = ", ".join(f.name for f in files)
         raise MaceError(
             names,
             "a Caffe network is one .prototxt and one .caffemodel",
             "give model_file_path and weight_file_path",
         )
-    file = described[0]
-    net = _text(file)
-    layers = _layers(file, net)
-    blobs = _weights(weights[0]) if weights else {}
-    return Source(file, net, [layer for layer in layers if _deployed(layer)], blobs, bool(weights))
+    file = descriptions[0]
+    net = _parse_description(file)
+    layers = [layer for layer in _list_layers(file, net) if _is_deployed(layer)]
+    blobs = _read_weights(weights[0]) if weights else {}
+    return NetworkSource(file, net, layers, blobs, bool(weights))
 
 
-def _layers(file: Path, net: Any) -> Sequence[Any]:
-    """The layers, those of the form of 2014 as of today.
+def _list_layers(file: Path, net: Any) -> Sequence[Any]:
+    """Return the layers, those of the form of 2014 converted to the present one.
 
     MaceError for a network without any, or of the form before.
     """
     if any(layer.HasField("layer") for layer in net.layers):
+        problem = 'is of the form of 2013: layers { layer { type: "conv" } }'
         remedy = (
             "rewrite it with Caffe's upgrade_net_proto_text, and its weights with upgrade_net_proto_binary"
         )
-        raise MaceError(file.name, 'is of the form of 2013: layers { layer { type: "conv" } }', remedy)
-    layers = [*net.layer, *map(schema.renewed, net.layers)]
-    if not layers or (len(net.layer) and len(net.layers)):
-        problem = "mixes the old `layers` with `layer`" if layers else "holds no layer"
-        raise MaceError(file.name, problem, "give the .prototxt of the network as it is deployed")
-    if len(layers) > MOST_LAYERS:
-        raise MaceError(
-            file.name, f"holds {len(layers)} layers; {MOST_LAYERS} are the most", "divide the network"
-        )
-    twice = [layer for layer in layers if len(set(layer.top)) < len(layer.top)]
-    if twice:
-        raise MaceError(
-            file.name, f"layer {twice[0].name!r} has two tops of one name", "correct the .prototxt"
-        )
+        raise MaceError(file.name, problem, remedy)
+    layers = [*net.layer, *map(schema.upgrade_layer, net.layers)]
+    if not layers:
+        raise MaceError(file.name, "has no layers", DEPLOYED)
+    if len(net.layer) and len(net.layers):
+        # Caffe's upgrade_proto.cpp refuses this too: nothing tells how the two lists follow each other.
+        raise MaceError(file.name, "mixes the old `layers` with `layer`", DEPLOYED)
+    if len(layers) > MAX_LAYERS:
+        problem = f"has {len(layers)} layers; the maximum is {MAX_LAYERS}"
+        raise MaceError(file.name, problem, "divide the network")
+    for layer in layers:
+        if len(set(layer.top)) < len(layer.top):
+            problem = f"layer {layer.name!r} has two tops of the same name"
+            raise MaceError(file.name, problem, "correct the .prototxt")
     return layers
 
 
-def _text(file: Path) -> Any:
+def _read_bytes(file: Path) -> bytes:
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
-        raise MaceError(
-            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
-        ) from error
-    remedy = "give the .prototxt of the network as it is deployed"
+        problem = f"cannot be read: {error.strerror}"
+        raise MaceError(file.name, problem, "correct the path in the deployment file") from error
+
+
+def _parse_description(file: Path) -> Any:
+    data = _read_bytes(file)
     if len(data) > MAX_TEXT_BYTES:
         problem = f"is a description of {len(data)} bytes; the maximum is {MAX_TEXT_BYTES}"
-        raise MaceError(file.name, problem, remedy + ", without weights in it")
-    if (deepest := _max_depth(data)) > DEEPEST:
-        raise MaceError(
-            file.name, f"is no network: it nests {deepest} braces; the maximum is {DEEPEST}", remedy
-        )
+        raise MaceError(file.name, problem, DEPLOYED + ", without weights in it")
+    if (depth := _max_depth(data)) > MAX_DEPTH:
+        problem = f"is no network: it nests {depth} braces; the maximum is {MAX_DEPTH}"
+        raise MaceError(file.name, problem, DEPLOYED)
     try:
-        return text_format.Parse(data.decode(), schema.net(), allow_unknown_field=True)
+        # Forks of Caffe add fields that the networks do without: only the fields of known layers are read.
+        return text_format.Parse(data.decode(), schema.create_net(), allow_unknown_field=True)
     except text_format.ParseError as error:
         line = error.GetLine()
+        place = f"{file.name}, line {line}" if line else file.name
+        raise MaceError(place, f"is no network, or a damaged one: {_first_line(error)}", DEPLOYED) from error
+    except ValueError as error:  # bytes that are not UTF-8
         raise MaceError(
-            f"{file.name}, line {line}" if line else file.name,
-            f"is no network, or a damaged one: {_said(error)}",
-            remedy,
+            file.name, f"is no network, or a damaged one: {_first_line(error)}", DEPLOYED
         ) from error
-    except ValueError as error:  # bytes that are no text
-        raise MaceError(file.name, f"is no network, or a damaged one: {_said(error)}", remedy) from error
 
 
 def _max_depth(data: bytes) -> int:
-    """Count the braces that are open at once: the parser calls itself for each, and Python's stack is limited."""
-    depth = deepest = 0
+    """Count the braces that are open at once.
+
+    The parser calls itself for each of them, and Python's stack is limited.
+    """
+    depth = max_depth = 0
     for brace in re.finditer(rb"[{}<>]", data):
         depth += 1 if brace[0] in b"{<" else -1
-        deepest = max(deepest, depth)
-    return deepest
+        max_depth = max(max_depth, depth)
+    return max_depth
 
 
-def _said(error: Exception) -> str:
-    """What an exception says, in one short line, without the place and the text in front."""
+def _first_line(error: Exception) -> str:
+    """Return the message of an exception in one short line.
+
+    protobuf puts the position before " : ", and the text that it did not understand before "': ".
+    """
     return str(error).partition("\n")[0].rpartition(" : ")[2].rpartition("': ")[2][:200]
 
 
-def _weights(file: Path) -> dict[str, list[Array]]:
-    model = schema.model()
+def _read_weights(file: Path) -> dict[str, list[Array]]:
+    """Return the blobs of each layer that has any, by its name."""
+    model = schema.create_model()
+    data = _read_bytes(file)
     try:
-        model.ParseFromString(file.read_bytes())
+        model.ParseFromString(data)
         layers = [*model.layer, *model.layers]
-        found = {layer.name: [_array(blob) for blob in layer.blobs] for layer in layers if len(layer.blobs)}
-    except OSError as error:
-        raise MaceError(
-            file.name, f"cannot be read: {error.strerror}", "correct the path in the deployment file"
-        ) from error
+        blobs = {layer.name: [_read_array(blob) for blob in layer.blobs] for layer in layers if layer.blobs}
     except (DecodeError, ValueError) as error:
-        raise MaceError(
-            file.name, f"holds no weights, or is damaged: {error}", "download or train it again"
-        ) from error
+        problem = f"holds no weights, or is damaged: {error}"
+        raise MaceError(file.name, problem, "download or train it again") from error
     if not layers:
-        raise MaceError(file.name, "holds no layer", "give the network's .caffemodel as weight_file_path")
-    return found
+        # protobuf parses an empty file, and a file of another program, without an error.
+        raise MaceError(file.name, "has no layers", "give the network's .caffemodel as weight_file_path")
+    return blobs
 
 
-def _array(blob: Any) -> Array:
-    """The numbers of a blob; the old form of shape is num, channels, height, width."""
-    shape = (
-        tuple(blob.shape.dim)
-        if blob.HasField("shape")
-        else (blob.num, blob.channels, blob.height, blob.width)
-    )
-    data = (
-        np.frombuffer(blob.doubles, "<f8").astype(np.float32)
-        if blob.doubles
-        else np.frombuffer(blob.data, "<f4")
-    )
+def _read_array(blob: Any) -> Array:
+    """Return the numbers of a blob; ValueError if they do not fill its shape.
+
+    Until 2014 Caffe stored the shape as num, channels, height and width.
+    """
+    four_axes = (blob.num, blob.channels, blob.height, blob.width)
+    shape = tuple(blob.shape.dim) if blob.HasField("shape") else four_axes
+    # Caffe stores double precision only if it was built for it; the IR computes in single precision.
+    doubles = np.frombuffer(blob.doubles, "<f8")
+    data = doubles.astype(np.float32) if doubles.size else np.frombuffer(blob.data, "<f4")
     if any(d < 0 for d in shape) or prod(shape) != data.size:
         raise ValueError(f"a blob of {data.size} numbers has a shape of {list(shape)}")
     return data.reshape(shape)
 
 
-def _deployed(layer: Any) -> bool:
-    """Whether a layer runs when the network is deployed: in phase TEST, level 0, no stage, and for more than its training."""
+def _is_deployed(layer: Any) -> bool:
+    """Tell whether a layer runs when the network is deployed: in phase TEST, at level 0, without a stage.
+
+    The rules are those of Net::FilterNet in Caffe's net.cpp: a layer has rules of one kind, `include` or
+    `exclude`, and a layer without any runs always.
+    """
     if layer.type in TRAINING or (layer.HasField("phase") and layer.phase != TEST):
         return False
-    if any(map(_met, layer.exclude)):
+    if any(map(_is_met, layer.exclude)):
         return False
-    return not len(layer.include) or any(map(_met, layer.include))
+    return not layer.include or any(map(_is_met, layer.include))
 
 
-def _met(rule: Any) -> bool:
+def _is_met(rule: Any) -> bool:
+    """Tell whether a rule holds for a network in phase TEST, at level 0, without a stage."""
     if len(rule.stage) or (rule.HasField("phase") and rule.phase != TEST):
         return False
-    return bool(rule.min_level <= 0 <= (rule.max_level if rule.HasField("max_level") else 0))
+    max_level = rule.max_level if rule.HasField("max_level") else 0
+    return bool(rule.min_level <= 0 <= max_level)

@@ -1,4 +1,4 @@
-"""How Caffe's layers are expressed in the IR: every module in this folder offers its own as `HANDLERS`."""
+"""Expresses Caffe's layers in the IR: every module of this folder offers its handlers as `HANDLERS`."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ Handler = Callable[[CaffeNode], str | Sequence[str]]
 
 
 def handlers() -> Mapping[str, Handler]:
-    """The handler of every layer type that has one."""
+    """Return the handler of every layer type that has one."""
     return rows(__name__, "HANDLERS")
