@@ -26,32 +26,32 @@ class TfLite(Frontend):
         return load(files, model, ops)
 
     def port_names(self, files: Files) -> PortNames:
-        """The model's own inputs and outputs."""
-        from mace_frontend_tflite.boundary import declared
+        """Return the names of the model's own inputs and outputs."""
+        from mace_frontend_tflite.boundary import port_names
         from mace_frontend_tflite.source import read
 
-        return declared(read(files[0]))
+        return port_names(read(files[0]))
 
     def reference(self, files: Files, model: Model) -> Reference | None:
-        """The model in LiteRT's plain kernels; None if it is not installed."""
+        """Return the model in LiteRT's reference kernels; None if LiteRT is not installed."""
         from mace_frontend_tflite.reference import reference
 
         return reference(files, model)
 
     def fast_reference(self, files: Files, model: Model) -> Reference | None:
-        """The model in LiteRT's fastest kernels, those of XNNPACK; None if it is not installed."""
+        """Return the model in LiteRT's fastest kernels, those of XNNPACK; None if LiteRT is not installed."""
         from mace_frontend_tflite.reference import reference
 
         return reference(files, model, plain=False)
 
     def recurrent(self, files: Files, model: Model) -> Reference | None:
-        """Return the model in LiteRT's plain kernels, its states kept from call to call.
+        """Return the model in LiteRT's reference kernels, which keep its states from call to call.
 
         None if LiteRT is not installed.
         """
-        from mace_frontend_tflite.reference import recurrent
+        from mace_frontend_tflite.reference import recurrent_reference
 
-        return recurrent(files, model)
+        return recurrent_reference(files, model)
 
 
 @hookimpl

@@ -12,7 +12,7 @@ import tflite
 from mace_core.ir import Storage
 
 _Type = tflite.ActivationFunctionType
-LIMITS: Mapping[int, tuple[float, float]] = MappingProxyType(
+CLAMPS: Mapping[int, tuple[float, float]] = MappingProxyType(
     {
         _Type.NONE: (-inf, inf),
         _Type.RELU: (0.0, inf),
@@ -20,21 +20,26 @@ LIMITS: Mapping[int, tuple[float, float]] = MappingProxyType(
         _Type.RELU_N1_TO_1: (-1.0, 1.0),
     }
 )
-FUSED: Mapping[int, str] = MappingProxyType({_Type.TANH: "Tanh"})
+"""Functions that clamp -> their bounds."""
+
+FUNCTIONS: Mapping[int, str] = MappingProxyType({_Type.TANH: "Tanh"})
+"""Functions that do not clamp -> the op of the IR."""
 
 
-def limits(function: int) -> tuple[float, float] | None:
-    """Between what a fused activation clamps; None for one that does more."""
-    return LIMITS.get(function)
+def clamp_bounds(function: int) -> tuple[float, float] | None:
+    """Return the bounds between which a fused activation clamps; None for one that does more."""
+    return CLAMPS.get(function)
 
 
 def is_within(storage: Storage | None, low: float, high: float) -> bool:
-    """Whether what is stored so can be nothing outside the limits."""
+    """Tell whether all numbers that can be stored so lie between the bounds: then a clamp changes nothing."""
     if low == -np.inf and high == np.inf:
         return True
     if storage is None or storage.quant.axis is not None:
         return False
-    ends, (scale,), (zero,) = np.iinfo(storage.dtype.numpy), storage.quant.scale, storage.quant.zero_point
-    return bool(
-        (ends.min - zero) * scale >= low - scale / 2 and (ends.max - zero) * scale <= high + scale / 2
-    )
+    integers, (scale,), (zero,) = np.iinfo(storage.dtype.numpy), storage.quant.scale, storage.quant.zero_point
+    # Half a step of tolerance: converters choose a scale of 6/255 for ReLU6, whose ends are not exactly 0 and
+    # 6, and LiteRT rounds the bounds themselves to the nearest step (CalculateActivationRangeQuantized).
+    reaches_low = (integers.min - zero) * scale >= low - scale / 2
+    reaches_high = (integers.max - zero) * scale <= high + scale / 2
+    return bool(reaches_low and reaches_high)

@@ -1,4 +1,4 @@
-"""A TensorFlow Lite model on its way into the IR."""
+"""Keeps what is known of one model while it is translated: its tensors, states and variables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from mace_core.graph_builder import Builder
 from mace_core.importer import Convert, Damage, Importer, RefusedError, Scope
 from mace_core.ir import Array, Quant, Shape
 from mace_frontend_tflite.schema import DAMAGE
-from mace_frontend_tflite.source import Source, Subgraph, TensorInfo
-from mace_frontend_tflite.variables import ANY, READ, lasting, reader_name, variable_name
+from mace_frontend_tflite.source import Subgraph, TensorInfo, TfliteFile
+from mace_frontend_tflite.variables import (
+    ANY,
+    READ,
+    find_lasting_variables,
+    reader_name,
+    variable_name,
+)
 
-MOST_ZEROS = 1 << 26
-"""Elements of a state."""
+MAX_STATE_ELEMENTS = 1 << 26
+"""Limit of a state's size. Its zeros are not in the file, so the size of the file does not limit them."""
 
 
 @dataclass(kw_only=True)
@@ -33,46 +39,47 @@ class GraphScope(Scope[int, str]):
 class TfliteImporter(Importer[str]):
     """Reads the operators of a model.
 
-    variables: by name, what they hold at this place of the run.
-    states: by graph and tensor, what a state is after the run, as far as it is translated.
-    cut: names of variables that the deployment file makes inputs.
-    begun: the graph's states, by graph and tensor, or by the name of the variable.
+    variables: name of a variable -> the tensor that it holds before the operator that is translated next.
+    states: (graph, tensor of the file) -> the tensor that a state is after the operators translated so far.
+    input_variables: names of variables that the deployment file makes inputs.
+    initial_states: the states of the IR's graph before the run, by (graph, tensor) or by the variable's name.
     """
 
     damage = Damage("its inputs or options", "convert the model again", (*DAMAGE, ArithmeticError))
 
-    def __init__(self, source: Source, builder: Builder, convert: Convert[str]) -> None:
+    def __init__(self, source: TfliteFile, builder: Builder, convert: Convert[str]) -> None:
         super().__init__(source.file.name, builder, convert)
         self.source = source
         self.variables: dict[str, str] = {}
-        self.cut: set[str] = set()
-        self.begun: dict[tuple[int, int] | str, str] = {}
+        self.input_variables: set[str] = set()
+        self.initial_states: dict[tuple[int, int] | str, str] = {}
         self.states: dict[tuple[int, int], str] = {}
         self._stems: dict[str, int] = {}
 
     def begin_state(self, scope: GraphScope, info: TensorInfo, shape: Shape) -> None:
         """Let an input that is a state of the file begin with its first value."""
         self.builder.begin(info.name, first_value(info, shape))
-        self.begun[scope.graph.index, info.index] = info.name
+        self.initial_states[scope.graph.index, info.index] = info.name
 
     def end_states(self) -> None:
-        """State what every state is after the run, once all nodes are translated."""
-        for key, name in self.begun.items():
+        """Set every state's value after the run, once all nodes are translated."""
+        for key, name in self.initial_states.items():
             after = self.variables[key] if isinstance(key, str) else self.states.get(key, name)
             self.builder.set_next(name, after)
 
     def cut_variable(self, graph: Subgraph, index: int, tensor: str) -> None:
-        """Let an input that stands for what a variable holds be the variable's value for all who read it."""
-        maker = graph.makers.get(index)
-        if maker is not None and maker.code == READ and maker.inputs:
-            name = variable_name(graph, maker.inputs[0])
+        """Give the variable that an input stands for the input's value, for all its readers."""
+        producer = graph.producers.get(index)
+        if producer is not None and producer.code == READ and producer.inputs:
+            name = variable_name(graph, producer.inputs[0])
             self.variables[name] = tensor
-            self.cut.add(name)
+            self.input_variables.add(name)
 
     def begin_variables(self, starts: Mapping[str, str]) -> None:
-        """Let variables hold what an initializer gives them: before the first run those that last, else before every run.
+        """Give variables the values of an initializer.
 
-        starts: the tensors that hold the values, by the name of the variable.
+        A variable that lasts has it before the first run, any other before every run.
+        starts: name of a variable -> the tensor that holds its value.
         """
         for name, tensor in starts.items():
             if not self.lasts(name):
@@ -80,41 +87,42 @@ class TfliteImporter(Importer[str]):
                 continue
             array = self.builder.weights.get(tensor)
             if array is None:
-                raise RefusedError(
-                    f"variable {name!r} begins with a value that is computed at run time; convert the model again"
-                )
-            if name in self.cut:
+                problem = f"variable {name!r} begins with a value that is computed at run time"
+                raise RefusedError(f"{problem}; convert the model again")
+            if name in self.input_variables:
                 self.builder.begin(self.variables[name], array)
-                self.begun[name] = self.variables[name]
+                self.initial_states[name] = self.variables[name]
             else:
                 stem = reader_name(self.source, name)
-                self.begun[name] = self.variables[name] = self.builder.state(
+                self.initial_states[name] = self.variables[name] = self.builder.state(
                     stem, array, self.builder.tensors[tensor].quant
                 )
 
     def lasts(self, name: str) -> bool:
-        """Tell whether what a variable holds lasts from run to run."""
-        return bool(self._lasting & {name, ANY})
+        """Tell whether the value of a variable lasts from run to run."""
+        # An assignment through a handle of unknown origin may change any variable.
+        return bool(self._lasting_variables & {name, ANY})
 
     @cached_property
-    def _lasting(self) -> set[str]:
-        return lasting(self.source)
+    def _lasting_variables(self) -> set[str]:
+        return find_lasting_variables(self.source)
 
-    def marks(self) -> tuple[object, object]:
-        """Return what states and variables are at this place of the run, to tell whether something changes them."""
+    def snapshot_states(self) -> tuple[object, object]:
+        """Return the values of states and variables; a later copy differs if an operator has changed one."""
         return dict(self.states), dict(self.variables)
 
     def tensor(self, scope: GraphScope, index: int) -> str:
-        """Return the IR's tensor for one of the file's; a constant enters the graph when it is first asked for."""
+        """Return the IR's tensor for one of the file's; a constant is added when it is first read."""
         if index in scope.values:
             return scope.find(index)
         graph = scope.graph
-        # An operator that ran before has left it, as in a loop's iteration before this one.
+        # A state that an operator before this one changed, as in an earlier iteration of a loop.
         if (graph.index, index) in self.states:
             return self.states[graph.index, index]
         info = graph.tensors[index]
-        if index in graph.makers or index in graph.inputs:
+        if index in graph.producers or index in graph.inputs:
             raise RefusedError(scope.unknown.format(name=info.name))
+        # Buffer 0 is empty by the format's definition: it says nothing about which tensors are equal.
         key = (graph.index, index) if info.buffer == 0 else (info.buffer, info.shape, info.kind, info.quant)
         return self.constant(key, lambda: self._declare(graph, info))
 
@@ -123,7 +131,7 @@ class TfliteImporter(Importer[str]):
         if not info.variable:
             return self.builder.weight(info.name, array, quant)
         state = self.builder.state(info.name, array, quant)
-        self.begun[graph.index, info.index] = state
+        self.initial_states[graph.index, info.index] = state
         return state
 
     def _constant(self, info: TensorInfo) -> tuple[Array, Quant | None]:
@@ -133,25 +141,26 @@ class TfliteImporter(Importer[str]):
             raise RefusedError(
                 f"it reads state {info.name!r}, to which the file gives a value; convert the model again"
             )
-        # A state begins with zeros.
+        # LiteRT clears every variable tensor before the first run (Subgraph::ResetVariableTensors).
         if array is None and info.dtype and (info.variable or prod(info.shape) == 0):
-            if prod(info.shape) > MOST_ZEROS:
+            if prod(info.shape) > MAX_STATE_ELEMENTS:
                 raise RefusedError(f"{info.name!r} has a shape of {list(info.shape)}")
             array = first_value(info, info.shape)
         if array is None:
             raise RefusedError(
                 f"it reads {info.name!r}, which the file neither holds nor computes; convert the model again"
             )
-        return (array, quant) if array.dtype != np.int64 or quant is None else (array, None)
+        # The IR has no quantized type of 64 bits. A bias of such is read by ops/conv.py with its scale.
+        return (array, None) if array.dtype == np.int64 else (array, quant)
 
     def stem(self, name: str) -> str:
-        """The name, or with a number that makes it one that was not asked for before."""
+        """Return the name, with a number behind it if it was returned before."""
         number = self._stems.get(name, 0)
         self._stems[name] = number + 1
         return f"{name}.{number}" if number else name
 
 
 def first_value(info: TensorInfo, shape: Shape) -> Array:
-    """Return zeros, as integers store them."""
+    """Return zeros: for integers that stand for real numbers, their zero point."""
     assert info.dtype is not None
     return np.full(shape, info.quant.zero_point[0] if info.quant else 0, info.dtype.numpy)

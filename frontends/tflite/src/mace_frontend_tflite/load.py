@@ -1,4 +1,4 @@
-"""A TensorFlow Lite file as a graph."""
+"""Reads a TensorFlow Lite file as a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_frontend_tflite.boundary import wanted
+from mace_frontend_tflite.boundary import cut_model
 from mace_frontend_tflite.importer import TfliteImporter
 from mace_frontend_tflite.source import read
 from mace_frontend_tflite.translate import convert, translate
@@ -20,7 +20,7 @@ from mace_frontend_tflite.translate import convert, translate
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """Read a model between the inputs and outputs that the deployment file names.
 
-    MaceError with every fault of the file: what is damaged, or each node that the IR cannot represent.
+    MaceError with every fault of the file: damage, or each node that the IR cannot represent.
     """
     if len(files) != 1:
         raise MaceError(
@@ -29,7 +29,7 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
             "name the .tflite file alone",
         )
     source = read(files[0])
-    part = wanted(source, model)
+    part = cut_model(source, model)
     importer = TfliteImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
     outputs = translate(importer, part)
     return importer.builder.finish(outputs, [output.name for output in part.outputs])

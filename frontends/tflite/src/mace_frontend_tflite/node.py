@@ -1,4 +1,4 @@
-"""One node of a TensorFlow Lite graph as its handler sees it."""
+"""The node of a TensorFlow Lite graph as its handler sees it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from mace_core.ir import Array, DType, Quant, Shape, Storage, Tensor
 from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.op import Op
 from mace_core.quantization import STORED
-from mace_frontend_tflite.fused_activation import FUSED, is_within, limits
+from mace_frontend_tflite.fused_activation import FUNCTIONS, clamp_bounds, is_within
 from mace_frontend_tflite.importer import GraphScope, TfliteImporter
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo
 
 
 @dataclass(frozen=True)
 class TfliteNode(OperandNode):
-    """An operator in the scope of its graph."""
+    """An operator in the scope of its graph.
+
+    Tensors of the file store real numbers as integers where they have a scale; an operator computes with the
+    real numbers. `input` gives a constant as floats to an operator whose results are floats, as hybrid
+    kernels do it; `stored_input` gives every tensor as the file has it.
+    """
 
     remake: ClassVar[str] = "convert"
 
@@ -32,7 +37,7 @@ class TfliteNode(OperandNode):
 
     @property
     def op(self) -> str:
-        """Its operator, as the schema calls it."""
+        """Its operator, by its name in the schema."""
         return self.operator.code
 
     @property
@@ -42,133 +47,134 @@ class TfliteNode(OperandNode):
 
     @property
     def builder(self) -> Builder:
-        """The graph that is being made."""
+        """The builder of the IR's graph."""
         return self.importer.builder
 
     @property
     def name(self) -> str:
-        """What its errors and nodes are called by: its first output."""
-        outputs = self.operator.outputs
-        return (
-            self.graph.tensors[outputs[0]].name
-            if outputs and outputs[0] >= 0
-            else f"{self.operator.code}_{self.operator.index}"
-        )
+        """The name of its first output, which stands in errors and in the names of its nodes."""
+        # The format gives operators no names; users know a layer by the tensor that it computes.
+        if self.has_output(0):
+            return self.graph.tensors[self.operator.outputs[0]].name
+        return f"{self.operator.code}_{self.operator.index}"
 
     def options(self, kind: str) -> Any:
-        """Its options; defaults if the file has none of this kind."""
+        """Return its options; defaults if the file has none of this kind."""
         return self.operator.options(kind)
 
     @property
     def count(self) -> int:
-        """How many inputs it lists."""
+        """The number of inputs that it lists, absent ones included."""
         return len(self.operator.inputs)
 
     def has(self, index: int) -> bool:
-        """Whether input `index` is there."""
+        """Tell whether input `index` is present."""
         return index < self.count and self.operator.inputs[index] >= 0
 
     def info(self, index: int) -> TensorInfo:
-        """The file's description of input `index`; RefusedError if it is absent."""
+        """Return the file's description of input `index`; RefusedError if it is absent."""
         self.refuse_unless(self.has(index), f"it has no input {index}; convert the model again")
         return self.graph.tensors[self.operator.inputs[index]]
 
     def output(self, index: int = 0) -> TensorInfo:
-        """The file's description of output `index`."""
+        """Return the file's description of output `index`; RefusedError if it is absent."""
         self.refuse_unless(self.has_output(index), f"it has no output {index}; convert the model again")
         return self.graph.tensors[self.operator.outputs[index]]
 
     def has_output(self, index: int) -> bool:
-        """Whether output `index` is there."""
+        """Tell whether output `index` is present."""
         return index < len(self.operator.outputs) and self.operator.outputs[index] >= 0
 
     def input(self, index: int) -> str:
-        """The tensor at input `index`, "" if it is absent.
+        """Return the tensor at input `index`, "" if it is absent.
 
-        Stored weights of a node that computes floats as floats.
+        A quantized constant of a node that computes floats is dequantized.
         """
         if not self.has(index):
             return ""
-        return self._floats(self.stored(index))
+        return self._dequantize_weights(self.stored_input(index))
 
-    def stored(self, index: int) -> str:
-        """The tensor at input `index` as it is stored."""
+    def stored_input(self, index: int) -> str:
+        """Return the tensor at input `index` as the file stores it."""
         return self.importer.tensor(self.scope, self.info(index).index)
 
-    def _floats(self, tensor: str) -> str:
-        """A tensor; a stored constant as floats if the node computes floats."""
-        results = [self.graph.tensors[o] for o in self.operator.outputs if o >= 0]
-        compressed = (
-            tensor in self.builder.weights
-            and self.tensor(tensor).quant
-            and any(r.dtype is DType.F32 for r in results)
-        )
-        return self.emit("Dequantize", [tensor], tag="floats") if compressed else tensor
+    def _dequantize_weights(self, tensor: str) -> str:
+        """Return a tensor; a quantized constant as floats if the node computes floats.
+
+        LiteRT's hybrid kernels also quantize the activations to 8 bits at run time; that loss is not
+        imitated.
+        """
+        if tensor not in self.builder.weights or not self.tensor(tensor).quant:
+            return tensor
+        results = [self.graph.tensors[output] for output in self.operator.outputs if output >= 0]
+        if any(result.dtype is DType.F32 for result in results):
+            return self.emit("Dequantize", [tensor], tag="floats")
+        return tensor
 
     def stored_integers(self, index: int) -> str:
-        """The tensor at input `index`, as the integers that it stores if it stores real numbers."""
-        tensor = self.stored(index)
-        held = self.tensor(tensor)
-        if held.quant is None:
+        """Return the tensor at input `index`; if it is quantized, the integers that stand for its numbers."""
+        tensor = self.stored_input(index)
+        quantized = self.tensor(tensor)
+        if quantized.quant is None:
             return tensor
         if tensor in self.builder.weights:
             return self.add_constant(self.builder.weights[tensor], tag="integers")
-        self.refuse_unless(held.quant.axis is None, "the integers of a tensor with several scales")
-        scale, zero = (
-            self.add_constant(np.float32(v[0]), tag="scale")
-            for v in (held.quant.scale, held.quant.zero_point)
-        )
+        self.refuse_unless(quantized.quant.axis is None, "the integers of a tensor with several scales")
+        # No op of the IR takes the scale off a tensor, so the integers are computed from the real numbers:
+        # exact, because a quantized number divided by its scale is an integer but for rounding.
+        scale = self.add_constant(np.float32(quantized.quant.scale[0]), tag="scale")
+        zero = self.add_constant(np.float32(quantized.quant.zero_point[0]), tag="scale")
         steps = self.emit("Div", [self.emit("Dequantize", [tensor], tag="real"), scale], tag="steps")
         rounded = self.emit("Round", [self.emit("Add", [steps, zero], tag="shifted")], tag="rounded")
-        return self.emit("Cast", [rounded], {"to": held.dtype.value}, tag="integers")
+        return self.emit("Cast", [rounded], {"to": quantized.dtype.value}, tag="integers")
 
     def set_state(self, index: int, tensor: str) -> None:
-        """State what the state at input `index` is after the node."""
+        """Set the value that the state at input `index` has after the node."""
         shape = self.shape(index)
-        made = (
-            tensor
-            if self.tensor(tensor).shape == shape
-            else self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
-        )
-        place = self.info(index).index
-        self.importer.states[self.graph.index, place] = made
-        # The graph is cut at the state: who reads it after this node reads what the node leaves.
-        if place in self.scope.values:
-            self.scope.values[place] = made
+        if self.tensor(tensor).shape != shape:
+            tensor = self.emit("Reshape", [tensor], {"shape": shape}, tag="after")
+        number = self.info(index).index
+        self.importer.states[self.graph.index, number] = tensor
+        # Where the graph is cut at the state, an operator behind this one reads the value after this node.
+        if number in self.scope.values:
+            self.scope.values[number] = tensor
 
     def inputs(self) -> list[str]:
-        """All its tensors."""
+        """Return all tensors that it reads."""
         return [self.input(i) for i in range(self.count)]
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor of the graph that is being made."""
+        """Return the description of a tensor of the IR's graph."""
         return self.builder.tensors[name]
 
     def shape(self, index: int) -> Shape:
-        """Shape of input `index`."""
-        return self.tensor(self.stored(index)).shape
+        """Return the shape of input `index`."""
+        return self.tensor(self.stored_input(index)).shape
 
     def array(self, index: int) -> Array | None:
-        """The stored elements of input `index` if it is a constant."""
-        return self.builder.weights.get(self.stored(index)) if self.has(index) else None
+        """Return the stored elements of input `index`; None unless it is a constant."""
+        return self.builder.weights.get(self.stored_input(index)) if self.has(index) else None
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; RefusedError if there is none such."""
-        return super().axis(axis, max(rank, 1))  # a single number counts as one of one axis
+        """Return an axis counted from the front; RefusedError if there is none such."""
+        # LiteRT takes a scalar for a tensor of one axis.
+        return super().axis(axis, max(rank, 1))
 
     def inner_name(self, tag: str) -> str:
-        """Return a name that was not asked for before, so that each iteration of a loop has its own."""
+        """Return a name that was not returned before, so that each iteration of a loop has its own."""
         return self.importer.stem(f"{self.name}/{tag}")
 
     def add_stored(self, array: Array, quant: Quant | None, tag: str) -> str:
         """Add a constant of this node's own that stores real numbers as integers; return its tensor."""
         return self.builder.weight(self.inner_name(tag), array, quant)
 
-    def permuted(self, index: int, perm: Sequence[int]) -> str:
-        """Input `index` with its axes reordered: before it becomes floats, so that a constant is reordered at once."""
-        return self._floats(
-            self.emit("Transpose", [self.stored(index)], {"perm": tuple(perm)}, tag="permuted")
-        )
+    def transpose_input(self, index: int, perm: Sequence[int]) -> str:
+        """Return input `index` with its axes reordered.
+
+        A quantized constant is reordered before it is dequantized: so it stays a constant of few bytes.
+        """
+        transposed = self.emit("Transpose", [self.stored_input(index)], {"perm": tuple(perm)}, tag="permuted")
+        return self._dequantize_weights(transposed)
 
     def emit(
         self,
@@ -192,18 +198,19 @@ class TfliteNode(OperandNode):
         return self.add(op, inputs, attrs, names, self.origin_of(self.inner_name(op)))
 
     def storage(self, index: int = 0) -> Storage | None:
-        """How output `index` stores real numbers; None for floats and plain integers."""
+        """Return how output `index` stores real numbers; None for floats and plain integers."""
         info = self.output(index)
         return Storage(info.dtype, info.quant) if info.quant and info.dtype in STORED else None
 
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:
-        """Names for its outputs, each stored as the file says; what the op computes besides gets a name as well."""
+        """Return names for its outputs, stored as the file says, and for outputs that only the op has."""
         listed, several = len(self.operator.outputs), bool(op.outputs) and op.outputs[-1].endswith("*")
         reserved, names = self.builder.reserved, []
         for i in range(listed if several else len(op.outputs)):
             known = self.has_output(i)
             stem = self.importer.stem(self.output(i).name if known else f"{self.name}/unused")
             names.append(self.builder.stored(stem, self.storage(i) if known else None))
+            # Two outputs may have one name in the file; the first is not given to the second.
             self.builder.reserved |= {names[-1]}
         self.builder.reserved = reserved
         return names
@@ -216,23 +223,27 @@ class TfliteNode(OperandNode):
         *,
         count: int | None = None,
     ) -> tuple[str, ...]:
-        """Add the IR node that computes this node's outputs, under their names and stored as the file says."""
+        """Add the IR node that computes this node's outputs, under their names, stored as the file says."""
         op = self.builder.ops[op] if isinstance(op, str) else op
         names = self.output_names(op, count)
         return self.add(op, inputs, attrs, names, self.origin_of(self.importer.stem(self.name)))
 
-    def fused(
+    def done_with_activation(
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], function: int
     ) -> tuple[str, ...]:
-        """Add the IR node that computes this node's output, and its fused activation."""
-        bounds, how = limits(function), self.storage()
+        """Add the IR node that computes this node's output, with its fused activation.
+
+        function: the number of the activation in the schema.
+        """
+        bounds, storage = clamp_bounds(function), self.storage()
         if bounds is None:
-            self.refuse_unless(function in FUSED, f"fused activation {function} is not supported")
-            return self.done(FUSED[function], [self.emit(op, inputs, attrs)])
-        if is_within(how, *bounds):
+            self.refuse_unless(function in FUNCTIONS, f"fused activation {function} is not supported")
+            return self.done(FUNCTIONS[function], [self.emit(op, inputs, attrs)])
+        # Integers saturate at the ends of their range, which a converter chose as the bounds of the
+        # activation.
+        if is_within(storage, *bounds):
             return self.done(op, inputs, attrs)
         if issubclass(self.builder.ops[op].attrs, ClampAttributes):
             return self.done(op, inputs, {**attrs, "low": bounds[0], "high": bounds[1]})
-        return self.done(
-            "Clip", [self.emit(op, inputs, attrs, storage=how)], {"min": bounds[0], "max": bounds[1]}
-        )
+        result = self.emit(op, inputs, attrs, storage=storage)
+        return self.done("Clip", [result], {"min": bounds[0], "max": bounds[1]})

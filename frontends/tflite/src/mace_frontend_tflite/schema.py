@@ -1,4 +1,4 @@
-"""The words of the format (tensorflow/lite/schema/schema.fbs) and what they are in the IR."""
+"""Names and numbers of the format (tensorflow/lite/schema/schema.fbs), and the IR's types for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tflite
 from mace_core.ir import DType
 
 DAMAGE = (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError, KeyError)
-"""What reading a damaged flatbuffer raises."""
+"""The exceptions that reading a damaged flatbuffer raises: the library checks no offset."""
 
 DTYPES: Mapping[int, DType] = MappingProxyType(
     {

@@ -1,8 +1,8 @@
-"""A model file: its tables, read once and checked against its size, and the data of its tensors.
+"""Reads a model file: its tables, checked against the file's size, and the data of its tensors.
 
-A flatbuffer is a web of offsets that nothing guards: every count is held against the size of the file before
-it is believed, all of them together are no longer than the file, and what still leads outside ends in one
-error.
+A flatbuffer is a web of offsets that nothing guards. Every count is compared with the size of the file before
+memory is taken for it, and all vectors together must be no longer than the file; an offset that still leads
+outside ends in one error.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from mace_core.quantization import STORED
 from mace_frontend_tflite.schema import BUILTINS, DAMAGE, DTYPES, NO_OPTIONS, TYPE_NAMES
 from mace_frontend_tflite.sparse import dense
 
-MOST_AXES = 16
+MAX_AXES = 16
+"""More than any kernel of LiteRT takes; a longer shape is damage."""
 
 
 @dataclass(frozen=True)
 class TensorInfo:
     """A tensor as the file describes it.
 
-    shape: with the file's number, mostly 1, for what `signature` leaves open as -1; the signature is () if
-    nothing is.
-    dtype: None for one that the IR does not hold; `kind` is the format's name for it.
-    quant: how its integers stand for real numbers, those of 64 bits too, which the IR does not hold.
+    shape: with the file's number, mostly 1, for an axis that `signature` leaves open as -1.
+    signature: () if no axis is left open.
+    dtype: None for a type that the IR does not have; `kind` is the format's name for it.
+    quant: how its integers stand for real numbers; also for those of 64 bits, for which the IR has none.
+    variable: whether it is a state.
     """
 
     index: int
@@ -50,7 +52,12 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Operator:
-    """A node: its builtin or custom operator, the indices of its tensors (-1: absent), and its table in the file."""
+    """A node of a graph.
+
+    code: its operator by its name in the schema, or "custom NAME".
+    inputs, outputs, intermediates: the numbers of its tensors, -1 for one that is absent.
+    table: its table in the file.
+    """
 
     index: int
     code: str
@@ -61,18 +68,17 @@ class Operator:
     version: int = 1
 
     def options(self, kind: str) -> Any:
-        """Its options as the table of this kind; one of defaults where the file has none or another."""
-        made, table = getattr(tflite, kind)(), self.table
-        if (number := getattr(tflite.BuiltinOptions, kind, None)) is not None:
-            union = table.BuiltinOptions() if table.BuiltinOptionsType() == number else None
+        """Return its options as a table of this kind, with defaults where the file has none or another."""
+        options, table = getattr(tflite, kind)(), self.table
+        number = getattr(tflite.BuiltinOptions, kind, None)
+        # The format's first union of options is full; newer operators have theirs in a second one.
+        if number is None:
+            number, present = getattr(tflite.BuiltinOptions2, kind), table.BuiltinOptions2Type()
+            union = table.BuiltinOptions2() if present == number else None
         else:
-            union = (
-                table.BuiltinOptions2()
-                if table.BuiltinOptions2Type() == getattr(tflite.BuiltinOptions2, kind)
-                else None
-            )
-        made.Init(*((union.Bytes, union.Pos) if union else NO_OPTIONS))
-        return made
+            union = table.BuiltinOptions() if table.BuiltinOptionsType() == number else None
+        options.Init(*((union.Bytes, union.Pos) if union else NO_OPTIONS))
+        return options
 
     @property
     def custom(self) -> bytes:
@@ -91,13 +97,17 @@ class Subgraph:
     operators: tuple[Operator, ...]
 
     @cached_property
-    def makers(self) -> dict[int, Operator]:
-        """The operator that computes each tensor."""
-        return {o: operator for operator in self.operators for o in operator.outputs if o >= 0}
+    def producers(self) -> dict[int, Operator]:
+        """The number of a tensor -> the operator that computes it, the last one if there are several."""
+        producers = {}
+        for operator in self.operators:
+            producers.update(dict.fromkeys(operator.outputs, operator))
+        producers.pop(-1, None)  # an output that is absent
+        return producers
 
 
 @dataclass(frozen=True)
-class Source:
+class TfliteFile:
     """A model file."""
 
     file: Path
@@ -106,25 +116,28 @@ class Source:
     buffers: tuple[Any, ...]
 
     def raw(self, tensor: TensorInfo) -> Array | None:
-        """The bytes that the file holds for a tensor; None if it is computed."""
+        """Return the bytes that the file holds for a tensor; None if it is computed."""
         if not 0 < tensor.buffer < len(self.buffers):
             return None
         buffer = self.buffers[tensor.buffer]
+        # Files above 2 GB keep data behind the flatbuffer, whose offsets have 32 bits; 1 is what the
+        # converter writes before it knows the offset.
         if buffer.Offset() > 1:
             return np.frombuffer(self.data, np.uint8, buffer.Size(), buffer.Offset())
         return np.asarray(buffer.DataAsNumpy(), np.uint8) if buffer.DataLength() else None
 
     def array(self, tensor: TensorInfo) -> Array | None:
-        """A constant's elements; None if it is computed.
+        """Return a constant's elements; None if it is computed.
 
         ValueError if the file does not hold as many as it says.
         """
         raw = self.raw(tensor)
-        if raw is None or tensor.dtype is None:
-            return None if raw is None else _packed(raw, tensor)
-        elements = (
-            raw.view(tensor.dtype.numpy.newbyteorder("<")) if raw.nbytes % tensor.dtype.size == 0 else raw
-        )
+        if raw is None:
+            return None
+        if tensor.dtype is None:
+            return _unpack_int4(raw, tensor)
+        is_complete = raw.nbytes % tensor.dtype.size == 0
+        elements = raw.view(tensor.dtype.numpy.newbyteorder("<")) if is_complete else raw
         if tensor.sparsity is not None:
             return dense(elements, tensor.shape, tensor.sparsity)
         if raw.nbytes != prod(tensor.shape) * tensor.dtype.size:
@@ -136,8 +149,8 @@ class Source:
         return elements.reshape(tensor.shape)
 
 
-def read(file: Path) -> Source:
-    """Read a model file; MaceError for anything that is none."""
+def read(file: Path) -> TfliteFile:
+    """Read a model file; MaceError for a file that is not one."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -146,7 +159,7 @@ def read(file: Path) -> Source:
         ) from error
     try:
         if data[4:8] != b"TFL3":
-            raise ValueError("it does not bear the mark TFL3")
+            raise ValueError("it does not have the mark TFL3")
         graphs, buffers = _Reader(len(data)).model(tflite.Model.GetRootAsModel(data, 0))
     except DAMAGE as error:
         raise MaceError(
@@ -154,78 +167,82 @@ def read(file: Path) -> Source:
             f"is no TensorFlow Lite model, or a damaged one: {error}",
             "convert or download it again",
         ) from error
-    return Source(file, data, graphs, buffers)
+    return TfliteFile(file, data, graphs, buffers)
 
 
 @dataclass
 class _Reader:
-    """Reads tables as long as all that was read is no longer than the file. left: bytes."""
+    """Reads tables as long as their vectors together are no longer than the file.
+
+    left: bytes of the file that no vector has taken yet. Vectors may share bytes, so without this budget a
+    small file could describe any number of tables.
+    """
 
     left: int
 
     def take(self, count: int, size: int) -> None:
-        """ValueError if so many elements of this size cannot be in the rest of the file."""
+        """Take a vector from the budget.
+
+        ValueError if the rest of the file cannot hold so many elements of this size.
+        """
         if not 0 <= count <= self.left // size:
             raise ValueError(f"a list of {count} elements where {self.left} bytes are left")
         self.left -= count * size
 
     def tables(self, count: int, get: Callable[[int], Any]) -> list[Any]:
-        """A vector of tables."""
-        self.take(count, 4)
+        """Return a vector of tables."""
+        self.take(count, 4)  # an offset for each
         return [get(i) for i in range(count)]
 
     def numbers(self, table: Any, field: str, size: int = 4) -> tuple[int, ...]:
-        """A vector of whole numbers."""
+        """Return a vector of integers."""
         self.take(getattr(table, f"{field}Length")(), size)
         values = getattr(table, f"{field}AsNumpy")()
+        # The library gives the number 0 for an absent vector.
         return () if isinstance(values, int) else tuple(values.tolist())
 
     def text(self, value: bytes | None) -> str:
-        """A string."""
+        """Return a string."""
         self.take(len(value or b""), 1)
         return (value or b"").decode()
 
     def model(self, model: Any) -> tuple[tuple[Subgraph, ...], tuple[Any, ...]]:
-        """The graphs and buffers of the file."""
-        codes = [
-            (self.code(c), int(c.Version()))
-            for c in self.tables(model.OperatorCodesLength(), model.OperatorCodes)
-        ]
+        """Return the graphs and buffers of the file."""
+        tables = self.tables(model.OperatorCodesLength(), model.OperatorCodes)
+        codes = [(self.code(table), int(table.Version())) for table in tables]
         graphs = self.tables(model.SubgraphsLength(), model.Subgraphs)
         if not graphs:
             raise ValueError("it holds no graph")
-        made = tuple(self.subgraph(i, g, codes) for i, g in enumerate(graphs))
-        return made, tuple(self.tables(model.BuffersLength(), model.Buffers))
+        subgraphs = tuple(self.subgraph(i, graph, codes) for i, graph in enumerate(graphs))
+        return subgraphs, tuple(self.tables(model.BuffersLength(), model.Buffers))
 
     def code(self, code: Any) -> str:
-        """The name of an operator; "custom NAME" for none of the format's own."""
+        """Return the name of an operator; "custom NAME" for one that the format does not define."""
+        # Old files have the number in a field of 8 bits, new ones in both as far as it fits there: the larger
+        # is right (tensorflow/compiler/mlir/lite/schema/schema_utils.cc).
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         name = BUILTINS.get(builtin, f"builtin {builtin}")
         return f"custom {self.text(code.CustomCode())}" if name == "CUSTOM" else name
 
     def subgraph(self, index: int, graph: Any, codes: list[tuple[str, int]]) -> Subgraph:
-        """A graph; every index in it is that of a tensor or -1."""
-        tensors = _distinct(
-            [self.tensor(i, t) for i, t in enumerate(self.tables(graph.TensorsLength(), graph.Tensors))]
-        )
-        operators = [
-            self.operator(i, o, codes)
-            for i, o in enumerate(self.tables(graph.OperatorsLength(), graph.Operators))
-        ]
+        """Return a graph; ValueError unless every number in it is that of a tensor, or -1 in a node."""
+        tables = self.tables(graph.TensorsLength(), graph.Tensors)
+        tensors = _name_uniquely([self.tensor(i, table) for i, table in enumerate(tables)])
+        tables = self.tables(graph.OperatorsLength(), graph.Operators)
+        operators = tuple(self.operator(i, table, codes) for i, table in enumerate(tables))
         inputs, outputs = (self.numbers(graph, field) for field in ("Inputs", "Outputs"))
-        made = Subgraph(index, tensors, inputs, outputs, tuple(operators))
-        for used in (
-            *((i,) for i in (*inputs, *outputs)),
-            *(i for o in operators for i in (o.inputs, o.outputs, o.intermediates)),
-        ):
-            if any(not -1 <= i < len(tensors) for i in used):
-                raise ValueError(f"a node names tensor {max(used, key=abs)} of {len(tensors)}")
-        if any(i < 0 for i in (*inputs, *outputs)):
+        lists = [inputs, outputs]
+        for operator in operators:
+            lists += [operator.inputs, operator.outputs, operator.intermediates]
+        for numbers in lists:
+            if numbers and not -1 <= min(numbers) <= max(numbers) < len(tensors):
+                raise ValueError(f"a node names tensor {max(numbers, key=abs)} of {len(tensors)}")
+        if -1 in (*inputs, *outputs):
             raise ValueError("an input or output of a graph is no tensor")
-        return made
+        return Subgraph(index, tensors, inputs, outputs, operators)
 
     def operator(self, index: int, table: Any, codes: list[tuple[str, int]]) -> Operator:
-        """A node.  codes: names of the file's operators with their versions."""
+        """Return a node.  codes: names of the file's operators with their versions."""
         inputs, outputs, inner = (
             self.numbers(table, field) for field in ("Inputs", "Outputs", "Intermediates")
         )
@@ -233,19 +250,17 @@ class _Reader:
         return Operator(index, code, inputs, outputs, inner, table, version)
 
     def tensor(self, index: int, tensor: Any) -> TensorInfo:
-        """A tensor's description."""
+        """Return a tensor's description; ValueError for a shape that no tensor has."""
         shape, signature = self.numbers(tensor, "Shape"), self.numbers(tensor, "ShapeSignature")
-        if (
-            len(shape) > MOST_AXES
-            or min(shape, default=0) < 0
-            or prod(max(d, 1) for d in shape) > MAX_ELEMENTS
-        ):
-            raise ValueError(f"tensor {index} has a shape of {list(shape[: MOST_AXES + 1])}")
+        elements = prod(max(size, 1) for size in shape)
+        if len(shape) > MAX_AXES or min(shape, default=0) < 0 or elements > MAX_ELEMENTS:
+            raise ValueError(f"tensor {index} has a shape of {list(shape[: MAX_AXES + 1])}")
         if len(signature) != len(shape) or -1 not in signature:
             signature = ()
         code = tensor.Type()
-        stored = DType.I8 if code == tflite.TensorType.INT4 else DTYPES.get(code)
-        quant = self.quant(tensor.Quantization(), shape, stored)
+        # Numbers of four bits are read as ones of eight, with the same scale.
+        dtype = DType.I8 if code == tflite.TensorType.INT4 else DTYPES.get(code)
+        quant = self.quant(tensor.Quantization(), shape, dtype)
         name = self.text(tensor.Name())
         kind = TYPE_NAMES.get(code, f"type {code}")
         buffer, variable, sparsity = tensor.Buffer(), bool(tensor.IsVariable()), tensor.Sparsity()
@@ -254,12 +269,14 @@ class _Reader:
         )
 
     def quant(self, table: Any, shape: Shape, dtype: DType | None) -> Quant | None:
-        """How integers stand for real numbers; None for those that do not."""
+        """Return how integers stand for real numbers; None for those that do not."""
         if table is None or not table.ScaleLength():
             return None
         self.take(table.ScaleLength(), 4)
         scales = tuple(np.asarray(table.ScaleAsNumpy(), np.float64).tolist())
         zeros = self.numbers(table, "ZeroPoint", 8) or (0,)
+        # Float tensors and indices have scales left over from training, and some converters write a scale of
+        # 0 for none.
         if dtype not in (*STORED, DType.I64) or not all(0 < s < inf for s in scales):
             return None
         count = max(len(scales), len(zeros))
@@ -271,27 +288,28 @@ class _Reader:
         return Quant(scales * (count // len(scales)), zeros * (count // len(zeros)), axis)
 
 
-def _distinct(tensors: list[TensorInfo]) -> tuple[TensorInfo, ...]:
-    """The tensors, each with a name of its own: the format allows several of one name, and none."""
-    seen: set[str] = {t.name for t in tensors}
-    given: set[str] = set()
-    made = []
-    for tensor in tensors:
-        name = tensor.name or f"tensor_{tensor.index}"
-        while name in given or (name in seen and name != tensor.name):
-            name = f"{name}.{tensor.index}"
-        given.add(name)
-        made.append(replace(tensor, name=name))
-    return tuple(made)
+def _name_uniquely(tensors: list[TensorInfo]) -> tuple[TensorInfo, ...]:
+    """Return the tensors, each with a name of its own: the format allows several of one name, and none."""
+    stated: set[str] = {info.name for info in tensors}
+    taken: set[str] = set()
+    renamed = []
+    for info in tensors:
+        name = info.name or f"tensor_{info.index}"
+        while name in taken or (name in stated and name != info.name):
+            name = f"{name}.{info.index}"
+        taken.add(name)
+        renamed.append(replace(info, name=name))
+    return tuple(renamed)
 
 
-def _packed(raw: Array, tensor: TensorInfo) -> Array:
-    """Elements of four bits, two a byte, the lower half first.
+def _unpack_int4(raw: Array, tensor: TensorInfo) -> Array:
+    """Return elements of four bits, which lie two in a byte, the lower half first.
 
-    ValueError for other types that the IR does not hold.
+    ValueError for other types that the IR does not have.
     """
     count = prod(tensor.shape)
     if tensor.kind != "INT4" or raw.nbytes != (count + 1) // 2:
         raise ValueError(f"constant {tensor.name!r} is of type {tensor.kind}, which is not supported")
+    # A shift to the right of int8 extends the sign of the upper four bits.
     halves = np.stack([raw << 4, raw & 0xF0], axis=-1).view(np.int8) >> 4
     return halves.reshape(-1)[:count].reshape(tensor.shape)

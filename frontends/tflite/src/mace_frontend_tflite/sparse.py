@@ -1,4 +1,4 @@
-"""Constants that hold only some of their elements."""
+"""Reads constants of which the file stores only some elements."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import tflite
 
 from mace_core.ir import Array, Shape
 
-MOST_BYTES = 1 << 28
-"""A constant that says of itself that it is larger, with so few elements stored, is damage."""
+MAX_BYTES = 1 << 28
+"""Limit of a constant's size: few stored elements may claim any shape, and a larger one is damage."""
 
-MOST_ROWS = 1 << 20
-"""Places on the way to the elements that are stored, beside those of the elements."""
+MAX_ROWS = 1 << 20
+"""Limit of the coordinates that the outer dimensions list, where the stored elements are fewer."""
 
 _VECTORS = ("", "Int32Vector", "Uint16Vector", "Uint8Vector")
+"""The tables of the union SparseIndexVector, by its number in the schema; 0 is none."""
 
 
 def dense(values: Array, shape: Shape, table: Any) -> Array:
-    """All elements, those that are not stored being 0; ValueError for what leads outside.
+    """Return all elements, 0 where none is stored; ValueError for coordinates outside of the shape.
 
     The format's dimensions are those of the tensor and then those of blocks, in the order of their traversal;
     each is either dense or, as in compressed sparse rows, segments of indices
@@ -30,48 +31,51 @@ def dense(values: Array, shape: Shape, table: Any) -> Array:
     rank = len(shape)
     if sorted(order) != list(range(rank + len(blocks))) or not all(0 <= b < rank for b in blocks):
         raise ValueError(f"a traversal of {list(order)} with blocks {list(blocks)} of rank {rank}")
-    if table.DimMetadataLength() != len(order) or prod(shape) * values.itemsize > MOST_BYTES:
+    if table.DimMetadataLength() != len(order) or prod(shape) * values.itemsize > MAX_BYTES:
         raise ValueError(f"{table.DimMetadataLength()} sparse dimensions of a shape of {list(shape)}")
-    sizes, places = _walk([table.DimMetadata(i) for i in range(len(order))], max(values.size, MOST_ROWS))
-    if places.shape[0] != values.size:
-        raise ValueError(f"{values.size} elements at {places.shape[0]} places")
+    dimensions = [table.DimMetadata(i) for i in range(len(order))]
+    sizes, rows = _list_coordinates(dimensions, max(values.size, MAX_ROWS))
+    if rows.shape[0] != values.size:
+        raise ValueError(f"{values.size} elements at {rows.shape[0]} places")
     if any(sizes[order.index(rank + i)] == 0 for i in range(len(blocks))):
         raise ValueError("blocks of unknown size")
-    return _put(values, shape, _Traversal(order, blocks, sizes, places))
+    # From the order of traversal to the order of the tensor's dimensions, those of blocks behind them.
+    to_tensor = np.argsort(order)
+    coordinates = _join_blocks(rows[:, to_tensor], [sizes[i] for i in to_tensor], blocks, rank)
+    return _scatter(values, shape, coordinates)
 
 
-class _Traversal:
-    """Where the stored elements lie. places: [elements, dimensions], in the order of traversal."""
+def _join_blocks(rows: Array, sizes: list[int], blocks: Shape, rank: int) -> list[Array]:
+    """Return the coordinates of the stored elements for each axis of the tensor.
 
-    def __init__(self, order: Shape, blocks: Shape, sizes: Shape, places: Array) -> None:
-        self.blocks = blocks
-        back = np.argsort(order)
-        self.places, self.sizes = places[:, back], [sizes[i] for i in back]
-
-
-def _put(values: Array, shape: Shape, at: _Traversal) -> Array:
-    rank = len(shape)
-    coordinates = [at.places[:, i] for i in range(rank)]
-    for number, axis in enumerate(at.blocks):
-        coordinates[axis] = coordinates[axis] * at.sizes[rank + number] + at.places[:, rank + number]
-    if any(
-        c.size and not 0 <= int(c.min()) <= int(c.max()) < d for c, d in zip(coordinates, shape, strict=True)
-    ):
-        raise ValueError(f"a stored element outside of {list(shape)}")
-    made = np.zeros(shape, values.dtype)
-    made[tuple(coordinates)] = values
-    return made
+    rows: [elements, dimensions].  blocks: the axis that each block divides: an axis is counted in blocks, and
+    the block's own dimension counts inside of one.
+    """
+    coordinates = [rows[:, axis] for axis in range(rank)]
+    for number, axis in enumerate(blocks):
+        coordinates[axis] = coordinates[axis] * sizes[rank + number] + rows[:, rank + number]
+    return coordinates
 
 
-def _walk(dimensions: list[Any], most: int) -> tuple[Shape, Array]:
-    """The size of every dimension (0 if it is unknown) and the places of the elements.
+def _scatter(values: Array, shape: Shape, coordinates: list[Array]) -> Array:
+    for positions, size in zip(coordinates, shape, strict=True):
+        if positions.size and not 0 <= int(positions.min()) <= int(positions.max()) < size:
+            raise ValueError(f"a stored element outside of {list(shape)}")
+    elements = np.zeros(shape, values.dtype)
+    elements[tuple(coordinates)] = values
+    return elements
 
-    most: how many there may be at once.
+
+def _list_coordinates(dimensions: list[Any], limit: int) -> tuple[Shape, Array]:
+    """Return the size of every dimension (0 if it is unknown), and the coordinates [elements, dimensions].
+
+    Both are in the order of traversal.  limit: of the number of rows, which a damaged file multiplies at each
+    dimension.
     """
     sizes: list[int] = []
-    places = np.zeros((1, 0), np.int64)
+    rows = np.zeros((1, 0), np.int64)
     for dimension in dimensions:
-        count = len(places)
+        count = len(rows)
         if dimension.Format() == tflite.DimensionType.DENSE:
             size = dimension.DenseSize()
             lengths = np.full(count, size, np.int64)
@@ -81,27 +85,26 @@ def _walk(dimensions: list[Any], most: int) -> tuple[Shape, Array]:
             lengths, size = np.diff(segments), 0
             if segments.size != count + 1 or segments[0] != 0 or segments[-1] != indices.size:
                 raise ValueError(f"{segments.size} segments for {count} rows")
-        if (lengths < 0).any() or int(lengths.sum()) > most:
-            raise ValueError(f"more than {most} places for the elements that are stored")
+        if (lengths < 0).any() or int(lengths.sum()) > limit:
+            raise ValueError(f"more than {limit} places for the elements that are stored")
         if dimension.Format() == tflite.DimensionType.DENSE:
             indices = np.tile(np.arange(size), count)
-        places = np.column_stack([np.repeat(places, lengths, axis=0), indices])
+        rows = np.column_stack([np.repeat(rows, lengths, axis=0), indices])
         sizes.append(size)
-    return tuple(sizes), places
+    return tuple(sizes), rows
 
 
 def _integers(table: Any, field: str) -> Shape:
-    return (
-        tuple(int(v) for v in getattr(table, f"{field}AsNumpy")())
-        if getattr(table, f"{field}Length")()
-        else ()
-    )
+    # The library gives the number 0 for an absent vector.
+    if not getattr(table, f"{field}Length")():
+        return ()
+    return tuple(int(v) for v in getattr(table, f"{field}AsNumpy")())
 
 
 def _vector(union: Any, kind: int) -> Shape:
-    """The numbers of a union of vectors."""
+    """Return the numbers of a union of vectors."""
     if union is None or not 0 < kind < len(_VECTORS):
         raise ValueError("a sparse dimension without indices")
-    made = getattr(tflite, _VECTORS[kind])()
-    made.Init(union.Bytes, union.Pos)
-    return _integers(made, "Values")
+    vector = getattr(tflite, _VECTORS[kind])()
+    vector.Init(union.Bytes, union.Pos)
+    return _integers(vector, "Values")

@@ -1,4 +1,7 @@
-"""Translates graphs of the file operator by operator: the main one, and others in place of the operators that call them."""
+"""Translates graphs of the file operator by operator.
+
+The IR has no calls: a graph that an operator calls is translated in place of the operator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How TensorFlow Lite's operators are expressed in the IR: every module in this folder offers its own as `HANDLERS`."""
+"""Expresses TensorFlow Lite's operators in the IR.
+
+Every module in this folder offers its handlers as `HANDLERS`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from mace_core.tables import rows
 from mace_frontend_tflite.node import TfliteNode
 
 Handler = Callable[[TfliteNode], str | Sequence[str]]
-"""Adds what computes a node to the graph and tells the tensors that hold the node's outputs, in their order."""
+"""Adds the IR's nodes for a node; returns the tensors that hold the node's outputs, in their order."""
 
 
 def handlers() -> Mapping[str, Handler]:
-    """The handler of every operator that has one, by its name in the schema."""
+    """Return the handler of every operator that has one, by the operator's name in the schema."""
     return rows(__name__, "HANDLERS")

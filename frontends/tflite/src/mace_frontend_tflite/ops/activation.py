@@ -1,4 +1,4 @@
-"""Activation functions, by themselves and fused into another operator."""
+"""Activation functions that are operators of their own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def _leaky_relu(node: TfliteNode) -> Sequence[str]:
 
 
 def _gelu(node: TfliteNode) -> Sequence[str]:
+    # Both forms differ by up to 5e-4, so the file's choice is kept.
     approximate = node.options("GeluOptions").Approximate()
     return node.done("Gelu", [node.input(0)], {"approximate": "tanh" if approximate else "none"})
 
@@ -32,9 +33,12 @@ def _gelu(node: TfliteNode) -> Sequence[str]:
 def _softmax(node: TfliteNode) -> Sequence[str]:
     beta = node.options("SoftmaxOptions").Beta()
     x = node.input(0)
+    # The kernel computes exp(beta * x) (kernels/internal/reference/softmax.h). Converters write 1, which
+    # needs no node.
     if beta != 1.0:
         scaled = node.add_constant(np.float32(beta), tag="beta")
         x = node.emit("Mul", [x, scaled], tag="scaled")
+    # The format has no axis: the kernels take the last one, as for LOG_SOFTMAX below.
     return node.done("Softmax", [x], {"axis": -1})
 
 

@@ -1,6 +1,6 @@
-"""Operators that call other graphs of the file: branches, loops, functions.
+"""Operators that call other graphs of the file, and variables that initializers fill.
 
-And variables that initialisers fill.
+The IR has neither calls nor branches: called graphs are translated in place of the operator.
 """
 
 from __future__ import annotations
@@ -10,64 +10,67 @@ from types import MappingProxyType
 
 from mace_core.importer import RefusedError
 from mace_core.ir import Array
-from mace_frontend_tflite.boundary import between
+from mace_frontend_tflite.boundary import needed_operators
 from mace_frontend_tflite.importer import GraphScope
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 from mace_frontend_tflite.subgraphs import called_graph, inline, perform
 from mace_frontend_tflite.variables import ANY, variable_name
 
-TURNS = 4096
-"""How often a loop may turn and still be written out."""
+MAX_TURNS = 4096
+"""Iterations of a loop that are translated, one after another; the limit on nodes is usually met before."""
 
 
 def _if(node: TfliteNode) -> Sequence[str]:
-    """Of a known condition the one graph.
+    """Translate the one graph that a constant condition selects.
 
-    Else both, and one of their results: neither has an effect besides.
+    Else both graphs, and select their results.
     """
     options, condition = node.options("IfOptions"), node.array(0)
     graphs = (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())
-    inputs = [node.stored(i) for i in range(1, node.count)]
+    inputs = [node.stored_input(i) for i in range(1, node.count)]
     if condition is not None:
         return inline(node, graphs[0 if bool(condition.reshape(())) else 1], inputs)
-    before = node.importer.marks()
+    # Both graphs are computed in every run, so neither may have an effect beside its results.
+    before = node.importer.snapshot_states()
     sides = []
     for graph in graphs:
         sides.append(inline(node, graph, inputs))
         node.refuse_unless(
-            node.importer.marks() == before,
+            node.importer.snapshot_states() == before,
             "a branch that is chosen at run time changes a state; convert the model without it",
         )
     node.refuse_unless(len(sides[0]) == len(sides[1]), "its branches have different numbers of results")
-    return [_chosen(node, i, pair) for i, pair in enumerate(zip(*sides, strict=True))]
+    return [_select_result(node, i, pair) for i, pair in enumerate(zip(*sides, strict=True))]
 
 
-def _chosen(node: TfliteNode, index: int, pair: Sequence[str]) -> str:
-    shapes = [node.tensor(name).shape for name in pair]
+def _select_result(node: TfliteNode, index: int, pair: Sequence[str]) -> str:
+    first, second = (node.tensor(name).shape for name in pair)
     node.refuse_unless(
-        shapes[0] == shapes[1], f"its branches give shapes {shapes[0]} and {shapes[1]}; they must be the same"
+        first == second, f"its branches give shapes {first} and {second}; they must be the same"
     )
     storage = node.storage(index) if node.has_output(index) else None
-    return node.emit("Where", [node.stored(0), *pair], tag="chosen", storage=storage)
+    return node.emit("Where", [node.stored_input(0), *pair], tag="chosen", storage=storage)
 
 
 def _while(node: TfliteNode) -> Sequence[str]:
-    """Write the body out once a turn; whether to go on must be known each time."""
+    """Translate the body once for each iteration; the condition must be a constant each time."""
     options = node.options("WhileOptions")
-    carried = [node.stored(i) for i in range(node.count)]
-    for _ in range(TURNS):
-        (going,) = inline(node, options.CondSubgraphIndex(), carried)
-        held: Array | None = node.builder.weights.get(going)
-        if held is None:
+    carried = [node.stored_input(i) for i in range(node.count)]
+    for _ in range(MAX_TURNS):
+        # The counter of a loop of fixed length is a constant, so the builder folds its comparison to one as
+        # well.
+        (condition,) = inline(node, options.CondSubgraphIndex(), carried)
+        goes_on: Array | None = node.builder.weights.get(condition)
+        if goes_on is None:
             raise RefusedError(
                 "whether it goes on is computed at run time; convert the model with a fixed number of turns"
             )
-        if not bool(held.reshape(())):
+        if not bool(goes_on.reshape(())):
             return carried
         node.refuse_unless(node.importer.has_room_for(1), "it turns too often to be written out")
         carried = inline(node, options.BodySubgraphIndex(), carried)
-    raise RefusedError(f"it turns more than {TURNS} times, too often to be written out")
+    raise RefusedError(f"it turns more than {MAX_TURNS} times, too often to be written out")
 
 
 def _call(node: TfliteNode) -> Sequence[str]:
@@ -75,26 +78,29 @@ def _call(node: TfliteNode) -> Sequence[str]:
 
 
 def _composite(node: TfliteNode) -> Sequence[str]:
-    """A function of the model, written out."""
+    """Translate the graph that a composite stands for, as a runtime without a kernel for it does."""
     index = node.options("StableHLOCompositeOptions").DecompositionSubgraphIndex()
-    return inline(node, index, [node.stored(i) for i in range(node.count)])
+    return inline(node, index, [node.stored_input(i) for i in range(node.count)])
 
 
 def _call_once(node: TfliteNode) -> Sequence[str]:
-    """An initialiser: what it assigns to variables, and nothing else of it."""
+    """Translate the part of an initializer that assigns to variables.
+
+    The rest of an initializer fills hash tables, whose readers are refused one by one.
+    """
     graph = called_graph(node, node.options("CallOnceOptions").InitSubgraphIndex())
-    assigned = [o for o in graph.operators if o.code == "ASSIGN_VARIABLE"]
-    makers, _ = between(graph, (), [i for o in assigned for i in o.inputs])
-    needed = {o.index: o for o in (*makers, *assigned)}
+    assigning = [operator for operator in graph.operators if operator.code == "ASSIGN_VARIABLE"]
     importer = node.importer
+    # The values are collected apart: a variable that lasts begins with its value, and keeps a later one from
+    # run to run.
     before, importer.variables = importer.variables, {}
-    perform(node, GraphScope(graph=graph), [needed[i] for i in sorted(needed)])
+    perform(node, GraphScope(graph=graph), needed_operators(graph, (), (), assigning))
     starts, importer.variables = importer.variables, before
     importer.begin_variables(starts)
     return ()
 
 
-def _named(node: TfliteNode) -> str:
+def _known_variable(node: TfliteNode) -> str:
     name = variable_name(node.graph, node.info(0).index)
     if name == ANY:
         raise RefusedError("its variable is not known here; convert the model without variables")
@@ -102,21 +108,21 @@ def _named(node: TfliteNode) -> str:
 
 
 def _read_variable(node: TfliteNode) -> str:
-    """What the variable holds at this place of the run."""
-    name = _named(node)
+    """Return the value that the variable has before this node."""
+    name = _known_variable(node)
     if name not in node.importer.variables:
         raise RefusedError(f"variable {name!r} is never given a value; convert the model again")
     return node.importer.variables[name]
 
 
 def _var_handle(node: TfliteNode) -> Sequence[str]:
-    """A variable's handle is no tensor: whoever reads it asks for the name."""
+    """Add nothing: a handle is no tensor, and its readers look the variable up by its name."""
     return ()
 
 
 def _assign_variable(node: TfliteNode) -> Sequence[str]:
-    name = _named(node)
-    node.importer.variables[name] = node.stored(1)
+    name = _known_variable(node)
+    node.importer.variables[name] = node.stored_input(1)
     return ()
 
 
@@ -127,9 +133,9 @@ def _no_table(node: TfliteNode) -> Sequence[str]:
 
 
 def _densify(node: TfliteNode) -> str:
-    """A sparse constant with all its elements: that is how it was read."""
+    """Return the constant: a sparse one was read with all its elements."""
     node.constant(0, "elements")
-    return node.stored(0)
+    return node.stored_input(0)
 
 
 def _no_random(node: TfliteNode) -> Sequence[str]:

@@ -44,7 +44,7 @@ BINARY: Mapping[str, str] = MappingProxyType(
         "BITWISE_XOR": "BitwiseXor",
     }
 )
-FUSED: Mapping[str, tuple[str, str]] = MappingProxyType(
+WITH_ACTIVATION: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "ADD": ("Add", "AddOptions"),
         "SUB": ("Sub", "SubOptions"),
@@ -62,11 +62,10 @@ def _binary(op: str) -> Handler:
     return lambda node: node.done(op, [node.input(0), node.input(1)])
 
 
-def _fused(op: str, kind: str) -> Handler:
+def _with_activation(op: str, kind: str) -> Handler:
     def handle(node: TfliteNode) -> Sequence[str]:
-        return node.fused(
-            op, [node.input(0), node.input(1)], {}, node.options(kind).FusedActivationFunction()
-        )
+        function = node.options(kind).FusedActivationFunction()
+        return node.done_with_activation(op, [node.input(0), node.input(1)], {}, function)
 
     return handle
 
@@ -99,15 +98,17 @@ def _add_n(node: TfliteNode) -> Sequence[str]:
 
 
 def _floor_div(node: TfliteNode) -> Sequence[str]:
-    """floor(x / y); of integers by way of the remainder, which floors."""
+    """Add floor(x / y)."""
     x, y = node.input(0), node.input(1)
     if node.tensor(x).real.dtype.is_float:
         return node.done("Floor", [node.emit("Div", [x, y])])
+    # The IR's Div of integers truncates towards 0, its Mod has the sign of the divisor: without the remainder
+    # the division leaves none, and both ways of rounding agree.
     return node.done("Div", [node.emit("Sub", [x, node.emit("Mod", [x, y], tag="rest")]), y])
 
 
 def _cast(node: TfliteNode) -> Sequence[str]:
-    """Stored integers are cast as the numbers that they are."""
+    """Add a cast, of a quantized tensor from its stored integers: the kernel does not look at the scale."""
     target = node.output().dtype
     node.refuse_unless(
         target is not None, f"its result is of type {node.output().kind}, which is not supported"
@@ -119,37 +120,37 @@ def _cast(node: TfliteNode) -> Sequence[str]:
 def _select(node: TfliteNode) -> Sequence[str]:
     condition, x, y = node.inputs()
     ranks = [len(node.shape(i)) for i in range(2)]
-    if node.operator.code == "SELECT" and ranks[0] == 1 and ranks[1] > 1:  # one condition for each row
-        condition = node.emit(
-            "Reshape", [condition], {"shape": (node.shape(0)[0], *(1,) * (ranks[1] - 1))}, tag="rows"
-        )
+    # The older operator takes a vector as one condition for each row; SELECT_V2 broadcasts it along the last
+    # axis.
+    if node.operator.code == "SELECT" and ranks[0] == 1 and ranks[1] > 1:
+        shape = (node.shape(0)[0], *(1,) * (ranks[1] - 1))
+        condition = node.emit("Reshape", [condition], {"shape": shape}, tag="rows")
     return node.done("Where", [condition, x, y])
 
 
 def _quantize(node: TfliteNode) -> Sequence[str]:
-    how = node.storage()
-    node.refuse_unless(how is not None, "its result has no scale; convert the model again")
+    node.refuse_unless(node.storage() is not None, "its result has no scale; convert the model again")
     return node.done("Quantize", [node.input(0)])
 
 
 def _dequantize(node: TfliteNode) -> Sequence[str]:
-    tensor = node.stored(0)
+    tensor = node.stored_input(0)
     if node.tensor(tensor).quant:
         return node.done("Dequantize", [tensor])
+    # Weights of half precision are stored with this operator behind them (float16 quantization).
     return node.done("Cast", [tensor], {"to": DType.F32.value})
 
 
 def _fake_quant(node: TfliteNode) -> Sequence[str]:
-    """Round to the steps between min and max, as TensorFlow nudges them so that 0 is one of them."""
+    """Add rounding to the steps between min and max."""
     options = node.options("FakeQuantOptions")
-    least, most, levels = (
-        float(options.Min()),
-        float(options.Max()),
-        (1 << options.NumBits()) - 1 - int(options.NarrowRange()),
-    )
-    node.refuse_unless(most > least and levels > 0, f"a range from {least} to {most}")
-    step = (most - least) / levels
-    zero = min(max(round(-least / step), 0), levels)
+    minimum, maximum = float(options.Min()), float(options.Max())
+    levels = (1 << options.NumBits()) - 1 - int(options.NarrowRange())
+    node.refuse_unless(maximum > minimum and levels > 0, f"a range from {minimum} to {maximum}")
+    step = (maximum - minimum) / levels
+    # TensorFlow moves the range by less than a step so that 0 is exactly one of the steps
+    # (NudgeQuantizationRange).
+    zero = min(max(round(-minimum / step), 0), levels)
     low, high = -zero * step, (levels - zero) * step
     limited = node.emit("Clip", [node.input(0)], {"min": low, "max": high}, tag="limited")
     scale = node.add_constant(np.float32(step), tag="step")
@@ -161,7 +162,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
         **{name: _unary(op) for name, op in UNARY.items()},
         **{name: _binary(op) for name, op in BINARY.items()},
-        **{name: _fused(op, kind) for name, (op, kind) in FUSED.items()},
+        **{name: _with_activation(op, kind) for name, (op, kind) in WITH_ACTIVATION.items()},
         "NOT_EQUAL": _not_equal,
         "RIGHT_SHIFT": _right_shift,
         "SQUARE": _square,

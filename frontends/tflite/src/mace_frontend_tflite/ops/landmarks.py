@@ -1,6 +1,6 @@
 """MediaPipe's custom operators for landmarks, version 2, as its kernels define them.
 
-Source of the formulas: mediapipe/util/tflite/operations, and what the options are called in TFLite's GPU
+Source of the formulas: mediapipe/util/tflite/operations, and of the names of the options: TFLite's GPU
 delegate (tensorflow/lite/delegates/gpu/common/mediapipe), both Apache-2.0: facts only. Version 1 of
 TransformLandmarks and of Landmarks2TransformMatrix computes something else, from other options, and is
 refused.
@@ -25,12 +25,14 @@ from mace_frontend_tflite.ops import Handler
 
 VERSION = 2
 HALF_PIXEL = 0.5
-"""The matrix moves centers of pixels, which lie half a pixel behind their numbers."""
+"""The matrix moves centers of pixels: pixel 0 reaches from 0 to 1, so its center is at 0.5."""
 
 
 def _refuse_other_versions(node: TfliteNode) -> None:
     version = node.operator.version
-    problem = f"it is version {version} of its operator, and MediaPipe's public kernels compute version {VERSION} in another way"
+    problem = (
+        f"it is version {version} of its operator, which MediaPipe's public kernels compute in another way"
+    )
     node.refuse_unless(version == VERSION, f"{problem}; only version {VERSION} is supported")
 
 
@@ -38,7 +40,7 @@ def _read_options(node: TfliteNode) -> Mapping[str, Any]:
     """Return the options, which the file holds as a map of flexbuffers."""
     try:
         options = flexbuffers.Loads(bytearray(node.operator.custom))
-    except Exception as error:  # the library raises what it pleases
+    except Exception as error:  # the library documents no exceptions and raises many kinds
         raise RefusedError(f"its options cannot be read: {error}; convert the model again") from error
     node.refuse_unless(
         isinstance(options, dict), f"its options are {options!r} instead of a map; convert the model again"
@@ -77,7 +79,7 @@ def _part(node: TfliteNode, x: str, starts: Sequence[int], sizes: Sequence[int])
 
 
 def _read_matrix(node: TfliteNode, index: int) -> tuple[str, str]:
-    """Return the matrix of an input: [2, 2] that turns and scales (x, y), and [2] that moves them."""
+    """Return the matrix of an input: [2, 2] that rotates and scales (x, y), and [2] that moves them."""
     shape = node.shape(index)
     node.refuse_unless(math.prod(shape) == 16, f"a matrix of shape {list(shape)} instead of 4x4")
     matrix = node.emit("Reshape", [node.input(index)], {"shape": (4, 4)}, tag="matrix")
@@ -86,18 +88,15 @@ def _read_matrix(node: TfliteNode, index: int) -> tuple[str, str]:
 
 
 def _apply_matrix(node: TfliteNode, points: str, matrix: str, move: str) -> str:
-    """Return points [..., 2] as the matrix turns, scales and moves them."""
-    turned = node.emit(
-        "MatMul", [points, node.emit("Transpose", [matrix], {"perm": (1, 0)}, tag="columns")], tag="turned"
-    )
-    return _add(node, turned, move)
+    """Return points [..., 2] as the matrix rotates, scales and moves them."""
+    # Points are rows here and columns in the formulas, so the matrix is transposed.
+    columns = node.emit("Transpose", [matrix], {"perm": (1, 0)}, tag="columns")
+    rotated = node.emit("MatMul", [points, columns], tag="turned")
+    return _add(node, rotated, move)
 
 
 def _transform_landmarks(node: TfliteNode) -> Sequence[str]:
-    """TransformLandmarks(landmarks [1, N, 2 or 3], matrix): x and y of each as the matrix moves them.
-
-    Z stays.
-    """
+    """Add TransformLandmarks(landmarks [1, N, 2 or 3], matrix), which moves x and y and leaves z."""
     _refuse_other_versions(node)
     shape = node.shape(0)
     known = len(shape) == 3 and shape[0] == 1 and shape[2] in (2, 3)
@@ -110,31 +109,32 @@ def _transform_landmarks(node: TfliteNode) -> Sequence[str]:
 
 
 def _transform_image(node: TfliteNode) -> Sequence[str]:
-    """TransformTensorBilinear(image [1, H, W, C], matrix): for each pixel of the output, the image where the matrix moves its center to.
+    """Add TransformTensorBilinear(image [1, H, W, C], matrix).
 
-    Between four pixels it is interpolated; beyond the centers of the outermost pixels it is 0.
+    Each pixel of the output is the image at the point to which the matrix moves the pixel's center:
+    interpolated between four pixels, and 0 beyond the centers of the outermost ones.
     """
     _refuse_other_versions(node)
     options = _read_options(node)
     size = [int(_number(node, options, name)) for name in ("output_height", "output_width")]
-    shape, told = node.shape(0), tuple(node.output().shape)
+    shape, declared = node.shape(0), tuple(node.output().shape)
     node.refuse_unless(
         len(shape) == 4 and shape[0] == 1, f"an image of shape {list(shape)} instead of [1, H, W, C]"
     )
     node.refuse_unless(
-        min(size) > 0 and told in ((), (1, *size, shape[3])),
-        f"an output of {list(told)}, its options say {size}",
+        min(size) > 0 and declared in ((), (1, *size, shape[3])),
+        f"an output of {list(declared)}, its options say {size}",
     )
     rows, columns = np.meshgrid(*(np.arange(n) + HALF_PIXEL for n in size), indexing="ij")
     centers = node.add_constant(np.stack([columns, rows], -1).astype(np.float32)[None], tag="centers")
     places = _subtract(node, _apply_matrix(node, centers, *_read_matrix(node, 1)), _real(node, HALF_PIXEL))
     last = node.add_constant(np.array([shape[2] - 1, shape[1] - 1], np.float32), tag="last")
-    nearest = node.emit(
-        "Minimum", [node.emit("Maximum", [places, _real(node, 0)], tag="low"), last], tag="nearest"
-    )
-    inside = node.emit(
-        "Cast", [node.emit("Equal", [places, nearest], tag="equal")], {"to": "f32"}, tag="inside"
-    )
+    # GridSample repeats the border, while the kernel gives 0 there: a point that a clamp would move lies
+    # outside.
+    low = node.emit("Maximum", [places, _real(node, 0)], tag="low")
+    nearest = node.emit("Minimum", [low, last], tag="nearest")
+    unmoved = node.emit("Equal", [places, nearest], tag="equal")
+    inside = node.emit("Cast", [unmoved], {"to": "f32"}, tag="inside")
     both = node.emit("ReduceMin", [inside], {"axes": (3,), "keepdims": True}, tag="both")
     # GridSample counts from -1 at the outer edge of the first pixel to 1 at that of the last
     scale = node.add_constant(np.array([2 / shape[2], 2 / shape[1]], np.float32), tag="scale")
@@ -148,7 +148,10 @@ def _transform_image(node: TfliteNode) -> Sequence[str]:
 class _Crop:
     """The options of Landmarks2TransformMatrix.
 
-    subset: landmarks that the crop holds; left, right: of a line that becomes level.
+    subset: the landmarks that lie inside of the crop.
+    left, right: the landmarks of a line that gets the direction `target`, in radians.
+    size: width and height of the output.  scale: factors by which the crop is wider and higher than the
+    subset.
     """
 
     subset: tuple[int, ...]
@@ -165,38 +168,32 @@ class _Crop:
         subset = options.get("subset_idxs")
         listed = isinstance(subset, list) and len(subset) > 0 and all(isinstance(i, int) for i in subset)
         node.refuse_unless(listed, f"its option subset_idxs is {subset!r} instead of numbers of landmarks")
-        left, right, width, height = (
-            int(_number(node, options, name))
-            for name in ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height")
-        )
+        names = ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height")
+        left, right, width, height = (int(_number(node, options, name)) for name in names)
         scale = _number(node, options, "scale_x"), _number(node, options, "scale_y")
         assert isinstance(subset, list)
         known = all(0 <= i < count for i in (*subset, left, right))
         node.refuse_unless(known, f"its options name landmarks that are not among {count}")
         node.refuse_unless(min(width, height, *scale) > 0, f"a crop of {(width, height)} scaled by {scale}")
-        return cls(
-            tuple(subset),
-            left,
-            right,
-            _number(node, options, "target_rotation_radians"),
-            (width, height),
-            scale,
-        )
+        target = _number(node, options, "target_rotation_radians")
+        return cls(tuple(subset), left, right, target, (width, height), scale)
 
 
 def _direction(node: TfliteNode, points: str, crop: _Crop) -> tuple[str, str]:
-    """Return cosine and sine of the angle by which the crop is turned: the target less the direction from left to right.
+    """Return cosine and sine of the angle by which the crop is rotated.
 
-    Those of the direction are its coordinates divided by its length, which needs no angle; they are 1 and 0
-    where both points are one.
+    That angle is the target less the direction from the left landmark to the right one. The kernel computes
+    it by atan2; here cosine and sine of the direction are its coordinates divided by its length, and 1 and 0
+    where both landmarks are one point, as atan2(0, 0) is 0.
     """
-    ends = (_part(node, points, (index, 0), (1, 2)) for index in (crop.right, crop.left))
-    way = _subtract(node, *ends)
+    right, left = (_part(node, points, (index, 0), (1, 2)) for index in (crop.right, crop.left))
+    way = _subtract(node, right, left)
     zero, one = _real(node, 0), _real(node, 1)
     largest = node.emit(
         "ReduceMax", [node.emit("Abs", [way], tag="size")], {"axes": (1,), "keepdims": True}, tag="largest"
     )
     none = node.emit("Equal", [largest, zero], tag="none")
+    # Divided by the larger coordinate first, so that the square of neither overflows or vanishes.
     unit = node.emit("Div", [way, node.emit("Where", [none, one, largest], tag="divisor")], tag="unit")
     square = node.emit(
         "ReduceSum", [_multiply(node, unit, unit)], {"axes": (1,), "keepdims": True}, tag="square"
@@ -206,57 +203,46 @@ def _direction(node: TfliteNode, points: str, crop: _Crop) -> tuple[str, str]:
     forward = node.emit("Where", [none, one, _part(node, straight, (0, 0), (1, 1))], tag="forward")
     upward = _part(node, straight, (0, 1), (1, 1))
     cos, sin = (_real(node, f(crop.target)) for f in (math.cos, math.sin))
-    turned_cos = _add(node, _multiply(node, forward, cos), _multiply(node, upward, sin))
-    turned_sin = _subtract(node, _multiply(node, forward, sin), _multiply(node, upward, cos))
-    return turned_cos, turned_sin
+    # cos(t - d) and sin(t - d) by the theorems of addition.
+    rotation_cos = _add(node, _multiply(node, forward, cos), _multiply(node, upward, sin))
+    rotation_sin = _subtract(node, _multiply(node, forward, sin), _multiply(node, upward, cos))
+    return rotation_cos, rotation_sin
 
 
 def _place_crop(node: TfliteNode, crop: _Crop, count: int) -> tuple[str, str]:
-    """Add the nodes that place the crop in the image: its axes as columns of a [2, 2] matrix, and its center [1, 2].
+    """Return the place of the crop in the image: its axes as columns of a [2, 2] matrix, its center [1, 2].
 
     count: the number of landmarks.
     """
-    points = node.emit(
-        "Reshape",
-        [_part(node, node.input(0), (0, 0, 0), (1, count, 2))],
-        {"shape": (count, 2)},
-        tag="points",
-    )
+    flat = _part(node, node.input(0), (0, 0, 0), (1, count, 2))
+    points = node.emit("Reshape", [flat], {"shape": (count, 2)}, tag="points")
     cos, sin = _direction(node, points, crop)
     minus = node.emit("Neg", [sin], tag="minus")
-    # rows of points times these are points that are turned, and turned back
-    rows = [
-        node.emit("Concat", row, {"axis": 1}, tag="row")
-        for row in ((cos, sin), (minus, cos), (cos, minus), (sin, cos))
-    ]
+    # Rows of points times `turn` are rotated points; times `back`, points that are rotated back.
+    cells = ((cos, sin), (minus, cos), (cos, minus), (sin, cos))
+    rows = [node.emit("Concat", pair, {"axis": 1}, tag="row") for pair in cells]
     turn, back = (node.emit("Concat", pair, {"axis": 0}, tag="turn") for pair in (rows[:2], rows[2:]))
-    held = node.emit(
-        "Gather",
-        [points, node.add_constant(np.array(crop.subset, np.int32), tag="subset")],
-        {"axis": 0},
-        tag="held",
-    )
-    turned = node.emit("MatMul", [held, turn], tag="turned")
-    low, high = (
-        node.emit(op, [turned], {"axes": (0,), "keepdims": True}, tag=op) for op in ("ReduceMin", "ReduceMax")
-    )
+    numbers = node.add_constant(np.array(crop.subset, np.int32), tag="subset")
+    subset = node.emit("Gather", [points, numbers], {"axis": 0}, tag="held")
+    rotated = node.emit("MatMul", [subset, turn], tag="turned")
+    axes = {"axes": (0,), "keepdims": True}
+    low, high = (node.emit(op, [rotated], axes, tag=op) for op in ("ReduceMin", "ReduceMax"))
     middle = _multiply(node, _add(node, low, high), _real(node, 0.5))
     center = node.emit("MatMul", [middle, back], tag="center")
-    factors = node.add_constant(
-        np.array([[s / n for s, n in zip(crop.scale, crop.size, strict=True)]], np.float32), tag="factors"
-    )
+    ratios = [scale / size for scale, size in zip(crop.scale, crop.size, strict=True)]
+    factors = node.add_constant(np.array([ratios], np.float32), tag="factors")
     scale = _multiply(node, _subtract(node, high, low), factors)
-    # columns of the matrix are the axes of the crop in the image, so the rows of what turns back, scaled
+    # Columns of the matrix are the axes of the crop in the image: the rows of `back`, scaled.
     columns = _multiply(node, back, node.emit("Reshape", [scale], {"shape": (2, 1)}, tag="scale"))
     return columns, center
 
 
 def _crop_matrix(node: TfliteNode) -> Sequence[str]:
-    """Landmarks2TransformMatrix(landmarks [1, N, 3]): what brings pixels of a crop to the image that holds the landmarks.
+    """Add Landmarks2TransformMatrix(landmarks [1, N, 3]): the matrix from pixels of a crop to the image.
 
-    The crop is turned so that a line between two landmarks has the target's direction, holds a subset of the
-    landmarks, and is scaled
-    to the size of the output: move to its center, turn back, scale, move by half of the output.
+    The crop is rotated so that a line between two landmarks has the target's direction, it contains a subset
+    of the landmarks, and it is scaled to the size of the output. The matrix moves by half of the output,
+    scales, rotates back, and moves to the crop's center.
     """
     _refuse_other_versions(node)
     shape = node.shape(0)
@@ -270,16 +256,11 @@ def _crop_matrix(node: TfliteNode) -> Sequence[str]:
     move = _add(node, center, node.emit("MatMul", [half, columns], tag="shift"))
     matrix = node.emit("Transpose", [columns], {"perm": (1, 0)}, tag="matrix")
     nothing = node.add_constant(np.zeros((2, 1), np.float32), tag="nothing")
-    upper = node.emit(
-        "Concat",
-        [matrix, nothing, node.emit("Reshape", [move], {"shape": (2, 1)}, tag="move")],
-        {"axis": 1},
-        tag="upper",
-    )
+    last = node.emit("Reshape", [move], {"shape": (2, 1)}, tag="move")
+    upper = node.emit("Concat", [matrix, nothing, last], {"axis": 1}, tag="upper")
     lower = node.add_constant(np.eye(4, dtype=np.float32)[2:], tag="lower")
-    return node.done(
-        "Reshape", [node.emit("Concat", [upper, lower], {"axis": 0}, tag="whole")], {"shape": (1, 4, 4)}
-    )
+    square = node.emit("Concat", [upper, lower], {"axis": 0}, tag="whole")
+    return node.done("Reshape", [square], {"shape": (1, 4, 4)})
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -1,4 +1,8 @@
-"""One direction of an LSTM layer: as the IR's own op, or step by step."""
+"""One direction of an LSTM layer: as the IR's own op, or step by step.
+
+The IR's op computes floats and has neither a projection, nor layer normalization, nor a coupled input gate.
+A layer with any of these, and a quantized one, is translated step by step.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,18 @@ from mace_frontend_tflite.node import TfliteNode
 GATES = ("input", "forget", "cell", "output")
 GATE = Storage(DType.I16, Quant.of(2.0**-12))
 ACTIVATED = Storage(DType.I16, Quant.of(2.0**-15))
-"""How TensorFlow Lite stores what goes into a gate's function and what comes out."""
+"""How LiteRT's integer kernel stores the input of a gate's function (Q3.12) and its result (Q0.15).
+
+Source: tensorflow/lite/kernels/lstm_eval.cc, CalculateLstmGateInteger8x8_16.
+"""
 
 STEP_NODES = 30
-"""About as many nodes as a step is written out to."""
+"""About as many nodes as a step is translated to: enough to refuse a long sequence before it takes memory."""
 
 
 @dataclass(frozen=True)
-class Places:
-    """Numbers of the first inputs of each kind, gates in the order input, forget, cell, output (tensorflow/lite/kernels).
+class InputNumbers:
+    """The number of the first input of each kind; gates follow each other as input, forget, cell, output.
 
     norms: of layer normalization; None where there is none.
     """
@@ -47,7 +54,11 @@ class Clips:
 
 @dataclass(frozen=True)
 class Storages:
-    """How a quantized layer stores what it computes on the way; None in one of floats."""
+    """How a quantized layer stores its intermediate results; None in a layer of floats.
+
+    gate: sums of a gate.  activated: results of a gate's function.  cell: the cell's state.
+    hidden: the hidden state before the projection.  state: the hidden state, which is the layer's output.
+    """
 
     gate: Storage | None
     activated: Storage | None
@@ -56,8 +67,8 @@ class Storages:
     state: Storage | None
 
     @classmethod
-    def of(cls, node: TfliteNode, places: Places) -> Storages:
-        """From the node's state and intermediate tensors."""
+    def of(cls, node: TfliteNode, places: InputNumbers) -> Storages:
+        """Return them by the node's state and intermediate tensors; RefusedError if those do not say it."""
         if node.storage() is None:
             return cls(None, None, None, None, None)
         cell, inner = node.info(places.cell), node.operator.intermediates
@@ -68,24 +79,27 @@ class Storages:
         node.refuse_unless(inner[4] >= 0, "it does not say how its hidden state is stored")
         assert cell.quant is not None
         state = node.storage()
-        hidden = (
-            Storage(DType.I8, node.graph.tensors[inner[4]].quant or Quant.of(1.0))
-            if node.has(places.projection)
-            else state
-        )
+        hidden = state
+        # The fifth intermediate tensor is the hidden state before the projection (lstm.cc); without one it is
+        # the state.
+        if node.has(places.projection):
+            hidden = Storage(DType.I8, node.graph.tensors[inner[4]].quant or Quant.of(1.0))
         return cls(GATE, ACTIVATED, Storage(DType.I16, cell.quant), hidden, state)
 
 
 @dataclass(frozen=True)
 class Direction:
-    """A layer's inputs of one direction."""
+    """One direction of a layer."""
 
     node: TfliteNode
-    places: Places
+    places: InputNumbers
     clips: Clips
 
     def run(self, x: str) -> str:
-        """All hidden states [time, batch, units] for a sequence [time, batch, inputs]."""
+        """Add the layer.
+
+        Return all hidden states [time, batch, units] for a sequence [time, batch, inputs].
+        """
         node, places = self.node, self.places
         node.refuse_unless(
             all(node.has(places.weights + g) and node.has(places.recurrent + g) for g in (1, 2, 3)),
@@ -93,155 +107,161 @@ class Direction:
         )
         plain = node.has(places.weights) and not node.has(places.projection) and not self._has_norms()
         if plain and node.storage() is None:
-            return self._as_one(x)
+            return self._add_op(x)
         node.refuse_unless(
             not self._has_norms() or node.storage() is None, "layer normalization of quantized gates"
         )
-        return self._unrolled(x)
+        return self._add_steps(x)
 
     def _has_norms(self) -> bool:
         return self.places.norms is not None and self.node.has(self.places.norms + 1)
 
-    def _as_one(self, x: str) -> str:
-        """The IR's own op: gates in the order input, output, forget, cell.
+    def _add_op(self, x: str) -> str:
+        """Add the IR's own op, which is ONNX's.
 
-        Peepholes input, output, forget.
+        Its gates have the order input, output, forget, cell, its peepholes input, output, forget.
         """
         node, places, order = self.node, self.places, (0, 3, 1, 2)
         w, r = (
-            self._stacked([node.input(first + g) for g in order])
+            self._stack([node.input(first + g) for g in order])
             for first in (places.weights, places.recurrent)
         )
         hidden = node.tensor(r).shape[-1]
         nothing = node.add_constant(np.zeros(hidden, np.float32), tag="no-bias")
         biases = [node.input(places.biases + g) or nothing for g in order]
-        b = self._stacked([*biases, *(nothing,) * 4])
+        b = self._stack([*biases, *(nothing,) * 4])
         states = [self._state(index) for index in (places.hidden, places.cell)]
-        at_zero = all(s in node.builder.weights for s in states)
-        rows = (
-            []
-            if at_zero
-            else [
-                node.emit("Reshape", [s], {"shape": (1, *node.tensor(s).shape)}, tag="state") for s in states
+        initial = ["", ""]
+        # Constant states are zeros, with which the op begins by itself.
+        if not all(state in node.builder.weights for state in states):
+            shapes = [{"shape": (1, *node.tensor(state).shape)} for state in states]
+            initial = [
+                node.emit("Reshape", [state], shape, tag="state")
+                for state, shape in zip(states, shapes, strict=True)
             ]
-        )
-        p = (
-            self._stacked([node.input(places.peepholes + i) for i in (0, 2, 1)])
-            if node.has(places.peepholes + 1)
-            else ""
-        )
-        inputs = [x, w, r, b, "", *(rows or ("", "")), p]
+        p = ""
+        if node.has(places.peepholes + 1):
+            p = self._stack([node.input(places.peepholes + i) for i in (0, 2, 1)])
+        inputs = [x, w, r, b, "", *initial, p]
         attrs = {"hidden": hidden, "cell_clip": self.clips.cell}
-        y, *ends = node.emit_tagged("LSTM", inputs, attrs, ("sequence", "hidden", "cell"))
+        y, *final = node.emit_tagged("LSTM", inputs, attrs, ("sequence", "hidden", "cell"))
         time, _, batch, _ = node.tensor(y).shape
-        for index, end in zip((places.hidden, places.cell), ends, strict=True):
-            node.set_state(index, end)
+        for index, state in zip((places.hidden, places.cell), final, strict=True):
+            node.set_state(index, state)
         return node.emit("Reshape", [y], {"shape": (time, batch, hidden)}, tag="states")
 
-    def _stacked(self, parts: Sequence[str]) -> str:
-        whole = self.node.emit("Concat", parts, {"axis": 0}, tag="gates")
-        return self.node.emit("Reshape", [whole], {"shape": (1, *self.node.tensor(whole).shape)}, tag="gates")
+    def _stack(self, parts: Sequence[str]) -> str:
+        gates = self.node.emit("Concat", parts, {"axis": 0}, tag="gates")
+        return self.node.emit("Reshape", [gates], {"shape": (1, *self.node.tensor(gates).shape)}, tag="gates")
 
     def _state(self, index: int) -> str:
-        """A state before the first step: what the graph is cut at, or zeros."""
-        return self.node.stored(index)
+        """Return a state before the first step: an input at which the graph is cut, or zeros."""
+        return self.node.stored_input(index)
 
-    def _unrolled(self, x: str) -> str:
-        """Step by step, each intermediate result stored as TensorFlow Lite stores it."""
+    def _add_steps(self, x: str) -> str:
+        """Add the layer step by step, each intermediate result stored as LiteRT stores it."""
         node = self.node
         time, batch, inputs = node.tensor(x).shape
         node.refuse_unless(
             node.importer.has_room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
         )
-        how = Storages.of(node, self.places)
+        storages = Storages.of(node, self.places)
         rows = node.emit("Reshape", [x], {"shape": (time * batch, inputs)}, tag="rows")
         gates = [g for g in range(4) if node.has(self.places.weights + g)]
-        driven = {g: self._driven(g, rows, how) for g in gates}
+        # The inputs of all times are multiplied at once: one large product is faster than one for each step.
+        inputs_of = {g: self._project_inputs(g, rows, storages) for g in gates}
         hidden, state = self._state(self.places.hidden), self._state(self.places.cell)
-        cell = _Cell(self, how, {g: node.permuted(self.places.recurrent + g, (1, 0)) for g in gates})
-        made = []
+        cell = _Cell(
+            self, storages, {g: node.transpose_input(self.places.recurrent + g, (1, 0)) for g in gates}
+        )
+        hidden_states = []
         for step in range(time):
-            now = {g: _rows(node, driven[g], step * batch, batch) for g in gates}
-            hidden, state = cell.step(now, hidden, state)
-            made.append(
-                node.emit("Reshape", [hidden], {"shape": (1, *node.tensor(hidden).shape)}, tag="step")
-            )
+            step_inputs = {g: _slice_rows(node, inputs_of[g], step * batch, batch) for g in gates}
+            hidden, state = cell.step(step_inputs, hidden, state)
+            shape = (1, *node.tensor(hidden).shape)
+            hidden_states.append(node.emit("Reshape", [hidden], {"shape": shape}, tag="step"))
         node.set_state(self.places.hidden, hidden)
         node.set_state(self.places.cell, state)
-        return node.emit("Concat", made, {"axis": 0}, tag="sequence", storage=how.state)
+        return node.emit("Concat", hidden_states, {"axis": 0}, tag="sequence", storage=storages.state)
 
-    def _driven(self, gate: int, rows: str, how: Storages) -> str:
-        """What the sequence puts into a gate, at all times at once."""
+    def _project_inputs(self, gate: int, rows: str, storages: Storages) -> str:
+        """Return the products of the sequence with a gate's weights, with the bias, at all times at once."""
         node, places = self.node, self.places
-        weights = node.permuted(places.weights + gate, (1, 0))
-        bias = (
-            [node.input(places.biases + gate)]
-            if node.has(places.biases + gate) and not self._has_norms()
-            else []
-        )
-        return node.emit("MatMul", [rows, weights, *bias], tag=f"{GATES[gate]}-driven", storage=how.gate)
+        inputs = [rows, node.transpose_input(places.weights + gate, (1, 0))]
+        # With layer normalization the bias is added behind it.
+        if node.has(places.biases + gate) and not self._has_norms():
+            inputs.append(node.input(places.biases + gate))
+        return node.emit("MatMul", inputs, tag=f"{GATES[gate]}-driven", storage=storages.gate)
 
 
-def _rows(node: TfliteNode, tensor: str, first: int, count: int) -> str:
+def _slice_rows(node: TfliteNode, tensor: str, first: int, count: int) -> str:
     width = node.tensor(tensor).shape[1]
-    return node.emit(
-        "Slice", [tensor], {"starts": (first, 0), "sizes": (count, width), "steps": (1, 1)}, tag="now"
-    )
+    attrs = {"starts": (first, 0), "sizes": (count, width), "steps": (1, 1)}
+    return node.emit("Slice", [tensor], attrs, tag="now")
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """One step of the layer. recurrent: the weights of each gate, turned."""
+    """One step of the layer.
 
-    of: Direction
-    how: Storages
+    recurrent: number of a gate -> its recurrent weights, transposed.
+    """
+
+    direction: Direction
+    storages: Storages
     recurrent: Mapping[int, str]
 
-    def step(self, driven: Mapping[int, str], hidden: str, state: str) -> tuple[str, str]:
-        """Return the new hidden and cell state."""
-        node, how, most = self.of.node, self.how, self.of.clips.cell
-        forget = self._gate(1, driven[1], hidden, state)
-        candidate = self._gate(2, driven[2], hidden, "")
-        if 0 in driven:
-            admitted = self._gate(0, driven[0], hidden, state)
-        else:
-            one = node.add_constant(np.float32(1), tag="one")
-            admitted = node.emit("Sub", [one, forget], tag="admitted", storage=how.activated)
-        kept = node.emit("Mul", [state, forget], tag="kept", storage=how.cell)
-        added = node.emit("Mul", [admitted, candidate], tag="added", storage=how.cell)
-        new = node.emit("Add", [kept, added], tag="cell", storage=how.cell)
-        if most and not is_within(how.cell, -most, most):
-            new = node.emit("Clip", [new], {"min": -most, "max": most}, tag="cell", storage=how.cell)
-        shown = self._gate(3, driven[3], hidden, new)
-        squashed = node.emit("Tanh", [new], tag="squashed", storage=how.activated)
-        return self._projected(node.emit("Mul", [shown, squashed], tag="hidden", storage=how.hidden)), new
+    def step(self, inputs: Mapping[int, str], hidden: str, state: str) -> tuple[str, str]:
+        """Add one step; return the hidden state and the state of the cell after it.
 
-    def _gate(self, gate: int, driven: str, hidden: str, state: str) -> str:
-        node, how, places = self.of.node, self.how, self.of.places
-        again = node.emit("MatMul", [hidden, self.recurrent[gate]], tag="recurrent", storage=how.gate)
-        total = node.emit("Add", [driven, again], tag=GATES[gate], storage=how.gate)
+        inputs: number of a gate -> the products of this step's input with the gate's weights.
+        """
+        node, storages, limit = self.direction.node, self.storages, self.direction.clips.cell
+        forget = self._gate(1, inputs[1], hidden, state)
+        candidate = self._gate(2, inputs[2], hidden, "")
+        if 0 in inputs:
+            admitted = self._gate(0, inputs[0], hidden, state)
+        else:
+            # Without weights of an input gate it is coupled to the forget gate (CIFG): what is forgotten is
+            # replaced.
+            one = node.add_constant(np.float32(1), tag="one")
+            admitted = node.emit("Sub", [one, forget], tag="admitted", storage=storages.activated)
+        remembered = node.emit("Mul", [state, forget], tag="kept", storage=storages.cell)
+        added = node.emit("Mul", [admitted, candidate], tag="added", storage=storages.cell)
+        cell = node.emit("Add", [remembered, added], tag="cell", storage=storages.cell)
+        if limit and not is_within(storages.cell, -limit, limit):
+            bounds = {"min": -limit, "max": limit}
+            cell = node.emit("Clip", [cell], bounds, tag="cell", storage=storages.cell)
+        # The output gate alone sees the cell's state after this step through its peephole.
+        output = self._gate(3, inputs[3], hidden, cell)
+        squashed = node.emit("Tanh", [cell], tag="squashed", storage=storages.activated)
+        hidden = node.emit("Mul", [output, squashed], tag="hidden", storage=storages.hidden)
+        return self._project(hidden), cell
+
+    def _gate(self, gate: int, inputs: str, hidden: str, state: str) -> str:
+        """Return a gate's result.  state: the cell's, for a peephole; "" for none."""
+        node, storages, places = self.direction.node, self.storages, self.direction.places
+        weights = self.recurrent[gate]
+        recurrent = node.emit("MatMul", [hidden, weights], tag="recurrent", storage=storages.gate)
+        total = node.emit("Add", [inputs, recurrent], tag=GATES[gate], storage=storages.gate)
         peephole = places.peepholes + (0, 1, -1, 2)[gate]
         if state and node.has(peephole):
             seen = node.emit("Mul", [state, node.input(peephole)], tag="seen")
-            total = node.emit("Add", [total, seen], tag="peephole", storage=how.gate)
+            total = node.emit("Add", [total, seen], tag="peephole", storage=storages.gate)
         if places.norms is not None and node.has(places.norms + gate):
-            inputs = [total, node.input(places.norms + gate), node.input(places.biases + gate)]
-            total = node.emit("LayerNorm", inputs, {"axis": -1, "epsilon": 1e-8}, tag="norm")
-        return node.emit(
-            "Tanh" if gate == 2 else "Sigmoid", [total], tag=f"{GATES[gate]}-gate", storage=how.activated
-        )
+            operands = [total, node.input(places.norms + gate), node.input(places.biases + gate)]
+            # The kernel's kNormalizationConstant (MeanStddevNormalization in portable_tensor_utils.cc).
+            total = node.emit("LayerNorm", operands, {"axis": -1, "epsilon": 1e-8}, tag="norm")
+        function = "Tanh" if gate == 2 else "Sigmoid"
+        return node.emit(function, [total], tag=f"{GATES[gate]}-gate", storage=storages.activated)
 
-    def _projected(self, hidden: str) -> str:
-        node, how, place = self.of.node, self.how, self.of.places.projection
+    def _project(self, hidden: str) -> str:
+        node, place = self.direction.node, self.direction.places.projection
         if not node.has(place):
             return hidden
-        bias = [node.input(place + 1)] if node.has(place + 1) else []
-        most = self.of.clips.projection or np.inf
-        limits = {"low": -most, "high": most}
-        return node.emit(
-            "MatMul",
-            [hidden, node.permuted(place, (1, 0)), *bias],
-            limits,
-            tag="projected",
-            storage=how.state,
-        )
+        inputs = [hidden, node.transpose_input(place, (1, 0))]
+        if node.has(place + 1):
+            inputs.append(node.input(place + 1))
+        limit = self.direction.clips.projection or np.inf
+        bounds = {"low": -limit, "high": limit}
+        return node.emit("MatMul", inputs, bounds, tag="projected", storage=self.storages.state)

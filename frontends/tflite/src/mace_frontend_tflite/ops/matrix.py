@@ -1,4 +1,4 @@
-"""Diagonals, and comparison with boundaries."""
+"""Diagonals of matrices, counts of boundaries, and the angle of a point."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mace_core.ir import Array
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
-MOST_PLACES = 1 << 24
-"""Elements of a constant made here."""
+MAX_PLACES = 1 << 24
+"""Limit of the elements of a constant that a handler here adds, which the size of the file does not limit."""
 
 
 def _diagonal(node: TfliteNode, rows: int, columns: int) -> str:
-    node.refuse_unless(rows * columns <= MOST_PLACES, f"a diagonal of {rows} by {columns}")
+    node.refuse_unless(rows * columns <= MAX_PLACES, f"a diagonal of {rows} by {columns}")
     return node.add_constant(np.eye(rows, columns, dtype=bool), tag="diagonal")
 
 
 def _matrix_diag(node: TfliteNode) -> Sequence[str]:
-    """Matrices with the last axis as their diagonal."""
+    """Add matrices with the last axis as their diagonal."""
     *outer, size = node.shape(0)
     x = node.input(0)
     rows = node.emit("Reshape", [x], {"shape": (*outer, 1, size)}, tag="rows")
@@ -31,18 +31,20 @@ def _matrix_diag(node: TfliteNode) -> Sequence[str]:
 
 
 def _matrix_set_diag(node: TfliteNode) -> Sequence[str]:
-    """MATRIX_SET_DIAG(x, diagonal)."""
+    """Add MATRIX_SET_DIAG(x, diagonal)."""
     *outer, rows, columns = node.shape(0)
     size = min(rows, columns)
+    # The axis that is as long as the diagonal numbers its elements; the other one is broadcast.
     shape = (*outer, size, 1) if rows <= columns else (*outer, 1, size)
     values = node.emit("Reshape", [node.input(1)], {"shape": shape}, tag="values")
     return node.done("Where", [_diagonal(node, rows, columns), values, node.input(0)])
 
 
 def _bucketize(node: TfliteNode) -> Sequence[str]:
-    """How many boundaries are not above an element."""
+    """Add the number of boundaries that are not above an element."""
     options, shape = node.options("BucketizeOptions"), node.shape(0)
     boundaries: Array = np.asarray(options.BoundariesAsNumpy(), np.float32).reshape(-1)
+    # The boundaries are floats in the format, whatever the type of the elements is.
     x = node.emit("Cast", [node.input(0)], {"to": "f32"}, tag="numbers")
     each = node.emit("Reshape", [x], {"shape": (*shape, 1)}, tag="each")
     reached = node.emit(
@@ -53,14 +55,16 @@ def _bucketize(node: TfliteNode) -> Sequence[str]:
 
 
 def _atan2(node: TfliteNode) -> Sequence[str]:
-    """ATAN2(y, x): the angle of the point (x, y)."""
+    """Add ATAN2(y, x): the angle of the point (x, y)."""
     y, x = node.input(0), node.input(1)
-    zero, half, whole = (node.add_constant(np.float32(v), tag="angle") for v in (0, pi / 2, pi))
+    # The IR has Atan only, which is right for x > 0. For x < 0 the angle is half a turn further, towards the
+    # side of y; on the axis x = 0, where the slope is not finite, it is a quarter of a turn.
+    zero, quarter_turn, half_turn = (node.add_constant(np.float32(v), tag="angle") for v in (0, pi / 2, pi))
     angle = node.emit("Atan", [node.emit("Div", [y, x], tag="slope")], tag="angle")
     below = node.emit("Less", [y, zero], tag="below")
-    turn = node.emit("Where", [below, node.add_constant(np.float32(-pi), tag="angle"), whole], tag="turn")
+    turn = node.emit("Where", [below, node.add_constant(np.float32(-pi), tag="angle"), half_turn], tag="turn")
     left = node.emit("Where", [node.emit("Less", [x, zero], tag="left"), turn, zero], tag="turn")
-    upright = node.emit("Mul", [node.emit("Sign", [y], tag="side"), half], tag="upright")
+    upright = node.emit("Mul", [node.emit("Sign", [y], tag="side"), quarter_turn], tag="upright")
     aside = node.emit("Add", [angle, left], tag="aside")
     return node.done("Where", [node.emit("Equal", [x, zero], tag="axis"), upright, aside])
 

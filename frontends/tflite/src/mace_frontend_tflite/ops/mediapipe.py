@@ -1,4 +1,7 @@
-"""MediaPipe's custom operators for images, as its kernels define them (mediapipe/util/tflite/operations, Apache-2.0: facts only)."""
+"""MediaPipe's custom operators for images, as its kernels define them.
+
+Source of the formulas: mediapipe/util/tflite/operations, Apache-2.0: facts only.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ import numpy as np
 
 from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
-from mace_frontend_tflite.fused_activation import limits
+from mace_frontend_tflite.fused_activation import clamp_bounds
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 SAME, VALID = 1, 2
-"""TfLitePadding in tensorflow/lite/c; the schema of the file counts otherwise."""
+"""TfLitePadding in tensorflow/lite/c; the schema of the file has other numbers."""
 
 INSIDE = 0.1
-"""What MediaPipe adds to a place in a window, so that a conversion to an integer gives that place in any arithmetic."""
+"""Added to a place in a window, a float, so that a cast to an integer never gives the one before."""
 
 
 def _parameters(node: TfliteNode, count: int) -> tuple[int, ...]:
@@ -32,8 +35,11 @@ def _parameters(node: TfliteNode, count: int) -> tuple[int, ...]:
     return struct.unpack_from(f"<{count}i", data)
 
 
-def _transposed_with_bias(node: TfliteNode) -> Sequence[str]:
-    """Convolution2DTransposeBias(x, filters [O, H, W, I], bias) by TfLiteTransposeConvParams: padding, stride along W, along H."""
+def _conv_transpose_with_bias(node: TfliteNode) -> Sequence[str]:
+    """Add Convolution2DTransposeBias(x, filters [O, H, W, I], bias).
+
+    Its options are a TfLiteTransposeConvParams: padding, stride along W, stride along H.
+    """
     padding, *strides_wh = _parameters(node, 3)
     strides = (strides_wh[1], strides_wh[0])
     x, filters = node.shape(0), node.shape(1)
@@ -57,7 +63,7 @@ def _transposed_with_bias(node: TfliteNode) -> Sequence[str]:
 
 
 def _window(node: TfliteNode) -> tuple[int, Shape, Shape, int]:
-    """Return padding, strides and size of the window, rows first, and the activation, as TfLitePoolParams has them."""
+    """Return padding, strides (H, W), size (H, W) and activation, as a TfLitePoolParams has them."""
     padding, stride_w, stride_h, width, height, activation = _parameters(node, 6)
     node.refuse_unless(
         min(stride_w, stride_h, width, height) > 0, f"a window of {(height, width)} by {(stride_h, stride_w)}"
@@ -67,16 +73,18 @@ def _window(node: TfliteNode) -> tuple[int, Shape, Shape, int]:
 
 
 def _max_pool_with_places(node: TfliteNode) -> Sequence[str]:
-    """MaxPoolingWithArgmax2D: the greatest value of each window, and its place in the window, rows first, as a float."""
+    """Add MaxPoolingWithArgmax2D: the maximum of each window, and its place in the window as a float."""
     padding, strides, kernel, activation = _window(node)
     node.refuse_unless(padding in (SAME, VALID), f"padding {padding}")
-    bounds = limits(activation)
+    bounds = clamp_bounds(activation)
     node.refuse_unless(bounds is not None, f"fused activation {activation} is not supported")
     assert bounds is not None
     x, shape = node.input(0), node.shape(0)
     before, after = same_paddings(shape[1:3], kernel, strides) if padding == SAME else ((0, 0), (0, 0))
     attrs = {"kernel": kernel, "strides": strides, "dilations": (1, 1)}
     pool = node.emit("MaxPool", [x], {**attrs, "pads_before": before, "pads_after": after}, tag="greatest")
+    # Padding must never be the maximum, and Im2Col pads with zeros: so the image is padded before, with the
+    # lowest float.
     around = {"before": (0, *before, 0), "after": (0, *after, 0), "value": float(np.finfo(np.float32).min)}
     padded = node.emit("Pad", [x], around, tag="padded") if any((*before, *after)) else x
     columns = node.emit(
@@ -88,16 +96,14 @@ def _max_pool_with_places(node: TfliteNode) -> Sequence[str]:
     place = node.emit("ArgMax", [apart], {"axis": 3, "keepdims": False}, tag="place")
     number = node.emit("Cast", [place], {"to": "f32"}, tag="number")
     inside = node.emit("Add", [number, node.add_constant(np.float32(INSIDE), tag="inside")], tag="inside")
-    values = (
-        node.emit("Clip", [pool], {"min": bounds[0], "max": bounds[1]}, tag="values")
-        if bounds != (-np.inf, np.inf)
-        else pool
-    )
+    values = pool
+    if bounds != (-np.inf, np.inf):
+        values = node.emit("Clip", [pool], {"min": bounds[0], "max": bounds[1]}, tag="values")
     return [values, inside]
 
 
 def _max_unpool(node: TfliteNode) -> Sequence[str]:
-    """MaxUnpooling2D(x, places): every value at its place in a window of its own, zeros elsewhere."""
+    """Add MaxUnpooling2D(x, places): each value at its place in a window of zeros."""
     _, strides, kernel, _ = _window(node)
     node.refuse_unless(
         strides == kernel,
@@ -109,17 +115,14 @@ def _max_unpool(node: TfliteNode) -> Sequence[str]:
     )
     count = prod(kernel)
     each = (batch, rows, columns, 1, channels)
-    place = node.emit(
-        "Cast",
-        [node.emit("Reshape", [node.input(1)], {"shape": each}, tag="places")],
-        {"to": "i32"},
-        tag="place",
-    )
+    # A value is compared with every place of its window, which needs no scatter and works for all windows at
+    # once.
+    floats = node.emit("Reshape", [node.input(1)], {"shape": each}, tag="places")
+    place = node.emit("Cast", [floats], {"to": "i32"}, tag="place")
     known = node.add_constant(np.arange(count, dtype=np.int32).reshape(count, 1), tag="known")
     here = node.emit("Cast", [node.emit("Equal", [place, known], tag="equal")], {"to": "f32"}, tag="here")
-    spread = node.emit(
-        "Mul", [here, node.emit("Reshape", [node.input(0)], {"shape": each}, tag="values")], tag="spread"
-    )
+    values = node.emit("Reshape", [node.input(0)], {"shape": each}, tag="values")
+    spread = node.emit("Mul", [here, values], tag="spread")
     windows = node.emit(
         "Reshape", [spread], {"shape": (batch, rows, columns, *kernel, channels)}, tag="windows"
     )
@@ -129,7 +132,7 @@ def _max_unpool(node: TfliteNode) -> Sequence[str]:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        "custom Convolution2DTransposeBias": _transposed_with_bias,
+        "custom Convolution2DTransposeBias": _conv_transpose_with_bias,
         "custom MaxPoolingWithArgmax2D": _max_pool_with_places,
         "custom MaxUnpooling2D": _max_unpool,
     }

@@ -13,12 +13,13 @@ from mace_core.ir import DType, Shape
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
-MOST_PLACES = 1 << 24
-"""Elements of a constant made here."""
+MAX_PLACES = 1 << 24
+"""Limit of the elements of a constant that a handler here adds, which the size of the file does not limit."""
 
 
 def _transpose(node: TfliteNode) -> Sequence[str]:
     perm = node.ints(1, "permutation")
+    # Negative axes count from the end.
     return node.done("Transpose", [node.input(0)], {"perm": tuple(p % max(len(perm), 1) for p in perm)})
 
 
@@ -26,7 +27,7 @@ def _concatenation(node: TfliteNode) -> Sequence[str]:
     options = node.options("ConcatenationOptions")
     inputs = node.inputs()
     attrs = {"axis": node.axis(int(options.Axis()), len(node.shape(0)))}
-    return node.fused("Concat", inputs, attrs, options.FusedActivationFunction())
+    return node.done_with_activation("Concat", inputs, attrs, options.FusedActivationFunction())
 
 
 def _pack(node: TfliteNode) -> Sequence[str]:
@@ -45,25 +46,18 @@ def _unpack(node: TfliteNode) -> Sequence[str]:
         f"{shape[axis]} parts for {len(node.operator.outputs)} results",
     )
     one = tuple(1 if i == axis else d for i, d in enumerate(shape))
-    made = []
+    rest = {"shape": (*shape[:axis], *shape[axis + 1 :])}
+    parts = []
     for i in range(shape[axis]):
         starts = tuple(i if a == axis else 0 for a in range(len(shape)))
-        part = node.emit(
-            "Slice", [node.input(0)], {"starts": starts, "sizes": one, "steps": (1,) * len(shape)}, tag="part"
-        )
-        made.append(
-            node.emit(
-                "Reshape",
-                [part],
-                {"shape": tuple(d for a, d in enumerate(shape) if a != axis)},
-                tag=f"part{i}",
-            )
-        )
-    return made
+        attrs = {"starts": starts, "sizes": one, "steps": (1,) * len(shape)}
+        part = node.emit("Slice", [node.input(0)], attrs, tag="part")
+        parts.append(node.emit("Reshape", [part], rest, tag=f"part{i}"))
+    return parts
 
 
 def _split(node: TfliteNode) -> Sequence[str]:
-    """SPLIT(axis, x) into equal parts."""
+    """Add SPLIT(axis, x) into equal parts."""
     shape, count = node.shape(1), int(node.options("SplitOptions").NumSplits())
     axis = node.axis(node.ints(0, "axis")[0], len(shape))
     fits = 0 < count == len(node.operator.outputs) and shape[axis] % count == 0
@@ -74,9 +68,10 @@ def _split(node: TfliteNode) -> Sequence[str]:
 
 
 def _split_v(node: TfliteNode) -> Sequence[str]:
-    """SPLIT_V(x, sizes, axis)."""
+    """Add SPLIT_V(x, sizes, axis)."""
     shape, sizes = node.shape(0), list(node.ints(1, "sizes"))
     axis = node.axis(node.ints(2, "axis")[0], len(shape))
+    # One size may be -1: what the others leave.
     if -1 in sizes:
         sizes[sizes.index(-1)] = shape[axis] - sum(s for s in sizes if s >= 0)
     return node.done("Split", [node.input(0)], {"axis": axis, "sizes": tuple(sizes)})
@@ -84,15 +79,22 @@ def _split_v(node: TfliteNode) -> Sequence[str]:
 
 def _slice(node: TfliteNode) -> Sequence[str]:
     shape, starts, sizes = node.shape(0), node.ints(1, "begin"), node.ints(2, "size")
-    whole = tuple(d - b if s == -1 else s for d, b, s in zip(shape, starts, sizes, strict=True))
-    return node.done("Slice", [node.input(0)], {"starts": starts, "sizes": whole, "steps": (1,) * len(shape)})
+    # A size of -1 reaches to the end of the axis.
+    sizes = tuple(d - b if s == -1 else s for d, b, s in zip(shape, starts, sizes, strict=True))
+    return node.done("Slice", [node.input(0)], {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)})
 
 
 def _strided_slice(node: TfliteNode) -> Sequence[str]:
-    """STRIDED_SLICE(x, begin, end, strides)."""
-    p = node.options("StridedSliceOptions")
-    begin, end, strides = (node.ints(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
-    masks = (p.BeginMask(), p.EndMask(), p.EllipsisMask(), p.NewAxisMask(), p.ShrinkAxisMask())
+    """Add STRIDED_SLICE(x, begin, end, strides)."""
+    options = node.options("StridedSliceOptions")
+    begin, end, strides = node.ints(1, "begin"), node.ints(2, "end"), node.ints(3, "strides")
+    masks = (
+        options.BeginMask(),
+        options.EndMask(),
+        options.EllipsisMask(),
+        options.NewAxisMask(),
+        options.ShrinkAxisMask(),
+    )
     return node.done_steps(StridedSlice(begin, end, strides, *masks).steps(node.shape(0)), node.input(0))
 
 
@@ -103,6 +105,7 @@ def _pad(node: TfliteNode) -> Sequence[str]:
     if node.has(2):
         value = float(node.constant(2, "value").reshape(()))
         quant = node.info(2).quant
+        # The value is stored like the input; the IR's attribute is the real number.
         value = (value - quant.zero_point[0]) * quant.scale[0] if quant else value
     return node.done("Pad", [node.input(0)], {**attrs, "value": value})
 
@@ -112,24 +115,22 @@ def _mirror_pad(node: TfliteNode) -> Sequence[str]:
     before, after = (tuple(pair[i] for pair in pads) for i in range(2))
     if node.options("MirrorPadOptions").Mode() == tflite.MirrorPadMode.REFLECT:
         return node.done("Pad", [node.input(0)], {"before": before, "after": after, "mode": "reflect"})
-    fits = len(pads) == len(node.shape(0)) and all(
-        0 <= p <= d for pair, d in zip(pads, node.shape(0), strict=False) for p in pair
-    )
-    node.refuse_unless(fits, f"paddings of {pads} around {list(node.shape(0))}")
+    # An element is mirrored at most once, so no padding is longer than its axis.
+    shape = node.shape(0)
+    fits = all(0 <= min(pair) <= max(pair) <= size for pair, size in zip(pads, shape, strict=False))
+    node.refuse_unless(len(pads) == len(shape) and fits, f"paddings of {pads} around {list(shape)}")
     return _symmetric(node, before, after)
 
 
 def _symmetric(node: TfliteNode, before: Shape, after: Shape) -> Sequence[str]:
-    """Mirrored with the edge itself: rows looked up axis by axis."""
+    """Add a pad that mirrors the edge as well, which the IR's Pad does not: by a Gather for each axis."""
     x = node.input(0)
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if low or high:
-            places = np.pad(np.arange(node.shape(0)[axis]), (int(low), int(high)), mode="symmetric").astype(
-                np.int64
-            )
-            x = node.emit(
-                "Gather", [x, node.add_constant(places, tag="places")], {"axis": axis}, tag="mirrored"
-            )
+            numbers = np.arange(node.shape(0)[axis], dtype=np.int64)
+            mirrored = np.pad(numbers, (int(low), int(high)), mode="symmetric")
+            places = node.add_constant(mirrored, tag="places")
+            x = node.emit("Gather", [x, places], {"axis": axis}, tag="mirrored")
     return node.done("Identity", [x])
 
 
@@ -138,49 +139,49 @@ def _tile(node: TfliteNode) -> Sequence[str]:
 
 
 def _to_space(node: TfliteNode) -> Sequence[str]:
-    return node.done(
-        "DepthToSpace",
-        [node.input(0)],
-        {"block": int(node.options("DepthToSpaceOptions").BlockSize()), "mode": "DCR"},
-    )
+    # DCR: the block's row and column come before the channel in the depth, as TensorFlow has it.
+    attrs = {"block": int(node.options("DepthToSpaceOptions").BlockSize()), "mode": "DCR"}
+    return node.done("DepthToSpace", [node.input(0)], attrs)
 
 
 def _to_depth(node: TfliteNode) -> Sequence[str]:
-    return node.done(
-        "SpaceToDepth", [node.input(0)], {"block": int(node.options("SpaceToDepthOptions").BlockSize())}
-    )
+    attrs = {"block": int(node.options("SpaceToDepthOptions").BlockSize())}
+    return node.done("SpaceToDepth", [node.input(0)], attrs)
 
 
-def _pairs(node: TfliteNode, index: int, what: str) -> list[tuple[int, int]]:
-    return [(int(low), int(high)) for low, high in node.constant(index, what).reshape(-1, 2)]
+def _pairs(node: TfliteNode, index: int, meaning: str) -> list[tuple[int, int]]:
+    return [(int(low), int(high)) for low, high in node.constant(index, meaning).reshape(-1, 2)]
 
 
 def _batch_to_space(node: TfliteNode) -> Sequence[str]:
-    """BATCH_TO_SPACE_ND(x, block, crops)."""
-    return node.done_steps(
-        batch_to_space(node.shape(0), node.ints(1, "block"), _pairs(node, 2, "crops")), node.input(0)
-    )
+    """Add BATCH_TO_SPACE_ND(x, block, crops)."""
+    steps = batch_to_space(node.shape(0), node.ints(1, "block"), _pairs(node, 2, "crops"))
+    return node.done_steps(steps, node.input(0))
 
 
 def _space_to_batch(node: TfliteNode) -> Sequence[str]:
-    """SPACE_TO_BATCH_ND(x, block, pads)."""
-    return node.done_steps(
-        space_to_batch(node.shape(0), node.ints(1, "block"), _pairs(node, 2, "pads")), node.input(0)
-    )
+    """Add SPACE_TO_BATCH_ND(x, block, pads)."""
+    steps = space_to_batch(node.shape(0), node.ints(1, "block"), _pairs(node, 2, "pads"))
+    return node.done_steps(steps, node.input(0))
 
 
 def _resize(mode: str, kind: str) -> Handler:
     def handle(node: TfliteNode) -> Sequence[str]:
-        options, shape, wanted = node.options(kind), node.shape(0), node.ints(1, "size")
+        options, shape, size = node.options(kind), node.shape(0), node.ints(1, "size")
         node.refuse_unless(
-            len(shape) == 4 and len(wanted) == 2 and 0 not in shape, f"{list(shape)} to {list(wanted)}"
+            len(shape) == 4 and len(size) == 2 and 0 not in shape, f"{list(shape)} to {list(size)}"
         )
-        sizes = (shape[0], *wanted, shape[3])
+        sizes = (shape[0], *size, shape[3])
         corners, half = options.AlignCorners(), options.HalfPixelCenters()
         scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
         if mode == "nearest" and half and not corners:
             return _nearest_centers(node, sizes)
-        coordinates = "align_corners" if corners else "half_pixel" if half else "asymmetric"
+        # Without either option the first pixels lie upon each other, as TensorFlow 1 resized.
+        coordinates = "half_pixel" if half else "asymmetric"
+        if corners:
+            coordinates = "align_corners"
+        # The kernel rounds half away from zero if corners are aligned, and cuts off otherwise
+        # (reference/resize_nearest_neighbor.h).
         nearest = "round_prefer_ceil" if corners else "floor"
         attrs = {
             "sizes": sizes,
@@ -195,13 +196,17 @@ def _resize(mode: str, kind: str) -> Handler:
 
 
 def _nearest_centers(node: TfliteNode, sizes: Shape) -> Sequence[str]:
-    """The element in which floor((i + 0.5) * size / new size) lies: rows looked up axis by axis."""
+    """Add the element floor((i + 0.5) * size / new size) of each axis.
+
+    The IR's half_pixel takes 0.5 off behind the product, so that it selects another element for some ratios.
+    The kernel computes in single precision, which decides where the product is close to an integer; so does
+    this.
+    """
     x, shape = node.input(0), node.shape(0)
     for axis in (1, 2):
-        node.refuse_unless(0 <= sizes[axis] <= MOST_PLACES, f"a size of {list(sizes)}")
-        centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * (
-            np.float32(shape[axis]) / np.float32(max(sizes[axis], 1))
-        )
+        node.refuse_unless(0 <= sizes[axis] <= MAX_PLACES, f"a size of {list(sizes)}")
+        ratio = np.float32(shape[axis]) / np.float32(max(sizes[axis], 1))
+        centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * ratio
         places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
         x = node.emit("Gather", [x, node.add_constant(places, tag="places")], {"axis": axis}, tag="resized")
     return node.done("Identity", [x])
@@ -210,11 +215,8 @@ def _nearest_centers(node: TfliteNode, sizes: Shape) -> Sequence[str]:
 def _reverse(node: TfliteNode) -> Sequence[str]:
     shape, axes = node.shape(0), {a % len(node.shape(0)) for a in node.ints(1, "axes")}
     starts = tuple(d - 1 if i in axes else 0 for i, d in enumerate(shape))
-    return node.done(
-        "Slice",
-        [node.input(0)],
-        {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))},
-    )
+    steps = tuple(-1 if i in axes else 1 for i in range(len(shape)))
+    return node.done("Slice", [node.input(0)], {"starts": starts, "sizes": shape, "steps": steps})
 
 
 def _reverse_sequence(node: TfliteNode) -> Sequence[str]:
@@ -225,18 +227,19 @@ def _reverse_sequence(node: TfliteNode) -> Sequence[str]:
 
 def _one_hot(node: TfliteNode) -> Sequence[str]:
     depth = node.ints(1, "depth")[0]
+    # Inputs are (indices, depth, on, off); the IR's op takes [off, on], as ONNX's does.
     values = [node.emit("Reshape", [node.input(i)], {"shape": (1,)}, tag="value") for i in (3, 2)]
     pair = node.emit("Concat", values, {"axis": 0}, tag="values")
-    return node.done(
-        "OneHot", [node.stored(0), pair], {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())}
-    )
+    attrs = {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())}
+    return node.done("OneHot", [node.stored_input(0), pair], attrs)
 
 
 def _top_k(node: TfliteNode) -> Sequence[str]:
     k = node.ints(1, "k")[0]
     values, places = node.done("TopK", [node.input(0)], {"k": k})
-    made = node.output(1).dtype or DType.I32
-    return [values, node.emit("Cast", [places], {"to": made.value}, tag="places")]
+    # The IR's numbers have 64 bits, the format's those of the output, mostly 32.
+    dtype = node.output(1).dtype or DType.I32
+    return [values, node.emit("Cast", [places], {"to": dtype.value}, tag="places")]
 
 
 def _identity(node: TfliteNode) -> Sequence[str]:

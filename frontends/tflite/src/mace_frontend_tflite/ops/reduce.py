@@ -22,6 +22,7 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 def _reduce(op: str) -> Handler:
     def handle(node: TfliteNode) -> Sequence[str]:
         rank = len(node.shape(0))
+        # The file may name an axis twice, and a negative one; the IR's attribute is sorted and unique.
         axes = tuple(sorted({node.axis(a, rank) for a in node.ints(1, "axes")}))
         keep = bool(node.options("ReducerOptions").KeepDims())
         return node.done(op, [node.input(0)], {"axes": axes, "keepdims": keep})
@@ -30,7 +31,7 @@ def _reduce(op: str) -> Handler:
 
 
 def _any_or_all(op: str) -> Handler:
-    """Of truths as numbers: the greatest or the least."""
+    """Return the handler of any or all: the maximum or minimum of booleans as numbers."""
 
     def handle(node: TfliteNode) -> Sequence[str]:
         numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
@@ -48,6 +49,7 @@ def _arg(op: str) -> Handler:
     def handle(node: TfliteNode) -> Sequence[str]:
         axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
         place = node.emit(op, [node.input(0)], {"axis": axis, "keepdims": False}, tag="place")
+        # Results of the IR's op have 64 bits, the format's have 32 unless the options say otherwise.
         dtype = node.output().dtype
         return node.done("Cast", [place], {"to": dtype.value if dtype else "i32"})
 
@@ -57,11 +59,8 @@ def _arg(op: str) -> Handler:
 def _cumsum(node: TfliteNode) -> Sequence[str]:
     options = node.options("CumsumOptions")
     axis = node.axis(node.ints(1, "axis")[0], len(node.shape(0)))
-    return node.done(
-        "CumSum",
-        [node.input(0)],
-        {"axis": axis, "exclusive": bool(options.Exclusive()), "reverse": bool(options.Reverse())},
-    )
+    attrs = {"axis": axis, "exclusive": bool(options.Exclusive()), "reverse": bool(options.Reverse())}
+    return node.done("CumSum", [node.input(0)], attrs)
 
 
 def _l2_norm(node: TfliteNode) -> Sequence[str]:
@@ -69,16 +68,16 @@ def _l2_norm(node: TfliteNode) -> Sequence[str]:
 
 
 def _local_response(node: TfliteNode) -> Sequence[str]:
-    """X * (bias + alpha * sum of squares) ** -beta over the channels from radius before to radius - 1 behind, as the kernel has it.
+    """Add x * (bias + alpha * sum of squares) ** -beta.
 
-    The IR's alpha is divided by the size, and its even windows reach further behind: so the channels are
-    turned round.
+    The kernel sums over the channels from `radius` before to `radius - 1` behind the element.
     """
     options, shape = node.options("LocalResponseNormalizationOptions"), node.shape(0)
     size = 2 * int(options.Radius())
     node.refuse_unless(
         0 < size <= 2 * max(shape[-1], 1), f"a radius of {size // 2} over {shape[-1]} channels"
     )
+    # The IR divides alpha by the size, as ONNX does.
     attrs = {
         "size": size,
         "alpha": float(options.Alpha()) * size,
@@ -91,8 +90,9 @@ def _local_response(node: TfliteNode) -> Sequence[str]:
         "sizes": shape,
         "steps": (1,) * (rank - 1) + (-1,),
     }
-    turned = node.emit("Slice", [node.input(0)], turn, tag="turned")
-    return node.done("Slice", [node.emit("LRN", [turned], attrs, tag="normal")], turn)
+    # The IR's windows of even size reach one further behind than before, so the channels are reversed for it.
+    reversed_channels = node.emit("Slice", [node.input(0)], turn, tag="turned")
+    return node.done("Slice", [node.emit("LRN", [reversed_channels], attrs, tag="normal")], turn)
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Shapes, and constants made of them."""
+"""Shapes, and constants that depend on shapes or other constants."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mace_core.ir import Array, DType, Shape
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
-MOST_ELEMENTS = 1 << 24
-"""Of a constant made here."""
+MAX_RANGE = 1 << 24
+"""Limit of the elements of a range, which the size of the file does not limit."""
 
 
 def _shape_of(node: TfliteNode) -> str:
@@ -26,17 +26,18 @@ def _rank(node: TfliteNode) -> str:
 
 
 def _reshape(node: TfliteNode) -> Sequence[str]:
-    old = node.shape(0)
+    # Old files state the shape in the options only, others as an input too; the input counts, as in the
+    # kernel.
     if node.has(1):
-        wanted = node.ints(1, "shape")
+        shape = node.ints(1, "shape")
     else:
         options = node.options("ReshapeOptions")
-        wanted = tuple(int(v) for v in options.NewShapeAsNumpy()) if options.NewShapeLength() else ()
-    return node.done("Reshape", [node.input(0)], {"shape": complete(node, wanted, prod(old))})
+        shape = tuple(int(v) for v in options.NewShapeAsNumpy()) if options.NewShapeLength() else ()
+    return node.done("Reshape", [node.input(0)], {"shape": complete(node, shape, prod(node.shape(0)))})
 
 
 def complete(node: TfliteNode, shape: Shape, elements: int) -> Shape:
-    """A shape with the one dimension that is -1 filled in."""
+    """Return a shape of so many elements with the one dimension that is -1 filled in."""
     known = prod(d for d in shape if d != -1)
     node.refuse_unless(shape.count(-1) <= 1 and min(shape, default=0) >= -1, f"a new shape of {list(shape)}")
     if -1 not in shape:
@@ -49,11 +50,11 @@ def complete(node: TfliteNode, shape: Shape, elements: int) -> Shape:
 
 def _squeeze(node: TfliteNode) -> Sequence[str]:
     shape, options = node.shape(0), node.options("SqueezeOptions")
-    given = [int(v) for v in options.SqueezeDimsAsNumpy()] if options.SqueezeDimsLength() else []
-    axes = {node.axis(a, len(shape)) for a in given} or {i for i, d in enumerate(shape) if d == 1}
-    return node.done(
-        "Reshape", [node.input(0)], {"shape": tuple(d for i, d in enumerate(shape) if i not in axes)}
-    )
+    stated = [int(v) for v in options.SqueezeDimsAsNumpy()] if options.SqueezeDimsLength() else []
+    # No axes at all mean every axis of size 1.
+    axes = {node.axis(a, len(shape)) for a in stated} or {i for i, d in enumerate(shape) if d == 1}
+    rest = tuple(d for i, d in enumerate(shape) if i not in axes)
+    return node.done("Reshape", [node.input(0)], {"shape": rest})
 
 
 def _expand_dims(node: TfliteNode) -> Sequence[str]:
@@ -64,11 +65,10 @@ def _expand_dims(node: TfliteNode) -> Sequence[str]:
 
 def _range(node: TfliteNode) -> str:
     dtype = node.constant(0, "start").dtype
-    start, limit, delta = (
-        node.constant(i, what).reshape(()).item() for i, what in enumerate(("start", "limit", "step"))
-    )
+    numbers = [node.constant(i, meaning) for i, meaning in enumerate(("start", "limit", "step"))]
+    start, limit, delta = (number.reshape(()).item() for number in numbers)
     node.refuse_unless(
-        delta != 0 and abs((limit - start) / delta) < MOST_ELEMENTS,
+        delta != 0 and abs((limit - start) / delta) < MAX_RANGE,
         f"a range from {start} to {limit} by {delta}",
     )
     return node.add_constant(np.arange(start, limit, delta, dtype=dtype), tag="range")
@@ -80,6 +80,7 @@ def _fill(node: TfliteNode) -> Sequence[str]:
 
 def _like(value: int) -> Handler:
     def handle(node: TfliteNode) -> Sequence[str]:
+        # One element that is expanded: a constant of the full shape would lie in the library.
         dtype, shape = node.tensor(node.input(0)).real.dtype, node.shape(0)
         zero: Array = np.full((1,) * len(shape), value, dtype.numpy)
         return node.done("Expand", [node.add_constant(zero, tag="like")], {"shape": shape})
@@ -92,18 +93,22 @@ def _broadcast_to(node: TfliteNode) -> Sequence[str]:
 
 
 def _broadcast_args(node: TfliteNode) -> str:
-    """The shape to which two shapes broadcast."""
+    """Return the shape to which two shapes broadcast."""
     shape = np.broadcast_shapes(node.ints(0, "shape"), node.ints(1, "shape"))
-    return node.add_constant(np.asarray(shape, node.tensor(node.stored(0)).dtype.numpy), tag="shape")
+    return node.add_constant(np.asarray(shape, node.tensor(node.stored_input(0)).dtype.numpy), tag="shape")
 
 
 def _where(node: TfliteNode) -> str:
-    """Places of what is true."""
+    """Return the coordinates of true elements.
+
+    Of a constant, since their number is the shape of the result.
+    """
     return node.add_constant(np.argwhere(node.constant(0, "condition")).astype(np.int64), tag="places")
 
 
 def _unique(node: TfliteNode) -> Sequence[str]:
-    """What there is, in the order of the first time, and for each element which of it that is."""
+    """Return the distinct elements of a constant, and for each element the number of its equal one."""
+    # numpy sorts the distinct elements, the kernel has them in the order in which they first occur.
     values, first, inverse = np.unique(node.constant(0, "elements"), return_index=True, return_inverse=True)
     order = np.argsort(first)
     dtype = node.output(1).dtype or DType.I32
@@ -115,7 +120,7 @@ def _unique(node: TfliteNode) -> Sequence[str]:
 
 
 def _bitcast(node: TfliteNode) -> str:
-    """The same bits as another type; of constants."""
+    """Return the bits of a constant as another type of the same size."""
     dtype, array = node.output().dtype, node.constant(0, "bits")
     node.refuse_unless(
         dtype is not None and dtype.size == array.itemsize, f"bits of {array.dtype} as {node.output().kind}"
