@@ -61,12 +61,15 @@ def test_the_tutorial_lists_every_phase_in_order() -> None:
     assert rows == [phase.name for phase in PHASES]
 
 
-def test_the_code_of_the_tutorial_is_what_mace_new_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "hardware_kinds"), [("target", tuple(HARDWARE)), ("frontend", ("",))])
+def test_the_code_of_the_tutorial_is_what_mace_new_writes(
+    tmp_path: Path, kind: str, hardware_kinds: tuple[str, ...]
+) -> None:
     """Every block of Python and C stands in a file of one of the new plugins, but for the indentation."""
-    page = (ROOT / "docs/tutorial-target.md").read_text(encoding="utf-8")
+    page = (ROOT / f"docs/tutorial-{kind}.md").read_text(encoding="utf-8")
     written = ""
-    for hardware in HARDWARE:
-        folder = write_plugin("target", "acme", tmp_path / hardware, hardware)
+    for hardware in hardware_kinds:
+        folder = write_plugin(kind, "acme", tmp_path / hardware, hardware)
         written += "".join(
             path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*")) if path.is_file()
         )
@@ -80,6 +83,7 @@ def test_the_code_of_the_tutorial_is_what_mace_new_writes(tmp_path: Path) -> Non
 
 
 RUN_ELSEWHERE = {
+    "tutorial-frontend.md": "its blocks are parts of what `mace new` writes, with which they are compared",
     "tutorial-target.md": "its blocks are parts of what `mace new` writes, with which they are compared",
     "tutorial-transform.md": "the transform is applied to a graph",
 }

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FRONTENDS = ("caffe", "keras", "nnef", "onnx", "pytorch", "tensorflow", "tflite")
-"""Those on the kit, and pytorch, which hands its models to another. ai8x reads for one family of chips."""
+FRONTENDS = ("ai8x", "caffe", "keras", "nnef", "onnx", "pytorch", "tensorflow", "tflite")
+"""All of them; pytorch hands its models to onnx, and ai8x reads layers of one family of chips, not nodes."""
 
 PACKAGES = [
     ROOT / "core/src/mace_core/importer",

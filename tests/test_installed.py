@@ -143,10 +143,26 @@ def test_a_users_own_sconstruct_builds_checks_and_packs(bundle: Environment, pro
     assert (product / "builds/product.tar.gz").stat().st_size > 20_000
 
 
-def test_new_plugins_install_beside_it(bundle: Environment, tmp_path: Path) -> None:
+CHAIN = """
+{
+  "inputs": {"x": [1, 4]},
+  "nodes": [
+    {"op": "Scale", "name": "half", "inputs": ["x"], "by": 0.5},
+    {"op": "Relu", "name": "y", "inputs": ["half"]}
+  ],
+  "outputs": ["y"]
+}
+"""
+
+
+def test_new_plugins_install_and_build_a_model(
+    bundle: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of a new frontend, through a new transform, by kernels of a new target, with a new toolchain."""
     for kind in ("target", "frontend", "transform", "toolchain"):
         bundle.run("mace", "new", kind, f"new-{kind}", folder=tmp_path)
-        bundle.install(str(tmp_path / f"mace-{kind}-new-{kind}"))
+        run("uv", "build", "-q", "--wheel", str(tmp_path / f"mace-{kind}-new-{kind}"), folder=tmp_path)
+    bundle.install(*(str(wheel) for wheel in tmp_path.glob("*/dist/*.whl")))
     listed = {
         p["distribution"]: p for p in json.loads(bundle.run("mace", "plugins", "--json", folder=tmp_path))
     }
@@ -155,6 +171,21 @@ def test_new_plugins_install_beside_it(bundle: Environment, tmp_path: Path) -> N
     assert "new-transform          mace-transform-new-transform 0.1.0" in bundle.run(
         "mace", "explain", "--passes", folder=tmp_path
     )
+    (tmp_path / "chain.new-frontend").write_text(CHAIN)
+    (tmp_path / "chain.yml").write_text(
+        "library_name: chain\nmodels:\n  net: {model_file_path: chain.new-frontend}\n"
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    choice = "new-toolchain+new-target"
+    text = bundle.run("mace", "build", "chain.yml", "--target", choice, folder=tmp_path, status=2)
+    assert "new-toolchain-gcc and new-toolchain-ar not in PATH" in text
+    for tool in ("gcc", "ar"):
+        (tmp_path / f"new-toolchain-{tool}").symlink_to(str(shutil.which(tool)))
+    bundle.run("mace", "build", "chain.yml", "--target", choice, folder=tmp_path)
+    (library,) = (tmp_path / "builds").rglob("libchain.a")
+    (program,) = (tmp_path / "builds").rglob("chain_net_program.c")
+    assert "new_target_relu_f32" in program.read_text()
+    assert library.stat().st_size > 0
 
 
 SWISH7 = """library_name: swish

@@ -30,6 +30,11 @@ from mace_core.testing.compiled import case, host
 
 ROOT = Path(__file__).parents[1]
 ACME = ROOT / "tests/plugins/mace-transform-acme/src"
+RUFF_OPTIONS = (
+    "--no-cache",
+    f"--config={ROOT / 'pyproject.toml'}",
+    "--config=lint.pycodestyle.max-line-length=110",
+)
 
 
 def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> EntryPoint:
@@ -80,6 +85,35 @@ def test_a_new_plugin_installs_loads_and_keeps_its_contract(tmp_path: Path, kind
         check=True,
     )
     assert f"{kind}-acme" in listed.stdout
+
+
+@pytest.mark.slow
+def test_new_plugins_pass_the_checks_of_the_house(tmp_path: Path) -> None:
+    """ruff with our rules and mypy in strict mode; some names are those of classes that the templates import."""
+    folders = [write_plugin("target", hardware, tmp_path, hardware) for hardware in HARDWARE]
+    folders += [write_plugin(kind, "graph", tmp_path) for kind in ("frontend", "transform", "toolchain")]
+    checks = [
+        ("ruff", "format", "--check", "--line-length=110", str(tmp_path)),
+        ("ruff", "check", *RUFF_OPTIONS, *(str(folder / "src") for folder in folders)),
+        ("ruff", "check", *RUFF_OPTIONS, "--ignore=D,S", *(str(folder / "tests") for folder in folders)),
+        ("mypy", "--strict", *(str(next((folder / "src").iterdir())) for folder in folders)),
+    ]
+    paths = [str(ROOT / "core/src"), *(str(folder / "src") for folder in folders)]
+    environment = {**os.environ, "MYPYPATH": os.pathsep.join(paths)}
+    for check in checks:
+        command = [sys.executable, "-m", *check]
+        process = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert process.returncode == 0, process.stdout + process.stderr
+
+
+@pytest.mark.parametrize(("name", "expected"), [("acme", "Acme"), ("graph", "GraphFrontend")])
+def test_a_new_class_hides_none_that_its_module_imports(tmp_path: Path, name: str, expected: str) -> None:
+    folder = write_plugin("frontend", name, tmp_path)
+    assert f"class {expected}(Frontend):" in (folder / f"src/mace_frontend_{name}/__init__.py").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.slow

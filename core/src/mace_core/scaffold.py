@@ -1,9 +1,9 @@
-"""New plugins, ready to install, from the templates in `scaffold_files`."""
+"""Writes new plugins, ready to install, from the templates in `scaffold_files`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -36,11 +36,20 @@ HARDWARE: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """The kinds of targets: files of the package -> their templates.
 
-cpu: kernels in C, which core compiles into the library.  device: memory and kernels of its own behind a
-driver.
+cpu: kernels in C, which core compiles into the library.
+device: memory and kernels of its own behind a driver.
 blob: bytes for the runtime of the hardware, which a driver calls.  project: a program of its own for each
 model.
 """
+
+FRONTEND: Mapping[str, str] = MappingProxyType(
+    {
+        "src/{module}/__init__.py": "frontend/init.py.in",
+        "src/{module}/load.py": "frontend/load.py.in",
+        "tests/test_load.py": "frontend/test_load.py.in",
+    }
+)
+"""Files of a frontend -> their templates."""
 
 DEFAULT = "cpu"
 NONE = "none"
@@ -81,18 +90,35 @@ def write_plugin(kind: str, name: str, output: Path, hardware: str = "") -> Path
         "distribution": distribution,
         "hardware": hardware,
     }
-    known = {key: Word(word) for key, word in words.items()} | {
-        "cls": Word("".join(w.capitalize() for w in name.split("-")))
-    }
-    sources = HARDWARE.get(hardware, {"__init__.py": f"{kind}.py.in"})
     templates = {
         "pyproject.toml": "pyproject.toml.in",
         "README.md": "README.md.in",
         "tests/test_contract.py": "test_contract.py.in",
-        **{f"src/{module}/{path.format(symbol=symbol)}": template for path, template in sources.items()},
+        **_own_templates(kind, hardware),
     }
+    known = {key: Word(word) for key, word in words.items()}
+    known["cls"] = _class_name(kind, name, templates.values())
     files: dict[str, Content] = {
-        path: render(TEMPLATES / template, **known) for path, template in templates.items()
+        path.format(module=module, symbol=symbol): render(TEMPLATES / template, **known)
+        for path, template in templates.items()
     }
     write_all(folder, files)
     return folder
+
+
+def _own_templates(kind: str, hardware: str) -> Mapping[str, str]:
+    """Return the files that only this kind of plugins has, with their templates."""
+    if kind == "frontend":
+        return FRONTEND
+    if kind == "target":
+        return {f"src/{{module}}/{path}": template for path, template in HARDWARE[hardware].items()}
+    return {"src/{module}/__init__.py": f"{kind}.py.in"}
+
+
+def _class_name(kind: str, name: str, templates: Iterable[str]) -> Word:
+    """Return the name of the plugin's class: its own name in camel case."""
+    simple = "".join(word.capitalize() for word in name.split("-"))
+    text = "\n".join((TEMPLATES / template).read_text(encoding="utf-8") for template in templates)
+    # A plugin that is called "graph" must not hide the Graph that its templates import.
+    candidates = (simple, simple + kind.capitalize(), f"My{simple}")
+    return Word(next(word for word in candidates if not re.search(rf"\b{word}\b", text)))
