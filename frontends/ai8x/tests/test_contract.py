@@ -55,6 +55,6 @@ class TestAi8x(FrontendContract):
         both = (files[0], files[-1])
         return self.frontend.load(both, Model("sample", both, inputs=(port,)), core_ops())
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         sums = inputs["input"].astype(np.int64) * WEIGHTS.astype(np.int64).reshape(1, 3, 1, 1)
         return {"y": np.clip((sums + 64) >> 7, 0, 127)}

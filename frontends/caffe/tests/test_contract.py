@@ -31,5 +31,5 @@ class TestCaffe(FrontendContract):
         file.write_text(NET.format(**quoted))
         return (file,)
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"y": np.maximum(inputs["x"], 0)}

@@ -11,7 +11,7 @@ from caffe_cases import entry, floats, weights
 from google.protobuf import text_format
 
 from mace_core.ir import Array
-from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
+from mace_core.testing.malformed import Damaged, check_damaged, message_mutations, mutations
 from mace_frontend_caffe import schema
 from mace_frontend_caffe.source import MAX_TEXT_BYTES
 
@@ -217,6 +217,6 @@ def _length(data: bytes) -> bytes:
 def test_damaged_networks(tmp_path: Path) -> None:
     damaged = [*(pair("sound", *files) for files in sound()), *random_damage(), *known_damage()]
     assert len(damaged) >= 500
-    found = holds("caffe", damaged, tmp_path)
+    found = check_damaged("caffe", damaged, tmp_path)
     assert found["graph"] >= len(sound())
     assert found["error"] > 200

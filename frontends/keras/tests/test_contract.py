@@ -42,5 +42,5 @@ class TestKeras(FrontendContract):
             group["y/kernel:0"], group["y/bias:0"] = KERNEL, BIAS
         return (file,)
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"y": np.maximum(inputs["x"] @ KERNEL + BIAS, 0)}

@@ -23,5 +23,5 @@ class TestNnef(FrontendContract):
 
     # No `named_sample`: the syntax takes nothing but letters, digits and _ for a name.
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"y": np.maximum(inputs["x"], 0)}

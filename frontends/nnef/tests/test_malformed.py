@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nnef_cases import WHOLE, dat
 
-from mace_core.testing.malformed import Damaged, holds, mutations
+from mace_core.testing.malformed import Damaged, check_damaged, mutations
 
 
 def damaged(count: int) -> Iterator[Damaged]:
@@ -25,9 +25,9 @@ def damaged(count: int) -> Iterator[Damaged]:
 
 
 def test_every_damaged_model_is_one_error_or_a_graph(tmp_path: Path) -> None:
-    holds("nnef", list(damaged(60)), tmp_path)
+    check_damaged("nnef", list(damaged(60)), tmp_path)
 
 
 @pytest.mark.fuzz
 def test_many_damaged_models(tmp_path: Path) -> None:
-    holds("nnef", list(damaged(int(os.environ.get("MACE_FUZZ", "2000")))), tmp_path)
+    check_damaged("nnef", list(damaged(int(os.environ.get("MACE_FUZZ", "2000")))), tmp_path)

@@ -25,5 +25,5 @@ class TestOnnx(FrontendContract):
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
         return (file,)
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"y": np.maximum(inputs["x"], 0)}

@@ -11,7 +11,7 @@ import pytest
 from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mace_core.ir import Array
-from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
+from mace_core.testing.malformed import Damaged, check_damaged, message_mutations, mutations
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
 INTS, FLOATS = "int64", "float"
@@ -474,6 +474,6 @@ def known_damage() -> Iterator[Damaged]:
 def test_damaged_models(tmp_path: Path) -> None:
     damaged = [*(one("sound", model) for model in MODELS), *random_damage(), *known_damage()]
     assert len(damaged) >= 500
-    found = holds("onnx", damaged, tmp_path)
+    found = check_damaged("onnx", damaged, tmp_path)
     assert found["graph"] >= len(MODELS)
     assert found["error"] > 200

@@ -27,6 +27,6 @@ class TestPyTorch(FrontendContract):
             torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(2, 3),)), file)
         return (file,)
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         (x,) = inputs.values()
         return {"output": np.maximum(x, 0)}

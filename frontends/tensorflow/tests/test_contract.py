@@ -29,5 +29,5 @@ class TestTensorFlow(FrontendContract):
         file.write_bytes(graph.SerializeToString())
         return (file,)
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"y": np.maximum(inputs["x"], 0)}

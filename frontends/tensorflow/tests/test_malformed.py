@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tensorflow_cases import floats
 
-from mace_core.testing.malformed import Damaged, holds, message_mutations, mutations
+from mace_core.testing.malformed import Damaged, check_damaged, message_mutations, mutations
 from mace_frontend_tensorflow.messages import GraphDef, SavedModel
 
 HUGE = 1 << 62
@@ -420,6 +420,6 @@ def test_damaged_models(tmp_path: Path, tf: Any) -> None:
     damaged = [*sound, *random_damage(graphs, files), *known_damage(files)]
     assert len(damaged) >= 700
     (tmp_path / "damaged").mkdir()
-    found = holds("tensorflow", damaged, tmp_path / "damaged")
+    found = check_damaged("tensorflow", damaged, tmp_path / "damaged")
     assert found["graph"] >= len(sound)
     assert found["error"] > 300

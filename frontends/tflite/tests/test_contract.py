@@ -31,5 +31,5 @@ class TestTfLite(FrontendContract):
         file.write_bytes(write(replace(written, values=values, steps=steps, inputs=[x], outputs=[y])))
         return (file,)
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"out0": np.maximum(inputs["in0"], 0)}

@@ -15,7 +15,7 @@ from tflite_cases import const, f32, floats, ints
 from tflite_write import Scales, Sparsity, Step, TableFields, Value, Written, write
 
 from mace_core.ir import DType
-from mace_core.testing.malformed import NUMBERS, Damaged, holds, mutations
+from mace_core.testing.malformed import NUMBERS, Damaged, check_damaged, mutations
 
 BESIDE = ("test_elementwise", "test_movement", "test_products", "test_reduce", "test_recurrent")
 HUGE = (1 << 31) - 1
@@ -332,6 +332,6 @@ def test_damaged_models(tmp_path: Path) -> None:
         *known_damage(),
     ]
     assert len(damaged) >= 500
-    found = holds("tflite", damaged, tmp_path)
+    found = check_damaged("tflite", damaged, tmp_path)
     assert found["graph"] >= len(sound())
     assert found["error"] > 200

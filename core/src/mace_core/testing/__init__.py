@@ -1,1 +1,1 @@
-"""What plugin authors test with: the same cases and contracts that our own plugins run."""
+"""Tests for authors of plugins: the cases and contracts that the plugins of this repository run."""

@@ -1,4 +1,4 @@
-"""Graphs through the generated C of targets, beside their numpy reference."""
+"""Compiles graphs with the generated C of targets and compares the results with the numpy references."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -28,19 +29,29 @@ from mace_core.tuning import TUNING
 from mace_core.verify import verify
 
 CASES = "cases"
-"""The name of the library of tests."""
+"""Name of the library that tests compile."""
 
 
 @cache
 def host() -> Compiler:
-    """The compiler that the installed toolchains have for this machine."""
-    return _installed().select("host")[0].compiler
+    """Return the compiler for this machine of the installed toolchains."""
+    return _load_registry().select("host")[0].compiler
 
 
 @cache
-def _installed() -> Registry:
-    """Return the installed plugins; to load them takes a quarter of a second."""
+def _load_registry() -> Registry:
+    """Return the installed plugins, loaded once because that takes a quarter of a second."""
     return Registry.load()
+
+
+class CaseOptions(TypedDict, total=False):
+    """Options of `case`.
+
+    constants: indices of the inputs that are constants.  outputs: number of outputs of the node (1).
+    """
+
+    constants: tuple[int, ...]
+    outputs: int
 
 
 def case(
@@ -48,35 +59,31 @@ def case(
     op: str,
     inputs: Sequence[Array | None],
     attrs: Mapping[str, object] | None = None,
-    **how: object,
+    **options: Unpack[CaseOptions],
 ) -> Graph:
-    """A graph of one node.
+    """Return a graph of one node.
 
-    inputs: arrays; their values matter only for those named in `constants`, the others become inputs of the
-    graph.
-    constants: numbers of the inputs that are constants.  outputs: how many outputs the node has.
+    inputs: an array for each, None for one that is absent. Only type and shape are read of those that are no
+    constants.
     """
-    constants = how.get("constants", ())
-    count = how.get("outputs", 1)
-    assert isinstance(constants, tuple)
-    assert isinstance(count, int)
-    new = Builder(name)
+    constants = options.get("constants", ())
+    builder = Builder(name)
     names = []
     for i, array in enumerate(inputs):
         if array is None:
             names.append("")
         elif i in constants:
-            names.append(new.weight(f"w{i}", array))
+            names.append(builder.weight(f"w{i}", array))
         else:
-            names.append(new.input(f"x{i}", DType.of(array), array.shape))
-    outputs = new.add(op, names, attrs or {}, outputs=[f"y{i}" for i in range(count)])
-    return new.finish(outputs)
+            names.append(builder.input(f"x{i}", DType.of(array), array.shape))
+    outputs = builder.add(op, names, attrs or {}, outputs=[f"y{i}" for i in range(options.get("outputs", 1))])
+    return builder.finish(outputs)
 
 
 def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
-    """Return the plan of a graph that one target computes whole.
+    """Return the plan of a graph that one target computes completely.
 
-    A node that it refuses fails the assertion with its reason.
+    A node that it refuses fails the assertion with the reason.
     """
     verify(graph)
     for node in graph.nodes:
@@ -88,9 +95,10 @@ def plan_graph(target: Target, graph: Graph, abi: str = "host") -> Plan:
 
 
 def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: str = "host") -> GeneratedFiles:
-    """Return the sources of the library `cases` with each graph as a model, divided among the targets by preference.
+    """Return the sources of the library `cases`, in which each graph is a model.
 
-    abi: what targets compile for; the library itself is for this machine.
+    targets: those that share the nodes, the preferred one first.
+    abi: the ABI that targets compile for; the library itself is compiled for this machine.
     """
     return _encode(targets, _compile(targets, graphs, abi), abi)
 
@@ -98,9 +106,11 @@ def generate_library(targets: Sequence[Target], graphs: Sequence[Graph], abi: st
 def _compile(
     targets: Sequence[Target], graphs: Sequence[Graph], abi: str, tuning: str = ""
 ) -> list[CompiledModel]:
-    work = Compilation(*_choose(targets, abi))
+    compilation = Compilation(*_choose(targets, abi))
     models = [Model(graph.name, (), keys={TUNING: tuning} if tuning else {}) for graph in graphs]
-    return [compile_graph(model, verify(graph), work) for model, graph in zip(models, graphs, strict=True)]
+    return [
+        compile_graph(model, verify(graph), compilation) for model, graph in zip(models, graphs, strict=True)
+    ]
 
 
 def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: str) -> GeneratedFiles:
@@ -111,26 +121,26 @@ def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: s
 
 
 def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
-    """Return a choice of these targets alone, with the compiler of this machine."""
-    installed = _installed()
+    """Return a choice of only these targets, with the compiler of this machine."""
+    installed = _load_registry()
     choice = replace(installed.select("host")[0], text=abi, abi=abi, targets=tuple(targets))
     return choice, replace(installed, targets={target.name: target for target in targets})
 
 
 def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.Model]:
-    """Compile what `generate_library` gave, drivers among it, and load it: each model in a session."""
+    """Compile the result of `generate_library` and load it, with a session for each model."""
     return native.load(shared_library(sources, host(), folder, ("-O1",)), CASES)
 
 
 def compile_graphs(
     target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host"
 ) -> dict[str, native.Model]:
-    """Every graph as a model of one library, loaded; a node that the target refuses fails with its reason."""
+    """Compile and load a library of these graphs; a node that the target refuses fails the test."""
     return load_library(generate_library([target], list(graphs), abi), folder)
 
 
 def with_levels(target: Target, levels: Sequence[Level]) -> Target:
-    """Return the target with other levels, such as those of its own that the compiler of this machine knows."""
+    """Return the target with other levels, such as those that the compiler of this machine knows."""
     derived = type(type(target).__name__, (type(target),), {"levels": lambda _self, _abi: tuple(levels)})
     leveled = copy(target)
     leveled.__class__ = derived
@@ -138,12 +148,16 @@ def with_levels(target: Target, levels: Sequence[Level]) -> Target:
 
 
 def merge(name: str, graphs: Iterable[Graph]) -> Graph:
-    """One graph that computes what all of these do, each tensor as `GRAPH/TENSOR`: compiled once, for little more than one of them."""
+    """Return one graph that computes what all of these do, with each tensor renamed to `GRAPH/TENSOR`.
+
+    One model takes little longer to compile than one of the graphs, many models much longer.
+    """
     merged = Graph(name, (), {}, {}, (), ())
     tensors: dict[str, Tensor] = {}
     weights: dict[str, Array] = {}
     nodes: list[Node] = []
-    ends: tuple[list[str], list[str]] = ([], [])
+    merged_inputs: list[str] = []
+    merged_outputs: list[str] = []
     for graph in graphs:
         names = {t: f"{graph.name}/{t}" for t in graph.tensors}
         tensors |= {names[t]: replace(tensor, name=names[t]) for t, tensor in graph.tensors.items()}
@@ -151,20 +165,20 @@ def merge(name: str, graphs: Iterable[Graph]) -> Graph:
         for node in graph.nodes:
             inputs, outputs = (tuple(t and names[t] for t in side) for side in (node.inputs, node.outputs))
             nodes.append(replace(node, name=f"{graph.name}/{node.name}", inputs=inputs, outputs=outputs))
-        ends[0].extend(names[t] for t in graph.inputs)
-        ends[1].extend(names[t] for t in graph.outputs)
+        merged_inputs.extend(names[t] for t in graph.inputs)
+        merged_outputs.extend(names[t] for t in graph.outputs)
     return replace(
         merged,
         nodes=tuple(nodes),
         tensors=tensors,
         weights=weights,
-        inputs=tuple(ends[0]),
-        outputs=tuple(ends[1]),
+        inputs=tuple(merged_inputs),
+        outputs=tuple(merged_outputs),
     )
 
 
 def split_by_graph(arrays: Mapping[str, Array], graph: Graph) -> dict[str, Array]:
-    """Those arrays of a merged graph that belong to one of its graphs, by the names that it has for them."""
+    """Return those arrays of a merged graph that belong to one graph, under their names in that graph."""
     prefix = f"{graph.name}/"
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
@@ -176,23 +190,23 @@ def run_merged(
     inputs: Mapping[str, Mapping[str, Array]],
     levels: Sequence[Level] | None = None,
 ) -> dict[str, dict[str, Array]]:
-    """Return what the generated C computes of each graph, by graph and output; inputs by graph and name.
+    """Run the generated C of all graphs and return the outputs by graph and name.
 
-    levels: all if None.
-
-    The graphs are compiled as one model: each model of a library costs a start of the compiler for its calls
-    and one for its weights, which takes far longer than what it compiles.
+    inputs: arrays by graph and name.  levels: the levels to compile; None for all of the target.
     """
+    # One merged model, because each model of a library starts the compiler twice, for its calls and for its
+    # weights, and that takes far longer than what it compiles.
     target = with_levels(target, levels) if levels else target
     model = compile_graphs(target, [merge("merged", graphs)], folder)["merged"]
-    found = model.run(
-        {f"{graph.name}/{name}": array for graph in graphs for name, array in inputs[graph.name].items()}
-    )
-    return {graph.name: split_by_graph(found, graph) for graph in graphs}
+    arrays: dict[str, Array] = {}
+    for graph in graphs:
+        arrays |= {f"{graph.name}/{name}": array for name, array in inputs[graph.name].items()}
+    results = model.run(arrays)
+    return {graph.name: split_by_graph(results, graph) for graph in graphs}
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """Normal floats, small integers, fair coins; the same for the same seed."""
+    """Return random inputs: floats of a normal distribution, small integers, fair booleans."""
     rng = np.random.default_rng(seed)
     return {name: _random(rng, graph.tensors[name].dtype, graph.tensors[name].shape) for name in graph.inputs}
 
@@ -205,14 +219,14 @@ def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> A
     return rng.integers(0, 8, shape).astype(dtype.numpy)
 
 
-def assert_close(found: Array, expected: Array, name: str, tolerance: float = 1e-5) -> None:
-    """Equal, for floats within `tolerance` of the larger of 1 and the expected value.
+def assert_close(actual: Array, expected: Array, name: str, tolerance: float = 1e-5) -> None:
+    """Assert that two arrays are equal, floats within `tolerance` of the larger of 1 and the expected value.
 
-    Infinities and NaN in the same places.
+    Infinities and NaN must be in the same places.
     """
-    assert found.shape == expected.shape, f"{name}: shape {found.shape}, expected {expected.shape}"
-    assert found.dtype == expected.dtype, f"{name}: {found.dtype}, expected {expected.dtype}"
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=name)
+    assert actual.shape == expected.shape, f"{name}: shape {actual.shape}, expected {expected.shape}"
+    assert actual.dtype == expected.dtype, f"{name}: {actual.dtype}, expected {expected.dtype}"
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=name)
 
 
 def check_graphs(
@@ -224,36 +238,37 @@ def check_graphs(
 ) -> None:
     """Assert that the generated C computes what the numpy references compute.
 
-    Inputs by graph and name, else random.
+    inputs: arrays by graph and name; random ones for a graph without.
     """
-    given = {graph.name: (inputs or {}).get(graph.name) or random_inputs(graph) for graph in graphs}
-    found = run_merged(target, graphs, folder, given)
+    arrays = {graph.name: (inputs or {}).get(graph.name) or random_inputs(graph) for graph in graphs}
+    results = run_merged(target, graphs, folder, arrays)
     for graph in graphs:
-        expected = execute(graph, given[graph.name])
+        expected = execute(graph, arrays[graph.name])
         for name in graph.outputs:
-            assert_close(found[graph.name][name], expected[name], f"{graph.name}/{name}", tolerance)
+            assert_close(results[graph.name][name], expected[name], f"{graph.name}/{name}", tolerance)
 
 
 def check_merged(
     target: Target, graphs: Sequence[Graph], folder: Path, tolerance: float, abi: str = "host"
 ) -> None:
-    """Assert that one library of all these graphs computes what the numpy references do, and name every graph that differs.
+    """Assert that one library of all these graphs computes what the numpy references do.
 
-    Where a target knows several ways to compute a node, each of them is chosen once. Quantized results may be
-    one step off: kernels round once from floats, the reference from doubles.
+    The assertion names every graph that differs. Where a target knows several candidates for a node, each of
+    them is chosen once. Quantized results may be one step off: kernels round from floats, the reference from
+    doubles.
     """
-    whole = merge("all", graphs)
-    compiled = _compile([target], [whole], abi)
+    merged = merge("all", graphs)
+    compiled = _compile([target], [merged], abi)
     _check_sources(_encode([target], compiled, abi), graphs, folder, tolerance)
     for name, entries in _each_candidate(compiled[0].plan.program.selections).items():
         tuning = folder / f"{name}.json"
         tuning.write_text(json.dumps({"choices": entries}))
-        forced = _compile([target], [whole], abi, str(tuning))
+        forced = _compile([target], [merged], abi, str(tuning))
         _check_sources(_encode([target], forced, abi), graphs, folder / name, tolerance)
 
 
 def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str, str]]]:
-    """For each candidate that was not chosen somewhere, the entries of a tuning file that choose it wherever it serves."""
+    """Return by candidate the entries of a tuning file that choose it wherever it was not chosen."""
     entries: dict[str, list[dict[str, str]]] = {}
     for selection in selections:
         for choice in selection.choices:
@@ -267,13 +282,13 @@ def _each_candidate(selections: Sequence[Selection]) -> dict[str, list[dict[str,
 
 
 def _check_sources(sources: GeneratedFiles, graphs: Sequence[Graph], folder: Path, tolerance: float) -> None:
-    """Assert that the library of these graphs, merged into one, computes what each of them does."""
-    whole = merge("all", graphs)
+    """Assert that the library of the merged graphs computes what each of them does."""
+    merged = merge("all", graphs)
     model = load_library(sources, folder)["all"]
-    given = {**random_inputs(whole), **_whole_range(whole)}
-    found, wrong = model.run(given), []
+    inputs = {**random_inputs(merged), **_quantized_inputs(merged)}
+    outputs, wrong = model.run(inputs), []
     for graph in graphs:
-        results, expected = split_by_graph(found, graph), execute(graph, split_by_graph(given, graph))
+        results, expected = split_by_graph(outputs, graph), execute(graph, split_by_graph(inputs, graph))
         for name in graph.outputs:
             if not _agrees(results[name], expected[name], graph.tensors[name], tolerance):
                 wrong.append(f"{graph.name}/{name} ({', '.join(map(str, graph.nodes[:3]))})")
@@ -282,20 +297,23 @@ def _check_sources(sources: GeneratedFiles, graphs: Sequence[Graph], folder: Pat
     )
 
 
-def _whole_range(graph: Graph) -> dict[str, Array]:
-    """For each quantized input, all that it can store."""
+def _quantized_inputs(graph: Graph) -> dict[str, Array]:
+    """Return integers of the whole range of its type for each quantized input."""
     rng = np.random.default_rng(1)
-    stored = [graph.tensors[name] for name in graph.inputs if graph.tensors[name].quant]
-    limits = [np.iinfo(t.dtype.numpy) for t in stored]
-    return {
-        t.name: rng.integers(i.min, i.max, t.shape, t.dtype.numpy, endpoint=True)
-        for t, i in zip(stored, limits, strict=True)
-    }
+    arrays: dict[str, Array] = {}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if tensor.quant:
+            limits = np.iinfo(tensor.dtype.numpy)
+            arrays[name] = rng.integers(
+                limits.min, limits.max, tensor.shape, tensor.dtype.numpy, endpoint=True
+            )
+    return arrays
 
 
-def _agrees(found: Array, expected: Array, tensor: Tensor, tolerance: float) -> bool:
+def _agrees(actual: Array, expected: Array, tensor: Tensor, tolerance: float) -> bool:
     if tensor.quant:
-        return bool((np.abs(found.astype(np.int64) - expected.astype(np.int64)) <= 1).all())
+        return bool((np.abs(actual.astype(np.int64) - expected.astype(np.int64)) <= 1).all())
     if tensor.dtype.is_float:
-        return np.allclose(found, expected, tolerance, tolerance, equal_nan=True)
-    return np.array_equal(found, expected)
+        return np.allclose(actual, expected, tolerance, tolerance, equal_nan=True)
+    return np.array_equal(actual, expected)

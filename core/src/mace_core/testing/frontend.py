@@ -1,4 +1,4 @@
-"""What every frontend must keep."""
+"""The contract of frontends, as tests that run for each one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mace_core.verify import verify
 
 
 class FrontendContract(PluginContract):
-    """Derive from it, set `frontend` and implement `sample`, and pytest runs the contract."""
+    """Tests of a frontend: derive a class, set `frontend` and implement `sample` and `run_framework`."""
 
     kind = "frontend"
     frontend: ClassVar[Frontend]
@@ -46,8 +46,8 @@ class FrontendContract(PluginContract):
         """
         return None
 
-    def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """The sample's outputs for these inputs, as the framework computes them."""
+    def run_framework(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Return the sample's outputs for these inputs, computed by the framework."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -61,17 +61,17 @@ class FrontendContract(PluginContract):
         return self.frontend.load(files, Model("sample", files), core_ops())
 
     def named_sample(self, folder: Path, x: str, y: str) -> tuple[Path, ...] | None:
-        """Write a small model whose input is called x, and whose last node and output are called y, whatever that is.
+        """Write a small model with an input named x and a last node and output named y, and return its files.
 
-        None if the framework's files have no names that a user gives.
+        None if the framework's files have no names that users choose.
         """
         return None
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Each hostile name is refused with one message, or stays a name in all that is generated for this machine."""
+        """Each hostile name is refused with one message, or stays a name in everything that is generated."""
         registry = Registry.load()
         choice = registry.select("host")[0]
-        work = Compilation(choice, registry)
+        compilation = Compilation(choice, registry)
         plans: list[Plan] = []
         refused: list[str] = []
         for number, name in enumerate(hostile.NAMES):
@@ -85,11 +85,11 @@ class FrontendContract(PluginContract):
             except MaceError:
                 refused.append(name)
                 continue
-            plans.append(compile_graph(Model(graph.name, ()), graph, work).plan)
-        made = code.library("names", plans, library_levels(registry.targets_for(choice, ()), choice.abi))
-        assert hostile.escapes(made.files) == []
+            plans.append(compile_graph(Model(graph.name, ()), graph, compilation).plan)
+        library = code.library("names", plans, library_levels(registry.targets_for(choice, ()), choice.abi))
+        assert hostile.escapes(library.files) == []
         assert len(refused) <= len(hostile.NAMES) // 2, "too few names to test anything"
-        shared_library(made, choice.compiler, tmp_path / "out", ("-O0",))
+        shared_library(library, choice.compiler, tmp_path / "out", ("-O0",))
 
     def test_states_itself(self) -> None:
         assert self.frontend.order in ("NHWC", "NCHW")
@@ -108,15 +108,15 @@ class FrontendContract(PluginContract):
             n: rng.standard_normal(graph.tensors[n].shape).astype(graph.tensors[n].dtype.numpy)
             for n in graph.port_inputs
         }
-        found, expected = execute(graph, inputs), self.expected(inputs)
+        actual, expected = execute(graph, inputs), self.run_framework(inputs)
         for name, array in expected.items():
             np.testing.assert_allclose(
-                found[name], array, rtol=self.tolerance, atol=self.tolerance, err_msg=name
+                actual[name], array, rtol=self.tolerance, atol=self.tolerance, err_msg=name
             )
 
-    def test_rubbish_is_one_clear_error(self, tmp_path: Path) -> None:
+    def test_invalid_file_raises_one_error(self, tmp_path: Path) -> None:
         suffix = self.frontend.suffixes[0] if self.frontend.suffixes else ".bin"
-        rubbish = tmp_path / f"rubbish{suffix}"
-        rubbish.write_bytes(b"\x00not a model\xff" * 9)
-        with pytest.raises(MaceError, match="rubbish"):
-            self._load((rubbish,))
+        invalid = tmp_path / f"invalid-model{suffix}"
+        invalid.write_bytes(b"\x00not a model\xff" * 9)
+        with pytest.raises(MaceError, match="invalid-model"):
+            self._load((invalid,))

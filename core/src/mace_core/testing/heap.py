@@ -1,4 +1,4 @@
-"""Whether generated code asks for memory of the heap: it must not, and a driver only if it says so."""
+"""Measures whether generated code allocates memory: it must not, except for drivers that declare it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class HeapUse:
-    """What a session of one model asked of the heap from `mace_open` to `mace_close`.
+    """The allocations of a session of one model, from `mace_open` to `mace_close`.
 
     is_declared: whether a driver of the model has the flag MACE_ALLOCATES.
     """
@@ -34,8 +34,10 @@ class HeapUse:
 
 
 def measure_heap(sources: GeneratedFiles, folder: Path) -> list[HeapUse]:
-    """Compile a library with a program that counts its requests of the heap, and run it; one result a model."""
-    require(None if platform.libc_ver()[0] == "glibc" else "the heap is counted with the GNU C library only")
+    """Run a library with a program that counts its allocations; return a result for each model."""
+    require(
+        None if platform.libc_ver()[0] == "glibc" else "allocations are counted with the GNU C library only"
+    )
     unit = Unit("heap_probe.c", reads=("heap.h",))
     names = (unit.source, "heap.h")
     copies = {name: FOLDER / name for name in names}
@@ -48,8 +50,9 @@ def measure_heap(sources: GeneratedFiles, folder: Path) -> list[HeapUse]:
 
 
 def list_allocators(folder: Path) -> list[str]:
-    """Return the functions of the heap that objects in a folder need; threads, which only applications ask for, may."""
+    """Return the allocators that the objects in a folder need."""
     require(None if shutil.which("nm") else "nm is not installed: apt-get install binutils")
+    # Threads may allocate: an application starts them only if it asks for more than one.
     objects = [path for path in folder.glob("*.o") if path.stem != "mace_threads"]
     assert objects, f"{folder}: no objects; compile a library there"
     command = [shutil.which("nm") or "nm", "-u", *map(str, objects)]

@@ -1,6 +1,6 @@
-"""Hostile names: what a model may call its parts, and whether any of it became more than a comment or a string.
+"""Names of a hostile model, and the check that none of them becomes code in a generated file.
 
-Every name holds MARK, so that a generated file shows what got where it should not be: see `escapes`.
+Every name contains MARK, so that `escapes` finds it where it should not be.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NAMES = (
     MARK + "x" * 10_000,
     MARK,
 )
-"""None is longer than 10 kB; none holds NUL, which formats store in different ways."""
+"""None is longer than 10 kB, and none contains NUL, which formats store in different ways."""
 
 _COMMENTS_AND_STRINGS = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
@@ -59,26 +59,23 @@ _BARE = ("Makefile", ".mk")
 
 
 def escapes(files: Mapping[str, Content]) -> list[str]:
-    """Name the files in which a hostile name is more than a comment, a string, or the text of a picture or of a report."""
-    found = []
+    """Return a message for each file in which a hostile name is more than a comment, a string or a label."""
+    messages = []
     for path, content in files.items():
         if isinstance(content, Stream) or MARK in path:
-            found += [f"{path}: the name of a file"] if MARK in path else []
+            messages += [f"{path}: the name of a file"] if MARK in path else []
             continue
         text = content if isinstance(content, str) else content.decode("latin-1")
         if problem := _problem(PurePosixPath(path), text):
-            found.append(f"{path}: {problem}")
-    return found
+            messages.append(f"{path}: {problem}")
+    return messages
 
 
 def _problem(path: PurePosixPath, text: str) -> str | None:
     kind = path.suffix or path.name
     if kind in _C:
-        return (
-            f"code: {code[code.index(MARK) - 40 :][:80]!r}"
-            if MARK in (code := without_comments_and_strings(text))
-            else None
-        )
+        code = without_comments_and_strings(text)
+        return f"code: {code[code.index(MARK) - 40 :][:80]!r}" if MARK in code else None
     if kind in _XML:
         return _problem_of_xml(text)
     if kind == ".json":
@@ -87,24 +84,27 @@ def _problem(path: PurePosixPath, text: str) -> str | None:
     if kind in _BARE:
         return "a name in it" if MARK in text else None
     hidden = next((c for c in text if not c.isprintable() and c != "\n"), None)
-    return f"a sign that is not shown: {hidden!r}" if hidden else None
+    return f"an unprintable character: {hidden!r}" if hidden else None
 
 
 def _problem_of_xml(text: str) -> str | None:
-    for element in ElementTree.fromstring(text).iter():  # noqa: S314  # what was made here
+    for element in ElementTree.fromstring(text).iter():  # noqa: S314  # generated here, not from outside
         if MARK in element.tag or any(MARK in key for key in element.attrib):
             return f"an element {element.tag!r}"
     return None
 
 
 def without_comments_and_strings(text: str) -> str:
-    """C text as a compiler sees it that knows trigraphs: lines joined, then without comments and literals."""
-    joined = re.sub(r"\\[ \t]*\r?\n", "", text.replace("??/", "\\"))
-    return _COMMENTS_AND_STRINGS.sub(" ", joined)
+    """Return C text without comments and literals, as a compiler that knows trigraphs reads it.
+
+    Lines that end with a backslash are merged first, because the merged line may begin or end a comment.
+    """
+    merged = re.sub(r"\\[ \t]*\r?\n", "", text.replace("??/", "\\"))
+    return _COMMENTS_AND_STRINGS.sub(" ", merged)
 
 
 def branches(names: Sequence[str] = NAMES) -> Graph:
-    """A graph with a branch for each name, which is that of its input, its constant, its node and its output."""
+    """Return a graph with a branch for each name, used for its input, constant, node and output."""
     builder = Builder("names")
     outputs: list[str] = []
     for name in names:
@@ -115,7 +115,7 @@ def branches(names: Sequence[str] = NAMES) -> Graph:
 
 
 def relus(names: Sequence[str] = NAMES) -> Graph:
-    """A graph with two nodes for each name, each with its own input and output: for targets that know no other op."""
+    """Return a graph of two Relu nodes for each name, for targets that know no other op."""
     builder = Builder("names")
     outputs: list[str] = []
     for name in names:
@@ -125,7 +125,7 @@ def relus(names: Sequence[str] = NAMES) -> Graph:
 
 
 def chain(names: Sequence[str] = NAMES) -> Graph:
-    """A graph with a convolution for each name, one after another."""
+    """Return a graph with a convolution for each name, one after another."""
     builder = Builder("names")
     value = builder.input(f"{names[0]} in", DType.F32, (1, 8, 8, 4))
     windows = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}

@@ -1,11 +1,13 @@
-"""Damaged model files: each ends in one MaceError or in a valid graph, soon and in little memory, whatever is in it.
+"""Tests a frontend with damaged model files.
 
-    damaged = [Damaged(f"bytes {i}", {"m.bin": data}) for i, data in enumerate((good, *mutations(good, seed=1,
-    count=500)))] holds("acme", damaged, tmp_path)
+Each file must end in one MaceError or in a valid graph, within limits of time and memory:
 
-The files are read by another process with a limit on its memory, so that a crash, a hang or a greedy
-allocation is a finding and not the end of the tests. The first model ought to be sound: what is loaded with
-it only once does not count.
+    copies = (good, *mutations(good, seed=1, count=500))
+    damaged = [Damaged(f"bytes {i}", {"m.bin": data}) for i, data in enumerate(copies)]
+    check_damaged("acme", damaged, tmp_path)
+
+Another process with limited memory reads the files, so that a crash, a hang or a huge allocation is a finding
+and does not end the tests. The first model should be valid: the modules that it loads are not counted.
 """
 
 from __future__ import annotations
@@ -33,60 +35,61 @@ from mace_core.registry import Registry
 from mace_core.verify import verify
 
 SECONDS = 10.0
-"""Of processor time that one file may take."""
+"""Limit of processor time for one file."""
 
 PATIENCE = 60.0
-"""Seconds after which a process is given up that may share the machine with others."""
+"""Seconds of silence after which the process is killed; long, because tests share the machine."""
 
 MEMORY = 1 << 30
-"""Bytes that reading one file may take, more than the interpreter with its packages."""
+"""Bytes that reading one file may allocate, on top of the interpreter with its packages."""
 
 NUMBERS = (0, 1, -1, 127, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), (1 << 32) - 1, (1 << 63) - 1, -(1 << 63))
-"""What numbers become."""
+"""Replacements of numbers: limits of integer types, and the numbers next to 0."""
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """A model that is damaged: its files by name, None for a folder.
+    """A damaged model.
 
-    The frontend is given those that are `named`, else all.
+    description: what is damaged, for the message.  files: contents by name, None for a folder.
+    named: the files that the frontend is given; () for all.
     """
 
-    what: str
+    description: str
     files: Mapping[str, bytes | None]
     named: tuple[str, ...] = ()
 
 
 def mutations(data: bytes, seed: int, count: int) -> Iterator[bytes]:
-    """So many damaged copies of a file, the same for the same seed."""
+    """Yield `count` damaged copies of a file, the same for the same seed."""
     kinds = (
-        _flipped,
-        _cut,
-        _overwritten,
-        _removed,
-        _doubled,
-        _swapped,
-        _renumbered,
-        _cleared,
-        _lengthened,
-        _retold,
+        _flip_bits,
+        _truncate,
+        _overwrite,
+        _remove,
+        _repeat,
+        _swap,
+        _replace_integer,
+        _clear,
+        _lengthen,
+        _replace_word,
     )
     for i in range(count):
         rng = random.Random(f"{seed} {i}")  # noqa: S311  (repeatable, no secret)
         yield kinds[i % len(kinds)](bytearray(data), rng) if data else b""
 
 
-def _flipped(data: bytearray, rng: random.Random) -> bytes:
+def _flip_bits(data: bytearray, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 4)):
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     return bytes(data)
 
 
-def _cut(data: bytearray, rng: random.Random) -> bytes:
+def _truncate(data: bytearray, rng: random.Random) -> bytes:
     return bytes(data[: rng.randrange(len(data))])
 
 
-def _overwritten(data: bytearray, rng: random.Random) -> bytes:
+def _overwrite(data: bytearray, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 4)):
         data[rng.randrange(len(data))] = rng.randrange(256)
     return bytes(data)
@@ -97,41 +100,41 @@ def _span(data: bytearray, rng: random.Random) -> slice:
     return slice(start, start + rng.randint(1, 64))
 
 
-def _removed(data: bytearray, rng: random.Random) -> bytes:
+def _remove(data: bytearray, rng: random.Random) -> bytes:
     del data[_span(data, rng)]
     return bytes(data)
 
 
-def _doubled(data: bytearray, rng: random.Random) -> bytes:
-    span, at = _span(data, rng), rng.randrange(len(data))
-    data[at:at] = data[span] * rng.choice((1, 1, 50))
+def _repeat(data: bytearray, rng: random.Random) -> bytes:
+    span, offset = _span(data, rng), rng.randrange(len(data))
+    data[offset:offset] = data[span] * rng.choice((1, 1, 50))
     return bytes(data)
 
 
-def _swapped(data: bytearray, rng: random.Random) -> bytes:
+def _swap(data: bytearray, rng: random.Random) -> bytes:
     one, two = _span(data, rng), _span(data, rng)
     data[one], data[two] = data[two], data[one]
     return bytes(data)
 
 
-def _renumbered(data: bytearray, rng: random.Random) -> bytes:
-    """A number of 4 or 8 bytes that lies where compilers would put it."""
+def _replace_integer(data: bytearray, rng: random.Random) -> bytes:
+    """Replace an integer of 4 or 8 bytes; formats of structs align them to 4 bytes."""
     size = rng.choice((4, 8))
-    at = rng.randrange(len(data)) // 4 * 4
-    data[at : at + size] = (rng.choice(NUMBERS) % (1 << 8 * size)).to_bytes(size, "little")
+    offset = rng.randrange(len(data)) // 4 * 4
+    data[offset : offset + size] = (rng.choice(NUMBERS) % (1 << 8 * size)).to_bytes(size, "little")
     return bytes(data)
 
 
-def _cleared(data: bytearray, rng: random.Random) -> bytes:
+def _clear(data: bytearray, rng: random.Random) -> bytes:
     span = _span(data, rng)
     data[span] = bytes(len(data[span]))
     return bytes(data)
 
 
-def _lengthened(data: bytearray, rng: random.Random) -> bytes:
-    """A number of variable length made huge, as protobuf has them for sizes."""
-    at = rng.randrange(len(data))
-    data[at : at + 1] = rng.choice(
+def _lengthen(data: bytearray, rng: random.Random) -> bytes:
+    """Replace a byte by a huge number of variable length, as protobuf writes sizes."""
+    offset = rng.randrange(len(data))
+    data[offset : offset + 1] = rng.choice(
         (
             b"\xff\x7f",
             b"\xff\xff\xff\x7f",
@@ -142,11 +145,11 @@ def _lengthened(data: bytearray, rng: random.Random) -> bytes:
     return bytes(data)
 
 
-def _retold(data: bytearray, rng: random.Random) -> bytes:
-    """A number or word of a text made another."""
+def _replace_word(data: bytearray, rng: random.Random) -> bytes:
+    """Replace a number or word of a text by another."""
     words = [m.span() for m in re.finditer(rb"-?\d+(\.\d+)?|[A-Za-z_]{3,}", bytes(data))]
     if not words:
-        return _flipped(data, rng)
+        return _flip_bits(data, rng)
     (start, end), other = rng.choice(words), rng.choice(words)
     number = str(rng.choice(NUMBERS)).encode()
     data[start:end] = number if data[start : start + 1].isdigit() else data[slice(*other)]
@@ -154,38 +157,38 @@ def _retold(data: bytearray, rng: random.Random) -> bytes:
 
 
 def message_mutations(message: Any, seed: int, count: int) -> Iterator[Any]:
-    """So many copies of a protobuf message that can be read and make no sense: fields lost, doubled, of other numbers and names."""
-    texts = sorted({str(value_of(*place)) for place in places(message) if isinstance(value_of(*place), str)})
+    """Yield `count` copies of a protobuf message, readable but with fields removed, repeated or replaced."""
+    names = sorted({str(value_of(*place)) for place in places(message) if isinstance(value_of(*place), str)})
     for i in range(count):
         rng = random.Random(f"{seed} {i}")  # noqa: S311  (repeatable, no secret)
-        made = type(message)()
-        made.CopyFrom(message)
+        copied = type(message)()
+        copied.CopyFrom(message)
         for _ in range(rng.choice((1, 1, 2, 3))):
-            found = list(places(made))
-            if found:
-                _disturb(rng.choice(found), texts, rng)
-        yield made
+            fields = list(places(copied))
+            if fields:
+                _disturb(rng.choice(fields), names, rng)
+        yield copied
 
 
 Place = tuple[Any, Any, int]
-"""A field of a message: the message, the field's descriptor, the number in a repeated field or -1."""
+"""A field of a message: the message, the field's descriptor, the index in a repeated field or -1."""
 
 
 def value_of(owner: Any, field: Any, index: int) -> Any:
-    """What a field holds."""
+    """Return the value of a field."""
     value = getattr(owner, field.name)
     return value if index < 0 else value[index]
 
 
 def places(message: Any) -> Iterator[Place]:
-    """Every field of a message and of those in it that holds something."""
+    """Yield every field that has a value, of a message and of the messages in it."""
     for field, value in message.ListFields():
         repeated = (
             not isinstance(value, str | bytes)
             and hasattr(value, "__len__")
             and not hasattr(value, "ListFields")
         )
-        if repeated and hasattr(value, "items"):  # a map
+        if repeated and hasattr(value, "items"):  # a map field
             for key in value:
                 if hasattr(value[key], "ListFields"):
                     yield from places(value[key])
@@ -196,31 +199,31 @@ def places(message: Any) -> Iterator[Place]:
                 yield from places(item)
 
 
-def _disturb(place: Place, texts: Sequence[str], rng: random.Random) -> None:
-    """Change one field of a message; values that it cannot hold are left."""
+def _disturb(place: Place, names: Sequence[str], rng: random.Random) -> None:
+    """Change one field of a message; a value out of the field's range is not written."""
     owner, field, index = place
-    value, held = value_of(*place), getattr(owner, field.name)
+    value, container = value_of(*place), getattr(owner, field.name)
     if rng.random() < 0.25 or hasattr(value, "ListFields"):
         if index < 0:
             owner.ClearField(field.name)
         elif rng.random() < 0.5:
-            del held[index]
+            del container[index]
         else:
-            held.extend([value] * rng.choice((1, 3)))
+            container.extend([value] * rng.choice((1, 3)))
         return
     for _ in range(8):
-        made = _other(value, texts, rng)
+        replacement = _replacement(value, names, rng)
         try:
             if index < 0:
-                setattr(owner, field.name, made)
+                setattr(owner, field.name, replacement)
             else:
-                held[index] = made
-        except (ValueError, TypeError):  # out of the field's range: try another
+                container[index] = replacement
+        except (ValueError, TypeError):  # out of the field's range: try another value
             continue
         return
 
 
-def _other(value: Any, texts: Sequence[str], rng: random.Random) -> Any:
+def _replacement(value: Any, names: Sequence[str], rng: random.Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -228,48 +231,46 @@ def _other(value: Any, texts: Sequence[str], rng: random.Random) -> Any:
     if isinstance(value, float):
         return rng.choice((0.0, -1.0, 1e30, float("inf"), float("nan")))
     if isinstance(value, str):
-        return rng.choice((*texts, "", "../../etc/passwd", "\u202e\x00"))
+        return rng.choice((*names, "", "../../etc/passwd", "\u202e\x00"))
     return b"".join(mutations(value, rng.randrange(1 << 30), 1)) if value else b"\xff"
 
 
-def holds(frontend: str, damaged: Sequence[Damaged], folder: Path) -> Counter[str]:
-    """Assert that each of the models is read as it should be; how many gave a graph and how many an error.
+def check_damaged(frontend: str, damaged: Sequence[Damaged], folder: Path) -> Counter[str]:
+    """Assert that each model ends in a graph or an error; return how many ended in which.
 
     folder: an empty one, for the files.
     """
-    named = place(damaged, folder)
+    named = write_models(damaged, folder)
     (folder / "files.json").write_text(json.dumps(named))
     results = _results(frontend, folder, len(damaged))
-    whole = zip(damaged, named, results, strict=True)
     faults = [
-        f"{case.what} ({' '.join(files)}): {text}" for case, files, (kind, text) in whole if kind == "fault"
+        f"{case.description} ({' '.join(files)}): {text}"
+        for case, files, (kind, text) in zip(damaged, named, results, strict=True)
+        if kind == "fault"
     ]
     assert not faults, f"{len(faults)} of {len(damaged)}:\n" + "\n".join(faults[:20])
     return Counter(kind for kind, _ in results)
 
 
-def place(damaged: Sequence[Damaged], folder: Path) -> list[list[str]]:
-    """Write the files of each model into a folder of its own.
-
-    The paths of those that the frontend is given.
-    """
+def write_models(damaged: Sequence[Damaged], folder: Path) -> list[list[str]]:
+    """Write the files of each model into a separate folder; return the paths that the frontend is given."""
     for i, case in enumerate(damaged):
-        own = folder / str(i)
-        own.mkdir(parents=True)
+        model_folder = folder / str(i)
+        model_folder.mkdir(parents=True)
         for name, data in case.files.items():
             if data is None:
-                (own / name).mkdir()
+                (model_folder / name).mkdir()
             else:
-                (own / name).write_bytes(data)
+                (model_folder / name).write_bytes(data)
     return [
         [str(folder / str(i) / name) for name in case.named or case.files] for i, case in enumerate(damaged)
     ]
 
 
 def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
-    """What became of each: "graph", "error" with its text, or "fault" with what is wrong.
+    """Return for each model "graph", "error" with its message, or "fault" with what is wrong.
 
-    A process that ends is started again.
+    A process that ended is started again, with the model after the one that ended it.
     """
     results: list[tuple[str, str]] = []
     while len(results) < count:
@@ -285,24 +286,25 @@ def _results(frontend: str, folder: Path, count: int) -> list[tuple[str, str]]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            made, late = listen(process)
-            results += [(kind, text) for kind, text in made]
+            lines, is_late = listen(process)
+            results += [(kind, text) for kind, text in lines]
             if len(results) < count:
-                why = (
-                    "it takes for ever"
-                    if late
-                    else f"the process ends with {process.wait()}: {process.stderr.read()[-2000:]}"
-                )
-                results.append(("fault", why))
-                assert sum(why.startswith("the process ends with 1") for _, why in results) < 5, results[-1][
-                    1
-                ]
+                if is_late:
+                    reason = f"nothing happens for {PATIENCE:.0f} s"
+                else:
+                    reason = (
+                        f"the process exits with status {process.wait()}: {process.stderr.read()[-2000:]}"
+                    )
+                results.append(("fault", reason))
+                # Status 1 is an exception of Python's: after several, the process itself is broken.
+                failures = sum(text.startswith("the process exits with status 1:") for _, text in results)
+                assert failures < 5, reason
     return results
 
 
 def listen(process: subprocess.Popen[str], patience: float = PATIENCE) -> tuple[list[list[Any]], bool]:
-    """What a process says, a JSON list a line, before it ends or is silent for too long."""
-    made: list[list[Any]] = []
+    """Return what a process prints, a JSON list on each line, and whether it was silent for too long."""
+    lines: list[list[Any]] = []
     late: list[bool] = []
 
     def give_up() -> None:
@@ -316,39 +318,42 @@ def listen(process: subprocess.Popen[str], patience: float = PATIENCE) -> tuple[
         line = process.stdout.readline()
         timer.cancel()
         if not line:
-            return made, bool(late)
-        made.append(json.loads(line))
+            return lines, bool(late)
+        lines.append(json.loads(line))
 
 
-def _tried(load: Callable[[], object]) -> tuple[str, str]:
-    """What becomes of one model."""
+def _try_load(load: Callable[[], object]) -> tuple[str, str]:
+    """Load one model and return the kind of its result with a message."""
     start = time.process_time()
     try:
         load()
         result = ("graph", "")
     except MaceError as error:
-        result = ("error", str(error)) if str(error).strip() else ("fault", "an error that says nothing")
+        result = ("error", str(error)) if str(error).strip() else ("fault", "an error without a message")
     except Exception:  # noqa: BLE001  (which one is the finding)
         result = ("fault", traceback.format_exc()[-3000:])
-    if (took := time.process_time() - start) > SECONDS:
+    took = time.process_time() - start
+    if took > SECONDS:
         return "fault", f"it takes {took:.0f} s, and then: {result[1][:300]}"
     return result
 
 
 def _main(name: str, files: str, first: str) -> None:
-    """Read the models from number `first` on and tell line by line what becomes of each."""
+    """Read the models from index `first` on and print the result of each as a line."""
     registry = Registry.load()
     models = [tuple(map(Path, named)) for named in json.loads(Path(files).read_text())]
 
     def load(paths: tuple[Path, ...]) -> Graph:
         return verify(registry.frontends[name].load(paths, Model("damaged", paths), registry.ops))
 
-    _tried(partial(load, models[0]))
-    if (status := Path("/proc/self/statm")).exists():  # elsewhere than on Linux memory is not watched
+    # What the first model loads, such as the framework's packages, is not counted against the others.
+    _try_load(partial(load, models[0]))
+    status = Path("/proc/self/statm")
+    if status.exists():  # Linux; elsewhere memory is not limited
         used = int(status.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     for paths in models[int(first) :]:
-        sys.stdout.write(json.dumps(_tried(partial(load, paths))) + "\n")
+        sys.stdout.write(json.dumps(_try_load(partial(load, paths))) + "\n")
         sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""What every plugin must keep, whatever it offers."""
+"""The part of the contracts that holds for plugins of every kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 from mace_core.hookspecs import GROUP
 
 ALLOWED = ("numpy", "pluggy")
-"""What importing a plugin may bring in besides mace's packages and the standard library."""
+"""Packages that the import of a plugin may load, besides those of MACE and the standard library."""
 
 PROBE = """
 import sys
@@ -23,23 +23,23 @@ print(*sorted(m for m in new - known if not m.startswith('mace_')))
 
 
 class PluginContract:
-    """Naming and import, for the contracts of each kind."""
+    """Tests of a plugin's name and of its import; the contract of each kind derives from it."""
 
     kind: ClassVar[str]
 
     @property
     def name(self) -> str:
-        """What the plugin's offer is called."""
+        """The name of what the plugin offers."""
         raise NotImplementedError
 
     @property
     def module(self) -> str:
-        """The package that the naming rule asks for."""
+        """The package that the naming rule requires."""
         return f"mace_{self.kind}_{self.name.replace('-', '_')}"
 
     def test_naming_rule(self) -> None:
-        found = {p.name: p for p in entry_points(group=GROUP)}
-        point = found.get(f"{self.kind}-{self.name}")
+        points = {p.name: p for p in entry_points(group=GROUP)}
+        point = points.get(f"{self.kind}-{self.name}")
         assert point is not None, (
             f"no entry point {self.kind}-{self.name} in group {GROUP}; install the plugin"
         )
@@ -51,6 +51,6 @@ class PluginContract:
         code = PROBE.format(module=self.module, allowed=ALLOWED)
         done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.split() == [], (
-            "importing the plugin imports these; import them where they are used"
+            "importing the plugin imports these; import them in the functions that use them"
         )
         assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""What every target that makes projects must keep."""
+"""The contract of targets that make projects, as tests that run for each one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mace_core.testing.plugin import PluginContract
 
 
 class ProjectContract(PluginContract):
-    """Derive from it, set `target`, and pytest runs the contract."""
+    """Tests of a target that makes projects: derive a class and set `target`."""
 
     kind = "target"
     target: ClassVar[ProjectTarget]
@@ -45,7 +45,7 @@ class ProjectContract(PluginContract):
         assert self.target.missing() is None or str(self.target.missing()).strip()
 
     def test_manifest_is_what_is_written(self) -> None:
-        """The build knows every file before the model is read, and the program holds the model whole."""
+        """The build knows every file before the model is read, and the program contains the model."""
         (manifest,) = self.target.manifests("library", [self.model()], self.target.abis[0])
         part = self.target.compile(Region(self.target, self.network()), self.config())
         written = self.target.write("library", {self.model().name: [part]})
@@ -55,7 +55,7 @@ class ProjectContract(PluginContract):
         assert manifest.units
 
     def test_reports_its_figures(self) -> None:
-        figures, network = self.emitted().figures, self.network()
+        figures, network = self.make_project().figures, self.network()
         assert figures.inputs
         assert figures.outputs
         assert figures.layers
@@ -63,7 +63,7 @@ class ProjectContract(PluginContract):
         assert figures.weight_bytes > 0 or not network.weights
 
     def test_projects_are_the_same_twice(self, tmp_path: Path) -> None:
-        first, second = self.emitted(), self.emitted()
+        first, second = self.make_project(), self.make_project()
         assert first.files == second.files
         assert first.figures == second.figures
         assert first.notes == second.notes
@@ -73,31 +73,31 @@ class ProjectContract(PluginContract):
             assert str(tmp_path.parent) not in text, name
 
     def test_refuses_with_the_name_of_the_layer(self) -> None:
-        """What no accelerator has ends in one MaceError that names it."""
+        """An op that no accelerator has ends in one MaceError that names the node."""
         with pytest.raises(MaceError, match="strange"):
             self.target.emit(strange(), self.config())
 
-    def test_options_at_fault_are_told(self) -> None:
+    def test_unknown_options_are_named(self) -> None:
         model = replace(self.model(), keys={"target_options": {self.target.name: {"no-such-option": 1}}})
         with pytest.raises(MaceError, match="no-such-option"):
             self.target.emit(self.network(), self.config(model))
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Check that no part of a name in a model becomes code.
+        """No part of a name in a model becomes code, and the project compiles without a warning.
 
-        What is made compiles without a warning where a compiler for it is installed.
+        It is compiled only where a compiler for it is installed.
         """
-        made = self.target.emit(self.hostile_network(), self.config())
-        assert hostile.escapes(made.files) == []
-        assert any(hostile.MARK in str(content) for content in made.files.values()), (
-            "no name is anywhere: the test tests nothing"
+        project = self.target.emit(self.hostile_network(), self.config())
+        assert hostile.escapes(project.files) == []
+        assert any(hostile.MARK in str(content) for content in project.files.values()), (
+            "no file has any of the names, so the test tests nothing"
         )
         try:
             compiler = Registry.load().select(self.target.name)[0].compiler
         except MaceError as missing:
             pytest.skip(str(missing))
         layout = self.target.layout(self.model())
-        write_all(tmp_path, made.files)
+        write_all(tmp_path, project.files)
         flags = [
             "-std=c99",
             "-Wall",
@@ -106,35 +106,35 @@ class ProjectContract(PluginContract):
             "-O0",
             *(f"-I{folder}" for folder in layout.includes),
         ]
-        # Objects that are thrown away instead of -fsyntax-only, with which zig complains about its own
-        # arguments.
+        # Objects are written to nowhere. -fsyntax-only would be faster, but zig warns of its own arguments
+        # then.
         for source in layout.sources:
             command = [*compiler.cc, *compiler.flags, *flags, "-c", source, "-o", os.devnull]
             subprocess.run(command, cwd=tmp_path, check=True)  # the toolchain's
 
-    def emitted(self) -> Project:
-        """The project of a small network."""
+    def make_project(self) -> Project:
+        """Return the project of a small network."""
         return self.target.emit(self.network(), self.config())
 
     def network(self) -> Graph:
-        """A network that the target computes; override it where it has no convolutions."""
+        """Return a network that the target computes; override it for a target without convolutions."""
         return small()
 
     def hostile_network(self) -> Graph:
-        """A network with hostile names that the target computes."""
+        """Return a network with hostile names that the target computes."""
         return hostile.chain()
 
     def config(self, model: Model | None = None) -> BuildConfig:
-        """Return what the target may know of a build for it."""
+        """Return the configuration of a build for the target."""
         return BuildConfig(self.target.abis[0], self.target.name, model or self.model())
 
     def model(self) -> Model:
-        """The deployment's entry of the small network."""
+        """Return the deployment's entry of the small network."""
         return Model("small", ())
 
 
 def small() -> Graph:
-    """A convolution with ReLU over 8 x 8 x 3, and a linear layer."""
+    """Return a network of a convolution with ReLU over 8 x 8 x 3, and a linear layer."""
     rng = np.random.default_rng(0)
     builder = Builder("small")
     x = builder.input("x", DType.F32, (1, 8, 8, 3))
@@ -147,7 +147,7 @@ def small() -> Graph:
 
 
 def strange() -> Graph:
-    """A network with a sorting layer inside."""
+    """Return a network with a node that no accelerator computes, named "strange"."""
     builder = Builder("strange")
     x = builder.input("x", DType.F32, (1, 8, 8, 3))
     sines = builder.one(core_ops()["Sin"], [x], outputs=["strange"])

@@ -1,4 +1,4 @@
-"""The one policy for tests that need a tool: without it they skip, unless everything was promised to be there."""
+"""The policy for tests that need a tool: without it they skip, or fail on machines that promise all tools."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 import pytest
 
 REQUIRE_TOOLS = "MACE_REQUIRE_TOOLS"
-"""Environment variable: "1" makes a missing tool a failure, so that a build machine cannot lose tests unnoticed."""
+"""Environment variable: "1" turns skips into failures, so that build machines cannot lose tests unnoticed."""
 
 EXEMPT = ("ANDROID_NDK_HOME", "MACE_MODELS")
-"""What a reason mentions if no package index has it: the NDK from Google's site, under a licence to be accepted; models of others."""
+"""Names of what no package index has; a reason that contains one skips a test in any case.
+
+The NDK is downloaded from Google's site under a license that a person must accept; models belong to others.
+"""
 
 
 def require(reason: str | None) -> None:
-    """Go on if `reason` is None; otherwise skip the test with it, or fail where tools are required.
+    """Return if `reason` is None; otherwise skip the test, or fail where tools are required.
 
-    reason: what `missing()` said.
+    reason: the result of `missing()`.
     """
     if reason is None:
         return

@@ -1,8 +1,9 @@
-"""An example of every operator: shapes of its operands and attributes, for asking a target what it computes."""
+"""Examples of every operator: shapes of operands, and attributes, to test what a target computes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -125,52 +126,54 @@ VARIANTS: Mapping[str, tuple[dict[str, Any], ...]] = {
         for name in ("Sum", "Mean", "Max")
     },
 }
-"""Other attributes of some samples, no two axes alike: what a target may take for one another."""
+"""Other attributes of some samples, different on every axis, so that a target that confuses axes is found."""
 
 
 def sample(
     name: str, dtype: DType, *, quantized: bool = False, zero_point: int = 0, variant: int = -1
 ) -> Graph | None:
-    """A graph of one node over elements of a type.
+    """Return a graph of one node over elements of a type; None if the op does not take them.
 
-    None if the op does not take them or no example of it is known.
-
-    zero_point: of all quantized tensors but weights.  variant: which of VARIANTS, -1 for none of them.
+    zero_point: that of all quantized tensors except weights.  variant: index in VARIANTS; -1 for SAMPLES.
     """
     op = core_ops()[name]
     shapes, attrs = SAMPLES.get(name, ((IMAGE,) * sum(i[-1] not in "?*" for i in op.inputs), {}))
     attrs = {**attrs, **(VARIANTS[name][variant] if variant >= 0 else {})}
     storage = Storage(dtype, Quant.of(0.05, zero_point)) if quantized else None
-    new = Builder(name)
+    builder = Builder(name)
     try:
-        inputs = [_operand(new, (name, i), shape, dtype, storage) for i, shape in enumerate(shapes)]
+        inputs = [_operand(builder, (name, i), shape, dtype, storage) for i, shape in enumerate(shapes)]
         count = len(attrs["sizes"]) if name == "Split" else sum(o[-1] not in "?*" for o in op.outputs)
-        made = new.add(
-            op, inputs, attrs, outputs=[new.stored(f"y{i}", storage) for i in range(max(count, 1))]
+        outputs = builder.add(
+            op, inputs, attrs, outputs=[builder.stored(f"y{i}", storage) for i in range(max(count, 1))]
         )
     except MaceError:
         return None
-    return new.finish(made)
+    return builder.finish(outputs)
 
 
 def _operand(
-    new: Builder, place: tuple[str, int], shape: Shape, dtype: DType, storage: Storage | None
+    builder: Builder, place: tuple[str, int], shape: Shape, dtype: DType, storage: Storage | None
 ) -> str:
-    """Operand number place[1] of op place[0]: weights are constants, conditions and places have types of their own."""
+    """Add an operand: a constant for weights, an input for others.  place: op, and index of the operand."""
     op, i = place
-    kind = DType.I64 if i in INDICES.get(op, ()) else DType.BOOL if place == ("Where", 0) else dtype
+    kind = dtype
+    if i in INDICES.get(op, ()):
+        kind = DType.I64
+    elif place == ("Where", 0):
+        kind = DType.BOOL
     quant = storage.quant if storage and kind is dtype else None
     if place in VALUES:
-        return new.weight(f"w{i}", np.array(VALUES[place], kind.numpy), quant)
+        return builder.weight(f"w{i}", np.array(VALUES[place], kind.numpy), quant)
     if i in CONSTANT.get(op, ()):
-        # Beside sixteen-bit activations weights have eight.
-        held = DType.I8 if quant and dtype is DType.I16 else kind
-        return new.weight(f"w{i}", _weights(shape, held), quant and Quant.of(quant.scale[0]))
-    return new.input(f"x{i}", kind, shape, quant)
+        # As in TFLite, weights have eight bits where activations have sixteen.
+        weight_type = DType.I8 if quant and dtype is DType.I16 else kind
+        return builder.weight(f"w{i}", _weights(shape, weight_type), quant and Quant.of(quant.scale[0]))
+    return builder.input(f"x{i}", kind, shape, quant)
 
 
 def _weights(shape: Shape, dtype: DType) -> Array:
-    """Weights of which no two are alike by chance: alike ones hide a transposed filter."""
+    """Return random weights; equal ones would hide a filter whose axes are confused."""
     rng = np.random.default_rng(len(shape))
     if dtype.is_float:
         return rng.standard_normal(shape).astype(dtype.numpy)
@@ -180,24 +183,24 @@ def _weights(shape: Shape, dtype: DType) -> Array:
 
 
 def samples(name: str, types: Iterable[DType], quantized: Iterable[DType] = ()) -> list[Graph]:
-    """Graphs of one node of an op, one for each type that it takes as elements and as storage of real numbers.
+    """Return graphs of one node of an op, one for each type and quantized storage that it takes.
 
-    A Cast is there to each of the types, from each of them.
+    For Cast they convert each of the types to each.
     """
     types = list(types)
-    plain = (
-        [_cast(source, to) for source in types for to in types]
-        if name == "Cast"
-        else [sample(name, t) for t in types]
-    )
-    stored = [sample(name, t, quantized=True) for t in quantized]
+    if name == "Cast":
+        plain: list[Graph | None] = [_cast(*pair) for pair in product(types, types)]
+    else:
+        plain = [sample(name, dtype) for dtype in types]
+    quantized_graphs = [sample(name, dtype, quantized=True) for dtype in quantized]
     graphs = [g.renamed(_model_name(g, "")) for g in plain if g]
-    return graphs + [g.renamed(_model_name(g, "q")) for g in stored if g]
+    return graphs + [g.renamed(_model_name(g, "q")) for g in quantized_graphs if g]
 
 
-def _cast(source: DType, to: DType) -> Graph:
-    new = Builder("Cast")
-    return new.finish([new.one("Cast", [new.input("x0", source, IMAGE)], {"to": to.value}, outputs=["y0"])])
+def _cast(source: DType, target: DType) -> Graph:
+    builder = Builder("Cast")
+    x = builder.input("x0", source, IMAGE)
+    return builder.finish([builder.one("Cast", [x], {"to": target.value}, outputs=["y0"])])
 
 
 def _model_name(graph: Graph, mark: str) -> str:
@@ -206,7 +209,7 @@ def _model_name(graph: Graph, mark: str) -> str:
 
 
 def extreme_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """For each input of a graph, elements at the ends of what its type holds, mixed with small ones."""
+    """Return for each input a mixture of the extreme values of its type and small ones."""
     rng = np.random.default_rng(seed)
     return {
         name: _extremes(rng, graph.tensors[name].dtype, graph.tensors[name].shape) for name in graph.inputs
@@ -218,8 +221,8 @@ def _extremes(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.is_float:
         limits = np.finfo(dtype.numpy)
-        huge = float(limits.max) / 3.4  # 1e38 of single precision
-        ends = [
+        huge = float(limits.max) / 3.4  # 1e38 in single precision: sums of a few stay finite
+        values = [
             np.nan,
             np.inf,
             -np.inf,
@@ -235,12 +238,12 @@ def _extremes(rng: np.random.Generator, dtype: DType, shape: Shape) -> Array:
             -7.5,
             300.0,
         ]
-        return rng.choice(np.array(ends, dtype.numpy), shape)
-    whole = np.iinfo(dtype.numpy)
+        return rng.choice(np.array(values, dtype.numpy), shape)
+    integers = np.iinfo(dtype.numpy)
     small = [0, 1, 2, 3, 7, 31, 100]
     signed = (
-        [whole.min, whole.min + 1, whole.max, whole.max - 1, -1, -2, *small]
-        if whole.min
-        else [whole.max, whole.max - 1, *small]
+        [integers.min, integers.min + 1, integers.max, integers.max - 1, -1, -2, *small]
+        if integers.min
+        else [integers.max, integers.max - 1, *small]
     )
     return rng.choice(np.array(signed, dtype.numpy), shape)

@@ -1,9 +1,9 @@
-"""Compiles programs with redzones between all tensors, and runs them under the address and undefined-behavior sanitizers.
+"""Compiles programs with gaps between all tensors, and runs them under sanitizers.
 
-In the arena no two tensors share a byte and poisoned bytes lie between them; so do they between the weights;
-inputs and outputs are allocations of their exact sizes. A second copy of each program has the arena that a
-product has, where tensors take over each other's
-bytes: what both give must be the same.
+These are the sanitizers of addresses and of undefined behavior. In the arena no two tensors share a byte, and
+poisoned bytes lie between them and between the weights; inputs and outputs are allocations of their exact
+sizes. A second copy of each program has the arena of a product, where tensors reuse each other's bytes. The
+results of both must be the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -31,22 +32,22 @@ from mace_core.run.compile import link
 FLAGS = ("-O1", "-g0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 LIBRARY = "fuzz"
 GAP = 2 * HOST.alignment
-"""Poisoned bytes behind each tensor, at least: more than the widest vector."""
+"""Minimum number of poisoned bytes after each tensor; more than the widest vector."""
 
 SECONDS = 60
-"""Of one run."""
+"""Time limit of one run."""
 
 TIGHT = "_tight"
-"""Behind the name of a program: its copy in a product's arena."""
+"""Suffix of the name of a program's copy with the arena of a product."""
 
 Gaps = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Spaced:
-    """A program whose tensors have gaps between them.
+    """A program with gaps between its tensors.
 
-    The gaps of its arena and of its weights, as first and last offset.
+    arena_gaps, weight_gaps: first offset of each gap, and the one after its last.
     """
 
     plan: Plan
@@ -55,33 +56,33 @@ class Spaced:
 
 
 def space(plan: Plan) -> Spaced:
-    """Give every tensor of the arena, and every weight, bytes of its own with a gap behind."""
+    """Return the plan with separate bytes and a gap for each tensor of the arena and each weight."""
     program, tight = plan.program, plan.host
     roots = list(dict.fromkeys(program.root(tensor) for tensor in tight.offsets))
-    at = GAP if roots else 0
-    gaps = [(0, at)] if roots else []
+    offset = GAP if roots else 0
+    gaps = [(0, offset)] if roots else []
     offsets = {}
     for root in roots:
-        end = at + program.tensors[root].bytes
-        offsets[root] = at
-        at = HOST.round_up(end) + GAP
-        gaps.append((end, at))
+        end = offset + program.tensors[root].bytes
+        offsets[root] = offset
+        offset = HOST.round_up(end) + GAP
+        gaps.append((end, offset))
     spaced = {tensor: offsets[program.root(tensor)] for tensor in tight.offsets}
-    weights, weight_gaps, place = {}, [], 0
+    weights, weight_gaps, weight_offset = {}, [], 0
     for name, weight in program.weights.items():
         size = HOST.round_up(weight.bytes) + GAP
-        weights[name] = _padded(weight, size)
-        weight_gaps.append((place + weight.bytes, place + size))
-        place += size
-    arenas = {HOST.name: Arena(spaced, at, tight.bound)}
+        weights[name] = _pad(weight, size)
+        weight_gaps.append((weight_offset + weight.bytes, weight_offset + size))
+        weight_offset += size
+    arenas = {HOST.name: Arena(spaced, offset, tight.bound)}
     return Spaced(replace(plan, program=replace(program, weights=weights), arenas=arenas), gaps, weight_gaps)
 
 
-def _renamed(plan: Plan, name: str) -> Plan:
+def _rename(plan: Plan, name: str) -> Plan:
     return replace(plan, program=replace(plan.program, name=name))
 
 
-def _padded(weight: Weight, size: int) -> Weight:
+def _pad(weight: Weight, size: int) -> Weight:
     def make() -> Array:
         data = np.ascontiguousarray(weight.make()).tobytes()
         return np.frombuffer(data.ljust(size, b"\xcd"), np.uint8)
@@ -89,12 +90,12 @@ def _padded(weight: Weight, size: int) -> Weight:
     return Weight((size,), size, make)
 
 
-class Finding(Exception):  # noqa: N818  # what a fuzzer is for, not a failure of it
-    """Tells what is wrong with a program that was compiled and run."""
+class Finding(Exception):  # noqa: N818  # the result that a fuzzer looks for, not an error of it
+    """Says what is wrong with a program that was compiled and run."""
 
 
 class Sanitized:
-    """Holds a compiled library of programs, each in two arenas. folder: an empty one."""
+    """A compiled library of programs, each with two arenas.  folder: an empty one."""
 
     def __init__(self, plans: Mapping[str, Plan], isas: Sequence[Level], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,8 +103,8 @@ class Sanitized:
         self.programs = {name: plan.program for name, plan in plans.items()}
         models: list[Plan] = []
         for name, plan in plans.items():
-            spaced = space(_renamed(plan, name))
-            models += [spaced.plan, _renamed(plan, name + TIGHT)]
+            spaced = space(_rename(plan, name))
+            models += [spaced.plan, _rename(plan, name + TIGHT)]
             _write_gaps(folder / f"{name}.gaps", spaced.arena_gaps, spaced.weight_gaps)
             _write_gaps(folder / f"{name}{TIGHT}.gaps", [], [])
         sources = code.library(LIBRARY, models, isas)
@@ -119,17 +120,16 @@ class Sanitized:
         self.tool = link(sources, Compiler(("gcc",), ("ar",)), folder, FLAGS)
 
     def run(self, name: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs of a program by name.
+        """Run a program and return its outputs by name.
 
-        Raises Finding for what a sanitizer reports, or two arenas that differ.
+        Raises Finding if a sanitizer reports something, or if the results differ between the two arenas.
         """
         first = self._run(name, name, inputs)
         second = self._run(name, name + TIGHT, inputs)
         for output, array in first.items():
             if array.tobytes() != second[output].tobytes():
-                raise Finding(
-                    f"output {output!r} depends on where tensors lie: {array.ravel()[:8]} and {second[output].ravel()[:8]}"
-                )
+                pair = f"{array.ravel()[:8]} and {second[output].ravel()[:8]}"
+                raise Finding(f"output {output!r} depends on where tensors lie: {pair}")
         return first
 
     def _run(self, name: str, model: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -159,23 +159,26 @@ class Sanitized:
                 errors="replace",
             )
         except subprocess.TimeoutExpired:
-            raise Finding(f"it runs for more than {SECONDS} s") from None
+            raise Finding(f"{model} runs for more than {SECONDS} s") from None
         if done.returncode:
-            raise Finding(f"{model} ends with {done.returncode}: {done.stderr[:3000]}")
+            raise Finding(f"{model} exited with status {done.returncode}: {done.stderr[:3000]}")
         return self._outputs(program, result.read_bytes())
 
     def _outputs(self, program: Program, data: bytes) -> dict[str, Array]:
-        found, at = {}, 0
+        outputs, offset = {}, 0
         for name in program.outputs:
             tensor = program.tensors[name]
-            raw = data[at : at + tensor.bytes]
-            at += tensor.bytes
+            raw = data[offset : offset + tensor.bytes]
+            offset += tensor.bytes
+            # A boolean other than 0 and 1 is undefined behavior of C, and breaks kernels that count booleans.
             if tensor.dtype is DType.BOOL and any(byte > 1 for byte in raw):
-                raise Finding(f"output {name!r} holds truth values other than 0 and 1")
-            found[name] = np.frombuffer(raw, tensor.dtype.numpy).reshape(tensor.shape)
-        return found
+                raise Finding(f"output {name!r} holds booleans other than 0 and 1")
+            outputs[name] = np.frombuffer(raw, tensor.dtype.numpy).reshape(tensor.shape)
+        return outputs
 
 
 def _write_gaps(path: Path, *sides: Gaps) -> None:
-    numbers = [number for gaps in sides for number in (len(gaps), *(end for gap in gaps for end in gap))]
+    numbers: list[int] = []
+    for gaps in sides:
+        numbers += (len(gaps), *chain.from_iterable(gaps))
     path.write_bytes(np.asarray(numbers, np.int64).tobytes())

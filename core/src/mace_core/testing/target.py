@@ -1,9 +1,10 @@
-"""What every target must keep, whatever its hardware: from `refuses` and `compile` to numbers out of a session."""
+"""The contract of targets for all kinds of hardware, from `refuses` and `compile` to results of a session."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain, product
 from pathlib import Path
 from typing import ClassVar
 
@@ -62,17 +63,17 @@ SMOOTH = (
         "Reshape",
     ),
 )
-"""Ops that turn a small error of a quantized operand into a small error of the result: one step decides nothing."""
+"""Ops that turn a small error of a quantized operand into a small error of the result."""
 
 SHAPED = ("Relu", "Abs", "Neg", "Tanh", "Sigmoid", "MatMul", "Conv")
-"""Ops that chains are made of; each keeps the shape (1, 4, 4, 4)."""
+"""Ops that chains consist of; each keeps the shape (1, 4, 4, 4)."""
 
 LENGTH = 7
-"""Nodes of a chain, so that it can be cut into that many regions."""
+"""Nodes of a chain, and the number of regions that it can be divided into."""
 
 
 class EverySecond(Target):
-    """Takes what a target takes, but for every second node: the other half of a graph goes to somebody else."""
+    """A target that refuses every second node, so that the other half of a graph goes to another target."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -81,22 +82,20 @@ class EverySecond(Target):
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         number = [n.name for n in graph.nodes].index(node.name)
-        return (
-            Refusal("other", "the contract gives it to another target")
-            if number % 2
-            else self.target.refuses(node, graph)
-        )
+        if number % 2:
+            return Refusal("other", "the contract gives it to another target")
+        return self.target.refuses(node, graph)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         return self.target.compile(region, config)
 
 
 class TargetContract(PluginContract):
-    """Derive from it, set `target`, and pytest runs the contract.
+    """Tests of a target: derive a class and set `target`.
 
-    abi: for which the target compiles; what it makes for another than this machine's is compiled here all the
-    same, without levels that have flags.  seeds: random networks that are tried.  tolerance: of floats, of
-    the larger of 1 and the expected value.
+    abi: the ABI that the target compiles for. Code for another ABI is compiled for this machine nevertheless,
+    without levels that have compiler flags.
+    seeds: number of random networks.  tolerance: that of floats, relative to the larger of 1 and the value.
     """
 
     kind = "target"
@@ -120,7 +119,7 @@ class TargetContract(PluginContract):
         assert self.target.missing() is None or str(self.target.missing()).strip()
 
     def test_refusals_are_data(self) -> None:
-        """Asked twice about a node, a target answers the same: None, or a Refusal with a code and a sentence."""
+        """A target answers the same when it is asked twice about a node: None or a Refusal."""
         for graph in self.graphs():
             for node in graph.nodes:
                 first = self.target.refuses(node, graph)
@@ -128,9 +127,9 @@ class TargetContract(PluginContract):
                 assert self.target.refuses(node, graph) == first, f"{node}: two answers"
 
     def test_parts_fit_their_regions(self) -> None:
-        """A part has the ports of its region, in order, and a driver of the target's manifests if any."""
-        drivers = {driver for manifest in self._manifests() for driver in manifest.drivers}
-        for graph in self.accepted()[:5]:
+        """A part has the ports of its region, in order, and its driver is in a manifest of the target."""
+        drivers = set(chain.from_iterable(manifest.drivers for manifest in self._manifests()))
+        for graph in self.accepted_graphs()[:5]:
             part = self.target.compile(
                 Region(self.target, graph), BuildConfig(self.abi, self.abi, Model(graph.name, ()))
             )
@@ -143,7 +142,7 @@ class TargetContract(PluginContract):
             )
 
     def test_sources_are_the_same_twice(self, tmp_path: Path) -> None:
-        graph = merge("twice", self.accepted()[:5])
+        graph = merge("twice", self.accepted_graphs()[:5])
         first, second = (generate_library([self.target], [graph], self.abi) for _ in range(2))
         assert first.files == second.files
         assert first.manifests == second.manifests
@@ -153,65 +152,65 @@ class TargetContract(PluginContract):
             assert str(tmp_path.parent).encode() not in data, name
 
     def test_hostile_names_stay_names(self, tmp_path: Path) -> None:
-        """Check that no part of a name in a model becomes code, whatever the name holds.
-
-        For this machine the library is compiled and run.
-        """
+        """No part of a name in a model becomes code; for this machine the library is compiled and run."""
         graph = next(
             (g for g in (hostile.branches(), hostile.relus(), hostile.chain()) if self._accepts(g)), None
         )
         assert graph, (
-            f"{self.name} computes neither Relu nor Conv: override this test with a graph of hostile names"
+            f"{self.name} computes neither Relu nor Conv: override this test with other hostile names"
         )
-        made = generate_library([self.target], [graph], self.abi)
-        assert hostile.escapes(made.files) == []
+        library = generate_library([self.target], [graph], self.abi)
+        assert hostile.escapes(library.files) == []
         if self.abi == "host":
-            model = load_library(made, tmp_path)["names"]
+            model = load_library(library, tmp_path)["names"]
             assert [t.name for t in (*model.inputs, *model.outputs)] == [*graph.inputs, *graph.outputs]
-            given = random_inputs(graph)
-            expected, found = execute(graph, given), model.run(given)
-            for name, array in found.items():
+            inputs = random_inputs(graph)
+            expected, outputs = execute(graph, inputs), model.run(inputs)
+            for name, array in outputs.items():
                 assert_close(array, expected[name], name, self.tolerance)
 
     def test_levels_end_with_one_for_every_processor(self) -> None:
-        """Of a target whose kernels core compiles; another has no levels."""
+        """A target whose kernels core compiles has a last level without conditions; another has no levels."""
         levels = self.target.levels(self.abi)
         assert all(not level.available for level in levels[-1:])
         assert len({level.name for level in levels}) == len(levels)
 
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
-        """Every op and random networks, as one library: what a target accepts it must compute."""
-        check_merged(self._portable(), self.accepted(), tmp_path, self.tolerance, self.abi)
+        """Every op and random networks, as one library: a target must compute what it accepts."""
+        check_merged(self._portable(), self.accepted_graphs(), tmp_path, self.tolerance, self.abi)
         if not any(manifest.drivers for manifest in self._manifests()):
             assert list_allocators(tmp_path) == [], "kernels must not use the heap"
 
     def test_sessions_use_the_heap_only_if_a_driver_says_so(self, tmp_path: Path) -> None:
-        """From opening to closing a session, and in every call between; MACE_ALLOCATES of driver.h says otherwise."""
-        graph = merge("heap", self.accepted()[:5])
+        """Sessions allocate nothing, from opening to closing, unless a driver sets MACE_ALLOCATES."""
+        graph = merge("heap", self.accepted_graphs()[:5])
         (use,) = measure_heap(generate_library([self._portable()], [graph], self.abi), tmp_path)
-        assert use.status == 0, f"a session of the program {tmp_path / 'heap_probe'} fails with {use.status}"
+        assert use.status == 0, (
+            f"a session of the program {tmp_path / 'heap_probe'} fails with status {use.status}"
+        )
         assert use.is_declared or not use.requests, (
-            f"{use.requests} requests: set MACE_ALLOCATES in the driver's flags, or use the memory that open and load get"
+            f"{use.requests} allocations: set MACE_ALLOCATES in the driver's flags, "
+            "or use the memory that `open` and `load` get"
         )
 
     def test_several_regions_compute_what_one_does(self, tmp_path: Path) -> None:
-        """Parts of one target share what lies in its memory, and nothing of one is lost where another runs in between."""
+        """Parts of one target share its memory, and keep tensors while another target's part runs."""
         target, graph = self._portable(), self.chain()
         one = load_library(generate_library([target], [graph], self.abi), tmp_path / "one")[graph.name]
         several = generate_library([EverySecond(target), target], [graph], self.abi)
         split = load_library(several, tmp_path / "several")[graph.name]
         assert len(split.devices()) == LENGTH
         for seed in range(3):
-            given = random_inputs(graph, seed)
-            expected, found, reference = one.run(given), split.run(given), execute(graph, given)
+            inputs = random_inputs(graph, seed)
+            expected, actual, reference = one.run(inputs), split.run(inputs), execute(graph, inputs)
             for name in graph.outputs:
                 assert_close(expected[name], reference[name], name, self.tolerance)
-                assert found[name].tobytes() == expected[name].tobytes(), (
-                    f"{name}: other numbers in {LENGTH} regions than in one"
+                assert actual[name].tobytes() == expected[name].tobytes(), (
+                    f"{name}: {LENGTH} regions compute other numbers than one"
                 )
 
     def test_states_last_from_run_to_run(self, tmp_path: Path) -> None:
-        """A region reads the value that the run before has written, and the start value again after a reset."""
+        """A region reads the value that the previous run wrote, and the start value after a reset."""
         op = self._op()
         builder = Builder("memory")
         x, before = (builder.input(name, DType.F32, (1, 4, 4, 4)) for name in ("x", "before"))
@@ -223,37 +222,35 @@ class TargetContract(PluginContract):
         for _ in range(2):
             value = start
             for seed in range(3):
-                given = {"x": random_inputs(graph, seed)["x"], "before": value}
-                expected = execute(graph, given)
-                assert_close(model.run({"x": given["x"]})["y"], expected["y"], f"step {seed}", self.tolerance)
+                inputs = {"x": random_inputs(graph, seed)["x"], "before": value}
+                expected = execute(graph, inputs)
+                assert_close(
+                    model.run({"x": inputs["x"]})["y"], expected["y"], f"step {seed}", self.tolerance
+                )
                 value = expected["after"]
             model.reset()
 
     def graphs(self) -> list[Graph]:
-        """Graphs of a few nodes that the target may be asked to compute."""
-        made = [
-            sample(op, dtype, variant=v)
-            for op in core_ops()
-            for dtype in PLAIN
-            for v in range(-1, len(VARIANTS.get(op, ())))
-        ]
-        made += [
-            sample(op, dtype, quantized=True, zero_point=ZERO_POINT, variant=v)
-            for op in SMOOTH
-            for dtype in STORED
-            for v in range(-1, len(VARIANTS.get(op, ())))
-        ]
-        networks = [random_graph(seed) for seed in range(self.seeds)]
-        return [g.renamed(f"{number}_{g.name}") for number, g in enumerate([*made, *networks]) if g]
+        """Return the samples of all ops and variants, and random networks."""
+        graphs: list[Graph | None] = []
+        for op, dtype in product(core_ops(), PLAIN):
+            graphs += [sample(op, dtype, variant=variant) for variant in _variants(op)]
+        for op, dtype in product(SMOOTH, STORED):
+            graphs += [
+                sample(op, dtype, quantized=True, zero_point=ZERO_POINT, variant=variant)
+                for variant in _variants(op)
+            ]
+        graphs += [random_graph(seed) for seed in range(self.seeds)]
+        return [graph.renamed(f"{number}_{graph.name}") for number, graph in enumerate(graphs) if graph]
 
-    def accepted(self) -> list[Graph]:
-        """Those graphs that the target computes whole."""
-        found = [graph for graph in self.graphs() if self._accepts(graph)]
-        assert found, f"{self.name} accepts no node of any sample"
-        return found
+    def accepted_graphs(self) -> list[Graph]:
+        """Return the graphs whose nodes the target takes all."""
+        accepted = [graph for graph in self.graphs() if self._accepts(graph)]
+        assert accepted, f"{self.name} accepts no node of any sample"
+        return accepted
 
     def chain(self) -> Graph:
-        """A chain of nodes that the target takes; what two of them compute inside it are outputs as well."""
+        """Return a chain of nodes that the target takes; two tensors inside it are outputs as well."""
         builder, op = Builder("chain"), self._op()
         values = [builder.input("x", DType.F32, (1, 4, 4, 4))]
         for number in range(LENGTH):
@@ -275,11 +272,16 @@ class TargetContract(PluginContract):
         return not any(self.target.refuses(node, graph) for node in graph.nodes)
 
     def _portable(self) -> Target:
-        """The target, for another ABI without the levels that this machine's compiler does not know."""
+        """Return the target; for another ABI, without levels whose flags this compiler does not know."""
         target = self.target
         if self.abi == "host":
             return target
         return with_levels(target, [level for level in target.levels(self.abi) if not level.flags])
+
+
+def _variants(op: str) -> range:
+    """Return the variants of an op's sample, beginning with -1 for the sample itself."""
+    return range(-1, len(VARIANTS.get(op, ())))
 
 
 def _add(builder: Builder, op: str, x: str, number: int) -> str:

@@ -1,6 +1,6 @@
-"""What every toolchain must keep.
+"""The contract of toolchains, as tests that run for each ABI.
 
-A toolchain's tests/test_contract.py holds only a class TestMine(ToolchainContract) with `toolchain = Mine()`.
+A toolchain's tests/test_contract.py needs only a class TestMine(ToolchainContract) with `toolchain = Mine()`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FLAGS = (*WARNINGS, "-O2", "-g0", "-fPIC", "-fvisibility=hidden")
 BARE_FLAGS = (*WARNINGS, "-O2", "-g0")
 REMEDY = re.compile(r"\b(install|set|connect|point)\b")
 HELLO = "hello 5 9 2.5e+11\n"
-"""3 exp(0) + erf(0) + 2^1, 3^2, 10^12 / 4 and the first again, which six digits do not show."""
+"""What the probe prints for the argument 3: results of libm, of integers and of a large float."""
 
 SHARED = 3
 """ET_DYN: the e_type of a shared object."""
@@ -40,7 +40,7 @@ ELF_MACHINES: Mapping[str, int] = {
     "i386": 3,
     "riscv64": 243,
 }
-"""Processor -> e_machine, from the ELF specification's registry."""
+"""e_machine by processor, from the registry of the ELF specification."""
 
 PROCESSORS: Mapping[str, str] = {
     "amd64": "x86_64",
@@ -53,26 +53,26 @@ PROCESSORS: Mapping[str, str] = {
     "armeabi-v7a": "arm",
     "cortex-m4": "arm",
 }
-"""ABI -> processor, for those that the project knows; what others make is not looked into."""
+"""Processor by ABI, for the ABIs that the project knows; objects for others are not checked."""
 
 
 def elf(path: Path) -> tuple[int, int]:
-    """(e_type, e_machine) of a little-endian ELF file."""
+    """Return e_type and e_machine of a little-endian ELF file."""
     identity, kind, machine = struct.unpack_from("<16sHH", path.read_bytes())
     assert identity[:4] == b"\x7fELF", f"{path.name} is no ELF file"
     return kind, machine
 
 
 class ToolchainContract(PluginContract):
-    """Derive from it, set `toolchain`, and pytest runs the contract for every ABI.
+    """Tests of a toolchain for every ABI: derive a class and set `toolchain`.
 
-    One that is not ready is skipped.
+    An ABI that is not ready is skipped.
     """
 
     kind = "toolchain"
     toolchain: ClassVar[Toolchain]
     emulated: ClassVar[frozenset[str]] = frozenset()
-    """ABIs whose programs take long to link or execute: their test has the markers `slow` and `emulator`."""
+    """ABIs whose programs are slow to link or run; their test has the markers `slow` and `emulator`."""
 
     @property
     def name(self) -> str:
@@ -97,13 +97,13 @@ class ToolchainContract(PluginContract):
         assert all(words.strip() for words in self.toolchain.abis.values())
 
     def test_missing_is_stable_and_helps(self, abi: str) -> None:
-        """Asked twice it answers the same, and an answer says what to do."""
+        """`missing` answers the same when it is asked twice, and an answer says what to do."""
         reason = self.toolchain.missing(abi)
         assert reason == self.toolchain.missing(abi)
         assert reason is None or REMEDY.search(reason), f"no remedy in: {reason}"
 
     def test_object(self, abi: str, tmp_path: Path) -> None:
-        """An object is for the ABI's processor, and the same whatever folder it was made in."""
+        """An object is for the ABI's processor, and does not depend on the folder where it is compiled."""
         compiler = self._ready(abi)
         folders = [tmp_path / "one", tmp_path / "another" / "folder"]
         first, second = (_objects(compiler, folder)[0] for folder in folders)
@@ -112,7 +112,7 @@ class ToolchainContract(PluginContract):
         _check_machine(first, abi)
 
     def test_archive(self, abi: str, tmp_path: Path) -> None:
-        """An archive holds no dates: made twice, it is the same."""
+        """An archive contains no dates, so that two of the same objects are equal."""
         compiler = self._ready(abi)
         objects = _objects(compiler, tmp_path)
         for name in ("one.a", "two.a"):
@@ -120,7 +120,7 @@ class ToolchainContract(PluginContract):
         assert (tmp_path / "one.a").read_bytes() == (tmp_path / "two.a").read_bytes()
 
     def test_shared_library(self, abi: str, tmp_path: Path) -> None:
-        """A shared library links, exports what it should and knows nothing of the folder."""
+        """A shared library links, exports its function, and does not contain the path of its folder."""
         compiler = self._ready(abi)
         if not compiler.hosted:
             pytest.skip("no operating system, no shared libraries")
@@ -144,7 +144,7 @@ class ToolchainContract(PluginContract):
             assert elf(library)[0] == SHARED
 
     def test_program(self, abi: str, tmp_path: Path) -> None:
-        """A program links with an archive, and prints the right numbers where something here executes it."""
+        """A program links with an archive, and prints the right numbers if there is a runner for it."""
         compiler = self._ready(abi)
         if not compiler.hosted:
             self._bare_program(compiler, abi, tmp_path)
@@ -171,7 +171,7 @@ class ToolchainContract(PluginContract):
         assert _run(runner.command(program, ["3"]), tmp_path) == HELLO
 
     def _bare_program(self, compiler: Compiler, abi: str, folder: Path) -> None:
-        """Link a program that brings its own start, with the compiler's own routines alone."""
+        """Link a program that has its own start code, with only the routines of the compiler."""
         (probe,) = _objects(compiler, folder)
         _run(
             [*compiler.cc, *compiler.flags, *compiler.program, "-o", "bare", probe.name, *compiler.libs],
@@ -187,7 +187,7 @@ class ToolchainContract(PluginContract):
 
 
 def _check_machine(path: Path, abi: str) -> bool:
-    """Whether the ABI's machine is known; asserts that the file is for it."""
+    """Assert that a file is for the ABI's machine; return whether that machine is known."""
     known = PROCESSORS.get(abi, "")
     if abi == "host" and sys.platform == "linux":
         known = processor()
@@ -203,17 +203,16 @@ def _objects(compiler: Compiler, folder: Path) -> list[Path]:
     names, flags = (("kernel", "hello"), FLAGS) if compiler.hosted else (("bare",), BARE_FLAGS)
     objects = []
     for name in names:
-        with as_file(PROBE / f"{name}.c") as given:
+        with as_file(PROBE / f"{name}.c") as packaged:
             source = folder / f"{name}.c"
-            source.write_bytes(given.read_bytes())
+            source.write_bytes(packaged.read_bytes())
         _run([*compiler.cc, *compiler.flags, *flags, "-c", "-o", f"{name}.o", str(source)], folder)
         objects.append(folder / f"{name}.o")
     return objects
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """Give what the command prints; a failure fails the test with what it complained about."""
-    # The toolchain's.
+    """Run a command of the toolchain and return its output; a failure fails the test with its errors."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""What every transform must keep."""
+"""The contract of transforms, as tests that run for each one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -28,10 +29,10 @@ REPEATS = 8
 
 
 class TransformContract(PluginContract):
-    """Derive from it and set `name`: pytest runs the contract for all transforms that mace-transform-NAME offers.
+    """Tests of all transforms that the plugin mace-transform-NAME offers: derive a class and set `name`.
 
-    exact: the transforms that only move or drop data, whose outputs must be the same bits.
-    tolerance: of the other outputs before and after, relative to the larger of 1 and the value.
+    exact: transforms that only move or drop data; their outputs must stay the same bit for bit.
+    tolerance: that of the other transforms, relative to the larger of 1 and the value.
     """
 
     kind = "transform"
@@ -42,15 +43,18 @@ class TransformContract(PluginContract):
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run the tests that take a transform for each one of the plugin."""
         if "transform" in metafunc.fixturenames:
-            metafunc.parametrize("transform", _offered(self.module), ids=lambda transform: transform.name)
+            metafunc.parametrize(
+                "transform", _load_transforms(self.module), ids=lambda transform: transform.name
+            )
 
     def test_runs_by_being_installed(self) -> None:
-        offered = {transform.name for transform in _offered(self.module)}
-        assert offered, f"{self.module} offers no transforms"
-        assert offered <= {step.transform.name for phase in order_phases(Registry.load()) for step in phase}
+        names = {transform.name for transform in _load_transforms(self.module)}
+        assert names, f"{self.module} offers no transforms"
+        steps = chain.from_iterable(order_phases(Registry.load()))
+        assert names <= {step.transform.name for step in steps}
 
     def test_exact_transforms_exist(self) -> None:
-        assert self.exact <= {transform.name for transform in _offered(self.module)}
+        assert self.exact <= {transform.name for transform in _load_transforms(self.module)}
 
     def test_keeps_what_random_graphs_compute(self, transform: Transform) -> None:
         tolerance = 0.0 if transform.name in self.exact else self.tolerance
@@ -76,9 +80,7 @@ class TransformContract(PluginContract):
                 if [n.op for n in before.nodes] == [n.op for n in graph.nodes]:
                     break
             else:
-                pytest.fail(
-                    f"random_graph({seed}): {REPEATS} times over, and it still finds something to change"
-                )
+                pytest.fail(f"random_graph({seed}): after {REPEATS} runs it still changes something")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class _Sample:
 
 @cache
 def _make_sample(seed: int) -> _Sample:
-    """A random graph and what it computes, made once for all transforms."""
+    """Return a random graph with inputs and outputs, computed once for all transforms."""
     graph = verify(random_graph(seed))
     inputs = random_inputs(graph, seed)
     values = execute(graph, inputs)
@@ -98,22 +100,22 @@ def _make_sample(seed: int) -> _Sample:
 
 
 def _is_same(after: Graph, before: Graph) -> bool:
-    """Whether a transform found nothing to do: then there is nothing to compute again."""
+    """Tell whether a transform changed nothing, so that the outputs need not be computed again."""
     same_weights = all(before.weights.get(name) is array for name, array in after.weights.items())
     return same_weights and (after.nodes, after.tensors) == (before.nodes, before.tensors)
 
 
-def _offered(module: str) -> list[Transform]:
-    """The transforms of one installed plugin, by name."""
+def _load_transforms(module: str) -> list[Transform]:
+    """Return the transforms of one installed plugin, ordered by name."""
     loader = PluginLoader()
     loader.load(point for point in entry_points(group=GROUP) if point.value == module)
     return sorted(loader.tables["transforms"].values(), key=lambda transform: transform.name)
 
 
 def _assert_same(
-    expected: Mapping[str, Array], found: Mapping[str, Array], tolerance: float, place: str
+    expected: Mapping[str, Array], actual: Mapping[str, Array], tolerance: float, place: str
 ) -> None:
     for name, array in expected.items():
         np.testing.assert_allclose(
-            found[name], array, rtol=tolerance, atol=tolerance, err_msg=f"{place}: {name}"
+            actual[name], array, rtol=tolerance, atol=tolerance, err_msg=f"{place}: {name}"
         )

@@ -1,9 +1,9 @@
-"""Takes models, most of them damaged, through all that a build does, and runs a share of them under sanitizers beside numpy.
+"""Tests all stages of a build with models, most of them damaged.
 
-Every model is read, transformed, lowered and emitted as C for the CPU of this machine, and offered to the
-targets that make projects. Each stage ends in its result or in one MaceError; everything else is a finding.
-Of the models that reach C, a share is compiled with redzones between all tensors (see `sanitized`) and
-compared with the ops' numpy references on the graph as it was read.
+Every model is read, transformed, lowered and emitted as C for the CPU of this machine, and given to the
+targets that make projects. Each stage must end in its result or in one MaceError; anything else is a finding.
+Some of the models that reach C are compiled with gaps between all tensors and run under sanitizers (see
+`sanitized`); their outputs are compared with the numpy references of the graph as it was read.
 
     report = take_whole_path("acme", models, folder, Plan(compiled=100))
     assert not report.findings, report
@@ -20,19 +20,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from mace_core.registry import Registry
-from mace_core.testing.malformed import Damaged, listen, place
+from mace_core.testing.malformed import Damaged, listen, write_models
 
 PATIENCE = 900.0
-"""Seconds of silence after which the process is given up: compiling a library of many models takes minutes on a busy machine."""
+"""Seconds of silence after which the process is killed; it takes minutes to compile many models."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Says how far models go.
+    """How many models are compiled, and how.
 
-    compiled: how many are compiled and run, at most; together: how many of them in one library.
-
-    projects: the targets that make projects of their own, each asked for its project of every model.
+    compiled: maximum number of models that are compiled and run.  together: how many of them in one library.
+    projects: targets that make a project of every model.
     """
 
     compiled: int = 0
@@ -42,9 +41,10 @@ class Plan:
 
 @dataclass
 class Report:
-    """Counts what became of models.
+    """The numbers of models that reached each stage, and the findings.
 
-    refused: by the stage that raised a MaceError; findings: what is wrong, one text each.
+    refused: number of models for each stage that raised a MaceError.  projects: number for each result.
+    findings: a message for each thing that is wrong.
     """
 
     models: int = 0
@@ -57,26 +57,27 @@ class Report:
     def __str__(self) -> str:
         share = f"{100 * self.valid / max(self.models, 1):.0f} %"
         refused = ", ".join(f"{count} by {stage}" for stage, count in self.refused.most_common()) or "none"
-        projects = "".join(f"; {count} {what}" for what, count in sorted(self.projects.items()))
-        head = f"{self.models} models, {self.valid} valid ({share}), {self.compiled} compiled and run; refused: {refused}{projects}"
-        return "\n".join([f"{head}; {len(self.findings)} findings", *self.findings])
+        projects = "".join(f"; {count} {result}" for result, count in sorted(self.projects.items()))
+        head = (
+            f"{self.models} models, {self.valid} valid ({share}), {self.compiled} compiled and run; "
+            f"refused: {refused}{projects}; {len(self.findings)} findings"
+        )
+        return "\n".join([head, *self.findings])
 
 
 def take_whole_path(
     frontend: str, models: Sequence[Damaged], folder: Path, plan: Plan | None = None
 ) -> Report:
-    """Take each model as far as it goes.
+    """Build each model as far as possible, in another process, whose end or silence is a finding as well.
 
-    The first ought to be sound: what is loaded with it only once does not count.
-
-    folder: an empty one. The work is done by another process, so that its end, or its silence, is a finding
-    as well. MaceError where this machine has no toolchain for a target: that is no finding about a model.
+    The first model should be valid: the modules that it loads are not counted.  folder: an empty one.
+    Raises MaceError if this machine has no toolchain for a target; that is no finding about a model.
     """
     plan = plan or Plan()
     registry = Registry.load()
     for target in ("host", *plan.projects):
         registry.select(target)
-    named = place(models, folder)
+    named = write_models(models, folder)
     (folder / "files.json").write_text(json.dumps(named))
     report, next_model = Report(), 0
     while next_model < len(models):
@@ -88,26 +89,24 @@ def take_whole_path(
             errors.open("w") as stderr,
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process,
         ):
-            lines, late = listen(process, PATIENCE)
+            lines, is_late = listen(process, PATIENCE)
             for number, kind, text in lines:
                 next_model = max(next_model, number + (kind in ("valid", "refused", "fault")))
                 if 0 <= number < len(models):
-                    _count(report, kind, text, f"{models[number].what} ({' '.join(named[number])})")
-            if process.wait() == 0 and not late:
+                    _count(report, kind, text, f"{models[number].description} ({' '.join(named[number])})")
+            if process.wait() == 0 and not is_late:
                 break
-            why = (
-                "it takes for ever"
-                if late
-                else f"the process ends with {process.returncode}: {errors.read_text()[-2000:]}"
-            )
-            report.findings.append(
-                f"{models[min(next_model, len(models) - 1)].what}, or one compiled with it: {why}"
-            )
+            reason = f"nothing happens for {PATIENCE:.0f} s"
+            if not is_late:
+                status = process.returncode
+                reason = f"the process exits with status {status}: {errors.read_text()[-2000:]}"
+            suspect = models[min(next_model, len(models) - 1)].description
+            report.findings.append(f"{suspect}, or one compiled with it: {reason}")
             next_model += 1
     return report
 
 
-def _count(report: Report, kind: str, text: str, what: str) -> None:
+def _count(report: Report, kind: str, text: str, model: str) -> None:
     if kind in ("valid", "refused", "fault"):
         report.models += 1
     if kind == "valid":
@@ -119,4 +118,4 @@ def _count(report: Report, kind: str, text: str, what: str) -> None:
     elif kind == "project":
         report.projects[text] += 1
     if kind in ("fault", "wrong"):
-        report.findings.append(f"{what}: {text}")
+        report.findings.append(f"{model}: {text}")

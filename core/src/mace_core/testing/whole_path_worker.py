@@ -1,24 +1,24 @@
-"""Takes models through a build, in a process of its own; see `whole_path`.
+"""Builds models in a separate process; see `whole_path`.
 
-Each line that it prints is a JSON list: number, kind, text.
-
-Kinds: "valid" for a model that reaches C, "refused" with the stage, "fault" with what is wrong, then for
-those that are compiled "ran" or "wrong"; "project" with a target and what became of its project.
+Each line that it prints is a JSON list: index of the model, kind, text. The kinds are "valid" for a model
+that reaches C, "refused" with the stage, and "fault" with what is wrong; then, for a model that is compiled,
+"ran" or "wrong"; and "project" with the result of a target that makes projects.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import resource
 import signal
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,24 +46,24 @@ from mace_core.transforms import run_phases
 T = TypeVar("T")
 
 SECONDS = 20
-"""Of processor time that one stage of one model may take."""
+"""Limit of processor time for one stage of one model."""
 
 LARGEST = 1 << 19
-"""Elements of all tensors together of a model that is compiled: more would take numpy and the sanitizers too long."""
+"""Maximum number of elements of all tensors of a model that is compiled, so that numpy takes no minutes."""
 
 LONGEST = 300
-"""Calls of a program that is compiled."""
+"""Maximum number of calls of a program that is compiled."""
 
 TOLERANCE = 2e-3
-"""Of the largest expected value: floats of library and reference are rounded in another order, and a mutant's numbers may cancel."""
+"""Relative to the largest expected value; wide, because the numbers of a changed model may cancel."""
 
 ROUNDED_OTHERWISE = 0.02
-"""The share of integers that may be one step off: those rounded from floats."""
+"""The share of integers that may be one step off, because they are rounded from floats."""
 
 
 @dataclass
 class Candidate:
-    """A model that is to be compiled. graph: as it was read; normal: as it was lowered."""
+    """A model that is to be compiled.  graph: as it was read.  normal: after the transforms."""
 
     number: int
     graph: Graph
@@ -73,7 +73,7 @@ class Candidate:
 
 @dataclass
 class Worker:
-    """Takes models as far as the plan says."""
+    """Builds models as far as the plan says."""
 
     frontend: str
     folder: Path
@@ -90,35 +90,33 @@ class Worker:
         }
 
     def take(self, number: int, paths: tuple[Path, ...]) -> None:
-        """Take one model to C, and note it for compilation."""
+        """Build one model up to C, and put it on the list of those that are compiled."""
         stage = "load"
         try:
             model = Model("fuzz", paths, self.frontend, keys={"states": RESET})
-            graph = _timed(lambda: pipeline.load(model, self.registry))
+            graph = _run_limited(lambda: pipeline.load(model, self.registry))
             stage = "transform"
-            normal = _timed(lambda: run_phases(graph, self.registry))
+            normal = _run_limited(lambda: run_phases(graph, self.registry))
             stage = "lower"
-            plan = _timed(lambda: compile_graph(model, normal, Compilation(self.choice, self.registry)).plan)
-            stage = "emit"
-            _timed(lambda: _read_all(code.library("fuzz", [plan], self._isas()).files.values()))
-        except MaceError as error:
-            tell(
-                number,
-                *(
-                    ("refused", stage)
-                    if str(error).strip()
-                    else ("fault", f"{stage}: an error that says nothing")
-                ),
+            plan = _run_limited(
+                lambda: compile_graph(model, normal, Compilation(self.choice, self.registry)).plan
             )
+            stage = "emit"
+            _run_limited(lambda: _read_all(code.library("fuzz", [plan], self._isas()).files.values()))
+        except MaceError as error:
+            if str(error).strip():
+                report_result(number, "refused", stage)
+            else:
+                report_result(number, "fault", f"{stage}: an error without a message")
             return
         except MemoryError:
-            tell(number, "fault", f"{stage}: it takes more than {MEMORY >> 20} MB")
+            report_result(number, "fault", f"{stage}: it takes more than {MEMORY >> 20} MB")
             return
         except Exception:  # noqa: BLE001  # which one is the finding
-            tell(number, "fault", f"{stage}: {traceback.format_exc()[-2500:]}")
+            report_result(number, "fault", f"{stage}: {traceback.format_exc()[-2500:]}")
             return
         self._offer(number, model, normal)
-        tell(number, "valid", "")
+        report_result(number, "valid", "")
         if self.compiled + len(self.waiting) < self.plan.compiled and _is_small(graph, normal, plan):
             self.waiting.append(Candidate(number, graph, normal, plan))
             if len(self.waiting) >= self.plan.together:
@@ -126,28 +124,24 @@ class Worker:
 
     def _isas(self) -> list[Level]:
         targets = library_levels(self.registry.targets_for(self.choice, ()), self.choice.abi)
-        return [level for levels in targets.values() for level in levels]
+        return list(chain.from_iterable(targets.values()))
 
     def _offer(self, number: int, model: Model, normal: Graph) -> None:
-        """Ask every target of projects for its project."""
+        """Compile the model for every target that makes projects."""
         for name, choice in self.projects.items():
-            work = Compilation(choice, self.registry)
+            compile_model = partial(compile_graph, model, normal, Compilation(choice, self.registry))
             try:
-                made = _timed(lambda work=work: compile_graph(model, normal, work))  # type: ignore[misc]
-                _read_all(
-                    encode(Job(Deployment("fuzz", (model,)), choice), [made], self.registry).files.values()
-                )
-                tell(number, "project", f"made by {name}")
+                compiled = _run_limited(compile_model)
+                job = Job(Deployment("fuzz", (model,)), choice)
+                _read_all(encode(job, [compiled], self.registry).files.values())
+                report_result(number, "project", f"made by {name}")
             except MaceError:
-                tell(number, "project", f"refused by {name}")
+                report_result(number, "project", f"refused by {name}")
             except Exception:  # noqa: BLE001
-                tell(number, "wrong", f"project of {name}: {traceback.format_exc()[-2500:]}")
+                report_result(number, "wrong", f"project of {name}: {traceback.format_exc()[-2500:]}")
 
     def compile_waiting(self) -> None:
-        """Compile and run all that wait.
-
-        Where they do not compile, halves of them, until those at fault are alone.
-        """
+        """Compile and run the models on the list."""
         waiting, self.waiting = self.waiting, []
         limits = resource.getrlimit(resource.RLIMIT_AS)
         # The sanitizers' shadow is larger than any memory.
@@ -159,17 +153,21 @@ class Worker:
             resource.setrlimit(resource.RLIMIT_AS, limits)
 
     def _compile(self, candidates: list[Candidate]) -> None:
+        """Compile models as one library and run each; if that fails, compile halves of them.
+
+        So one model that does not compile costs few compilations, and is named.
+        """
         isas = self._isas()
         isa = isas[self.batches % len(isas)]
         folder = self.folder / f"library{self.batches}"
         self.batches += 1
-        tell(-1, "progress", f"compiling {len(candidates)} models for {isa.name}")
+        report_result(-1, "progress", f"compiling {len(candidates)} models for {isa.name}")
         try:
             library = Sanitized({f"m{c.number}": c.plan for c in candidates}, [isa], folder)
         except Exception as error:  # noqa: BLE001
             if len(candidates) == 1:
                 self.compiled += 1
-                tell(candidates[0].number, "wrong", f"compile: {str(error)[:3000]}")
+                report_result(candidates[0].number, "wrong", f"compile: {str(error)[:3000]}")
                 return
             half = len(candidates) // 2
             self._compile(candidates[:half])
@@ -179,81 +177,82 @@ class Worker:
             self.compiled += 1
             try:
                 _run(candidate, library)
-                tell(candidate.number, "ran", isa.name)
+                report_result(candidate.number, "ran", isa.name)
             except Exception as error:  # noqa: BLE001
                 text = str(error) if isinstance(error, Finding) else traceback.format_exc()
-                tell(candidate.number, "wrong", f"{isa.name}: {text[:3000]}")
+                report_result(candidate.number, "wrong", f"{isa.name}: {text[:3000]}")
 
 
 def _run(candidate: Candidate, library: Sanitized) -> None:
-    """Run a model on random inputs and compare it with the references of the graph that was read.
+    """Run a model on random inputs and compare the outputs with the references of the graph that was read.
 
-    Finding if they differ.
+    Raises Finding if they differ.
     """
     graph = candidate.graph
     rng = np.random.default_rng(candidate.number)
     inputs = {name: random_input(rng, graph.tensors[name]) for name in graph.inputs}
-    found = library.run(f"m{candidate.number}", inputs)
+    outputs = library.run(f"m{candidate.number}", inputs)
     as_read, as_lowered = (execute(g, inputs) for g in (graph, candidate.normal))
     for name in graph.outputs:
-        where = (
-            ""
-            if (wrong := difference(as_lowered[name], as_read[name], graph.tensors[name])) is None
-            else f"transforms: {wrong}"
-        )
-        kernel = difference(found[name], as_lowered[name], graph.tensors[name])
-        if where or kernel:
-            nodes = "; ".join(map(str, graph.nodes))
-            raise Finding(f"output {name!r}: {where or 'kernels: ' + str(kernel)}: {nodes[:1200]}")
+        tensor = graph.tensors[name]
+        # Compared in two steps, so that the finding says whether a transform or a kernel is wrong.
+        stages = {
+            "transforms": difference(as_lowered[name], as_read[name], tensor),
+            "kernels": difference(outputs[name], as_lowered[name], tensor),
+        }
+        for stage, problem in stages.items():
+            if problem:
+                nodes = "; ".join(map(str, graph.nodes))
+                raise Finding(f"output {name!r}: {stage}: {problem}: {nodes[:1200]}")
 
 
 def random_input(rng: np.random.Generator, tensor: Tensor) -> Array:
-    """All that stored integers can be; else small counts, fair coins, normal floats."""
+    """Return a random input: normal floats, small integers, booleans, or all quantized integers."""
     if tensor.quant:
-        ends = np.iinfo(tensor.dtype.numpy)
-        return rng.integers(ends.min, ends.max, tensor.shape, endpoint=True).astype(tensor.dtype.numpy)
+        limits = np.iinfo(tensor.dtype.numpy)
+        return rng.integers(limits.min, limits.max, tensor.shape, endpoint=True).astype(tensor.dtype.numpy)
     if tensor.dtype.is_float:
         return rng.standard_normal(tensor.shape).astype(tensor.dtype.numpy)
     return rng.integers(0, 2 if tensor.dtype.value == "bool" else 5, tensor.shape).astype(tensor.dtype.numpy)
 
 
-def difference(found: Array, expected: Array, tensor: Tensor) -> str | None:
-    """Return what tells two arrays apart beyond rounding; None if nothing does."""
-    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-        return f"{found.dtype} {found.shape} instead of {expected.dtype} {expected.shape}"
-    if found.dtype.kind == "f":
+def difference(actual: Array, expected: Array, tensor: Tensor) -> str | None:
+    """Return how two arrays differ by more than rounding; None if they do not."""
+    if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+        return f"{actual.dtype} {actual.shape} instead of {expected.dtype} {expected.shape}"
+    if actual.dtype.kind == "f":
         finite = np.isfinite(expected)
-        if not np.array_equal(np.where(finite, 0, expected), np.where(finite, 0, found), equal_nan=True):
+        if not np.array_equal(np.where(finite, 0, expected), np.where(finite, 0, actual), equal_nan=True):
             return _worst(
-                found, expected, ~finite & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
+                actual, expected, ~finite & ~((actual == expected) | (np.isnan(actual) & np.isnan(expected)))
             )
         scale = max(1.0, float(np.abs(expected[finite]).max(initial=0)))
-        off = finite & ~(np.abs(np.subtract(found, expected, dtype=np.float64)) <= TOLERANCE * scale)
-        return _worst(found, expected, off) if off.any() else None
-    steps = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+        off = finite & ~(np.abs(np.subtract(actual, expected, dtype=np.float64)) <= TOLERANCE * scale)
+        return _worst(actual, expected, off) if off.any() else None
+    steps = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     far = steps > (2 if tensor.quant else 0)
-    return _worst(found, expected, far) if far.sum() > ROUNDED_OTHERWISE * far.size else None
+    return _worst(actual, expected, far) if far.sum() > ROUNDED_OTHERWISE * far.size else None
 
 
-def _worst(found: Array, expected: Array, off: Array) -> str:
-    places = np.argwhere(off)[:4].tolist()
-    pairs = ", ".join(f"{found[tuple(p)]} instead of {expected[tuple(p)]} at {p}" for p in places)
+def _worst(actual: Array, expected: Array, off: Array) -> str:
+    positions = np.argwhere(off)[:4].tolist()
+    pairs = ", ".join(f"{actual[tuple(p)]} instead of {expected[tuple(p)]} at {p}" for p in positions)
     return f"{int(off.sum())} of {off.size} differ: {pairs}"
 
 
 def _is_small(graph: Graph, normal: Graph, plan: ModelPlan) -> bool:
-    elements = sum(t.elements for g in (graph, normal) for t in g.tensors.values())
+    tensors = chain(graph.tensors.values(), normal.tensors.values())
+    elements = sum(tensor.elements for tensor in tensors)
     return (
         elements < LARGEST
         and len(plan.program.calls) < LONGEST
-        and math.prod((len(graph.inputs) < 64, len(graph.outputs) < 64)) == 1
+        and len(graph.inputs) < 64
+        and len(graph.outputs) < 64
     )
 
 
-def _read_all(contents: object) -> None:
-    """Make every file's content, for what is made late may fail late."""
-    assert isinstance(contents, type({}.values()))
-    content: Content
+def _read_all(contents: Iterable[Content]) -> None:
+    """Make the content of every file: a stream is made only when it is read, and may fail then."""
     for content in contents:
         if isinstance(content, Stream):
             for _ in content.make():
@@ -261,8 +260,8 @@ def _read_all(contents: object) -> None:
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after so much processor time."""
+def _limit_time(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after this much processor time."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError(f"it takes more than {seconds:.0f} s")
@@ -276,30 +275,34 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _timed(work: Callable[[], T]) -> T:
-    with _limited(SECONDS):
-        return work()
+def _run_limited(function: Callable[[], T]) -> T:
+    with _limit_time(SECONDS):
+        return function()
 
 
-def tell(number: int, kind: str, text: str) -> None:
+def report_result(number: int, kind: str, text: str) -> None:
     """Print one line of the report."""
     sys.stdout.write(json.dumps([number, kind, text]) + "\n")
     sys.stdout.flush()
 
 
 def main(frontend: str, folder: str, first: str, plan: str) -> None:
-    """Take the models from number `first` on."""
+    """Build the models from index `first` on."""
     stated: Mapping[str, object] = json.loads(plan)
     projects = stated["projects"]
     assert isinstance(projects, list)
     models = [tuple(map(Path, named)) for named in json.loads(Path(folder, "files.json").read_text())]
-    own = Path(folder, f"from{first}-{time.monotonic_ns()}")
+    # A process that is started again must not find the files of the one before it.
+    library_folder = Path(folder, f"from{first}-{time.monotonic_ns()}")
     worker = Worker(
-        frontend, own, Plan(int(str(stated["compiled"])), int(str(stated["together"])), tuple(projects))
+        frontend,
+        library_folder,
+        Plan(int(str(stated["compiled"])), int(str(stated["together"])), tuple(projects)),
     )
     warnings.simplefilter("ignore")
     with np.errstate(all="ignore"):
-        if (status := Path("/proc/self/statm")).exists():  # elsewhere than on Linux memory is not watched
+        status = Path("/proc/self/statm")
+        if status.exists():  # Linux; elsewhere memory is not limited
             used = int(status.read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(
                 resource.RLIMIT_AS, (used + 2 * MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1])
