@@ -195,5 +195,5 @@ def test_boxes_found_and_then_none(tmp_path: Path) -> None:
 
 def test_random_numbers_are_refused(tmp_path: Path) -> None:
     Case("random", "y = RandomUniformLike(x)").write(tmp_path / "m.onnx")
-    with pytest.raises(MaceError, match=r"draws random numbers.*feed the numbers as an input"):
+    with pytest.raises(MaceError, match=r"draws random numbers.*pass the numbers as an input"):
         load(tmp_path / "m.onnx")

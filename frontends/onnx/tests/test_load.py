@@ -22,7 +22,7 @@ from mace_core.ops.shapes import same
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
-from mace_frontend_onnx.wire import LEAST, WireError, without_payloads
+from mace_frontend_onnx.wire import MIN_PAYLOAD, WireError, without_payloads
 
 HEAD = '<ir_version: 8, opset_import: ["" : 13]> g '
 CHAIN = (
@@ -307,7 +307,7 @@ def test_payloads_stay_in_the_file() -> None:
         places = {e.key: e.value for e in noted.external_data}
         assert places["location"] == ""
         start, length = int(places["offset"]), int(places["length"])
-        assert length >= LEAST
+        assert length >= MIN_PAYLOAD
         assert data[start : start + length] == numpy_helper.to_array(full).tobytes()
 
 
@@ -326,7 +326,7 @@ def test_an_output_that_a_function_does_not_have_is_refused(tmp_path: Path) -> N
 
 
 def test_messages_that_nest_without_end() -> None:
-    content = b"x" * LEAST
+    content = b"x" * MIN_PAYLOAD
     for _ in range(200):
         for number in (6, 5, 1):  # attribute.g, node.attribute, graph.node
             content = bytes([number << 3 | 2]) + _varint(len(content)) + content

@@ -10,9 +10,11 @@ from mace_core.hookspecs import hookimpl
 from mace_core.ir import Array, Graph
 from mace_core.ops.op import Op
 
+# The methods import what they need when they run: `mace` loads every frontend, and onnx takes half a second.
+
 
 class Onnx(Frontend):
-    """ONNX models, weights inside the file or beside it."""
+    """ONNX models, with weights inside the file or beside it."""
 
     name = "onnx"
     suffixes = (".onnx",)
@@ -27,26 +29,26 @@ class Onnx(Frontend):
         return load(files, model, ops)
 
     def port_names(self, files: Files) -> PortNames:
-        """The model's own inputs and outputs."""
-        from mace_frontend_onnx.boundary import declared
-        from mace_frontend_onnx.source import read
+        """Return the names of the model's own inputs and outputs."""
+        from mace_frontend_onnx.model_file import read
 
-        return declared(read(files[0]))
+        file = read(files[0])
+        return tuple(file.inputs), tuple(file.outputs)
 
     def dependencies(self, files: Files) -> Files:
-        """The model file, and those that hold its weights."""
-        from mace_frontend_onnx.outside import data_files
+        """Return the model file, and the files that hold its weights."""
+        from mace_frontend_onnx.external_data import data_files
 
         return (*files, *data_files(files[0]))
 
     def reference(self, files: Files, model: Model) -> Reference | None:
-        """The model in ONNX Runtime on one CPU thread; None if it is not installed."""
+        """Return the model in ONNX Runtime on one CPU thread; None if it is not installed."""
         from mace_frontend_onnx.reference import reference
 
         return reference(files, model)
 
     def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
-        """Return the initializers that the file has for inputs, which are their values where nobody gives others."""
+        """Return the initializers of inputs, which are their values where the user states no others."""
         from mace_frontend_onnx.load import default_inputs
 
         return default_inputs(files, model)

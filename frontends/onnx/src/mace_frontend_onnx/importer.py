@@ -1,4 +1,4 @@
-"""An ONNX model on its way into the IR."""
+"""Holds what is known while an ONNX model is read into the IR."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from onnx import GraphProto, TensorProto
 from mace_core.graph_builder import Builder
 from mace_core.importer import Convert, Importer, Limits, RefusedError, Scope
 from mace_core.ir import Array, Quant
-from mace_frontend_onnx.source import Source, plain_domain
+from mace_frontend_onnx.model_file import OnnxFile, plain_domain
 
-Known: TypeAlias = TensorProto | str
-"""What a name stands for: a constant that the graph does not hold yet, or a tensor of the graph ("": absent)."""
+OnnxValue: TypeAlias = TensorProto | str
+"""What a name stands for: a constant that is not in the graph yet, or a tensor of the graph ("": absent)."""
 
-Held: TypeAlias = Known | None
-"""What an output of a node stands for; nothing because the node failed."""
+Result: TypeAlias = OnnxValue | None
+"""What an output of a node stands for; None if the node failed."""
 
 
 @dataclass(kw_only=True)
-class OnnxScope(Scope[str, Known]):
+class OnnxScope(Scope[str, OnnxValue]):
     """The tensors of one graph, function body or branch by their ONNX names.
 
     opsets: version of each operator set by domain.
-    public: names for some of its tensors outside.
+    public: the names in the IR of those of its tensors that are outputs of the node that holds it.
     read: the names that its nodes and outputs read.
     """
 
@@ -40,7 +40,7 @@ class OnnxScope(Scope[str, Known]):
 class Derivation:
     """How a constant is made from another: equal keys make equal constants.
 
-    quant: how the new one stores real numbers.
+    quant: how the new constant stores real numbers.
     """
 
     key: object
@@ -48,64 +48,67 @@ class Derivation:
     quant: Quant | None = None
 
 
-class OnnxImporter(Importer[Known]):
+class OnnxImporter(Importer[OnnxValue]):
     """Reads the nodes of a model.
 
-    texts: tensors of the graph that are text in the model, which has no text: they hold indices into these
-    lists.
-    taken: by the identity of an If, the attribute that holds the branch which is always taken.
-    functions: of the model, by domain and name.
+    strings: tensors of the graph -> the strings that their integers are indices of. The IR has no strings, so
+    a tensor of strings is represented by indices.
+    taken_branches: id() of an If -> the attribute that holds the branch which is always taken.
+    functions: the model's own functions by domain and name.
     """
 
     limits = Limits(
         depth=64, nodes=10_000, nesting="functions call each other", remedy="; export the model again"
     )
 
-    def __init__(self, source: Source, builder: Builder, convert: Convert[Known]) -> None:
-        super().__init__(source.file.name, builder, convert)
-        self.source = source
-        self.texts: dict[str, tuple[str, ...]] = {}
-        self.taken: dict[int, str] = {}
-        self.functions = {(plain_domain(f.domain), f.name): f for f in source.model.functions}
-        # With what it is made from, whose id must stay taken.
-        self._derived: dict[Hashable, tuple[Known, str]] = {}
+    def __init__(self, file: OnnxFile, builder: Builder, convert: Convert[OnnxValue]) -> None:
+        super().__init__(file.name, builder, convert)
+        self.file = file
+        self.strings: dict[str, tuple[str, ...]] = {}
+        self.taken_branches: dict[int, str] = {}
+        self.functions = {(plain_domain(f.domain), f.name): f for f in file.model.functions}
+        # The value lies beside the tensor so that it stays alive: its id() is in the key.
+        self._derived: dict[Hashable, tuple[OnnxValue, str]] = {}
 
     def tensor(self, scope: OnnxScope, name: str) -> str:
-        """Return the graph's tensor for an ONNX name; a constant enters the graph when it is first asked for."""
-        known = scope.find(name)
-        if isinstance(known, str):
-            return known
-        if known.data_type == TensorProto.STRING:
+        """Return the graph's tensor for an ONNX name; a constant enters the graph when it is first read."""
+        value = scope.find(name)
+        if isinstance(value, str):
+            return value
+        if value.data_type == TensorProto.STRING:
             raise RefusedError(f"it reads text, {name!r}; cut the graph before it with output_tensors")
-        return self.derived(scope, name, Derivation("itself", lambda array: array))
+        return self.derive_constant(scope, name, Derivation("unchanged", lambda array: array))
 
-    def derived(self, scope: OnnxScope, name: str, derivation: Derivation) -> str:
-        """Return a constant made from another, which itself does not enter the graph for that."""
-        known = scope.find(name)
-        mark = (known if isinstance(known, str) else id(known), derivation.key)
-        if mark not in self._derived:
-            array = self.builder.weights[known] if isinstance(known, str) else self.source.array(known)
+    def derive_constant(self, scope: OnnxScope, name: str, derivation: Derivation) -> str:
+        """Return a constant made from another one, which does not enter the graph for that."""
+        value = scope.find(name)
+        key = (value if isinstance(value, str) else id(value), derivation.key)
+        if key not in self._derived:
+            array = self.builder.weights[value] if isinstance(value, str) else self.file.array(value)
             stem = scope.owner(name).prefix + name
-            made = self.builder.weight(stem, derivation.make(array), derivation.quant)
-            self._derived[mark] = (known, made)
-        return self._derived[mark][1]
+            tensor = self.builder.weight(stem, derivation.make(array), derivation.quant)
+            self._derived[key] = (value, tensor)
+        return self._derived[key][1]
 
-    def outside(self, scope: OnnxScope, name: str) -> str:
-        """Return the name in the IR's graph for a tensor made in the scope."""
+    def public_name(self, scope: OnnxScope, name: str) -> str:
+        """Return the name in the IR for a tensor that is computed in the scope."""
         return scope.public.get(name) or scope.prefix + name
 
-    def constants(self, graph: GraphProto) -> dict[str, Known]:
+    def constants(self, graph: GraphProto) -> dict[str, OnnxValue]:
         """Return the initializers of a graph by name."""
-        known: dict[str, Known] = {tensor.name: tensor for tensor in graph.initializer}
+        values: dict[str, OnnxValue] = {tensor.name: tensor for tensor in graph.initializer}
         for sparse in graph.sparse_initializer:
-            known[sparse.values.name] = self.builder.weight(sparse.values.name, _dense(self.source, sparse))
-        return known
+            values[sparse.values.name] = self.builder.weight(
+                sparse.values.name, _read_sparse(self.file, sparse)
+            )
+        return values
 
 
-def _dense(source: Source, sparse: onnx.SparseTensorProto) -> Array:
-    """A sparse constant, written out; its indices are flat positions or one row of coordinates each."""
-    values, indices = source.array(sparse.values), source.array(sparse.indices)
+def _read_sparse(file: OnnxFile, sparse: onnx.SparseTensorProto) -> Array:
+    """Return a sparse constant as a dense array."""
+    values, indices = file.array(sparse.values), file.array(sparse.indices)
     dense = np.zeros(tuple(sparse.dims), values.dtype)
+    # onnx.proto, SparseTensorProto: indices are flat positions [n], or coordinates [n, rank].
     flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)
     dense.reshape(-1)[flat] = values
     return dense

@@ -1,4 +1,4 @@
-"""An ONNX file as a graph."""
+"""Reads an ONNX file as a graph."""
 
 from __future__ import annotations
 
@@ -12,56 +12,53 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_frontend_onnx.boundary import wanted
 from mace_frontend_onnx.importer import OnnxImporter
-from mace_frontend_onnx.source import check, read
+from mace_frontend_onnx.model_file import check, read
+from mace_frontend_onnx.model_part import select_part
 from mace_frontend_onnx.translate import convert, refuse_unknown, translate
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A graph; and for outputs that are strings in the file, the strings that their integers stand for."""
+
+    graph: Graph
+    strings: Mapping[str, tuple[str, ...]]
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     """Read a model between the inputs and outputs that the deployment file names.
 
-    Weights are read one by one when a node takes them, so that the model is in memory about once. MaceError
-    with every
-    fault of the file: what it lacks, what is damaged, or each node that the IR cannot represent.
+    Weights are read one by one when a node takes them, so that the model is in memory about once. Raises
+    MaceError with every fault of the file: what it lacks, what is damaged, or each node that the IR cannot
+    represent.
     """
     if len(files) != 1:
-        raise MaceError(
-            model.name, f"an ONNX model is one file, {len(files)} are named", "name the .onnx file alone"
-        )
-    return translated(files, model, ops).graph
+        problem = f"an ONNX model is one file, {len(files)} are named"
+        raise MaceError(model.name, problem, "name the .onnx file alone")
+    return read_translation(files, model, ops).graph
 
 
 def default_inputs(files: Files, model: Model) -> dict[str, Array]:
     """Return the initializers of those inputs that the deployment file names, by name."""
-    source = read(files[0])
+    file = read(files[0])
     names = {port.name for port in model.inputs}
-    return {held.name: source.array(held) for held in source.model.graph.initializer if held.name in names}
-
-
-@dataclass(frozen=True)
-class Translated:
-    """A graph, and the texts that the integers of those outputs stand for that are text in the file."""
-
-    graph: Graph
-    texts: Mapping[str, tuple[str, ...]]
-
-
-def translated(files: Files, model: Model, ops: Mapping[str, Op]) -> Translated:
-    """Read a model as `load` does."""
-    source = read(files[0])
-    part = wanted(source, model)
-    importer = OnnxImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
-    importer.builder.notes.extend(part.notes)
-    refuse_unknown(importer, part)
-    check(
-        source,
-        (i.name for i in part.inputs),
-        part.outputs,
-        (node for i, node in part.nodes if i in part.certain),
-    )
-    outputs = translate(importer, part)
-    texts = {
-        name: importer.texts[t] for name, t in zip(part.outputs, outputs, strict=True) if t in importer.texts
+    return {
+        tensor.name: file.array(tensor) for tensor in file.model.graph.initializer if tensor.name in names
     }
-    return Translated(importer.builder.finish(outputs, part.outputs), texts)
+
+
+def read_translation(files: Files, model: Model, ops: Mapping[str, Op]) -> Translation:
+    """Read a model as `load` does."""
+    file = read(files[0])
+    part = select_part(file, model)
+    importer = OnnxImporter(file, Builder(model.name, {**core_ops(), **ops}), convert)
+    importer.builder.notes.extend(part.notes)
+    # Before ONNX's checker, which stops at the first unknown operator: the user wants to see all of them.
+    refuse_unknown(importer, part)
+    nodes = [node for position, node in part.nodes if position in part.certain]
+    check(file, [port.name for port in part.inputs], part.outputs, nodes)
+    outputs = translate(importer, part)
+    tensors = dict(zip(part.outputs, outputs, strict=True))
+    strings = {name: importer.strings[t] for name, t in tensors.items() if t in importer.strings}
+    return Translation(importer.builder.finish(outputs, part.outputs), strings)

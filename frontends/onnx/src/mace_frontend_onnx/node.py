@@ -14,8 +14,8 @@ from mace_core.graph_builder import Builder
 from mace_core.importer import OperandNode, RefusedError, to_first
 from mace_core.ir import Array, DType, Node, Quant, Shape, Storage
 from mace_core.ops.op import Op
-from mace_frontend_onnx.importer import Derivation, Known, OnnxImporter, OnnxScope
-from mace_frontend_onnx.source import element_type, plain_domain
+from mace_frontend_onnx.importer import Derivation, OnnxImporter, OnnxScope, OnnxValue
+from mace_frontend_onnx.model_file import element_type, plain_domain
 
 CARRIERS = frozenset(
     (
@@ -23,16 +23,21 @@ CARRIERS = frozenset(
         *("MaxPool", "Gather", "Expand", "Tile", "DepthToSpace", "SpaceToDepth"),
     )
 )
-"""Operators that move elements and compute nothing."""
+"""Operators whose results are elements of their input, so that they need not know what the elements mean."""
 
+STRING_CARRIERS = CARRIERS - {"Concat", "MaxPool", "Split"}
+"""Carriers that keep indices of strings valid: no two lists are mixed, and no order of the indices counts."""
 
-TEXT_OPERATORS = ("ArrayFeatureExtractor", "LabelEncoder", "OneHotEncoder")
-"""Operators of ai.onnx.ml that take labels as text."""
+STRING_OPERATORS = ("ArrayFeatureExtractor", "LabelEncoder", "OneHotEncoder")
+"""Operators of ai.onnx.ml whose handlers take labels that are strings."""
 
 
 @dataclass(frozen=True)
 class OnnxNode(OperandNode):
-    """A node, its inputs and attributes; `label` is its own name, or its op and place."""
+    """A node with its inputs and attributes.
+
+    label: its name in the file, or its operator and position if it has none.
+    """
 
     proto: NodeProto
     label: str
@@ -46,12 +51,12 @@ class OnnxNode(OperandNode):
 
     @property
     def op(self) -> str:
-        """Its operator."""
+        """Its operator, without the domain."""
         return str(self.proto.op_type)
 
     @property
     def opset(self) -> int:
-        """Version of the operator set that defines it."""
+        """Version of ONNX's own operator set in the node's scope."""
         return self.scope.opsets.get("", 1)
 
     @property
@@ -64,111 +69,114 @@ class OnnxNode(OperandNode):
         """The node of the main graph that it is, or is inside of."""
         return self.scope.source or self.name
 
+    @property
+    def input_count(self) -> int:
+        """How many inputs it lists; some of them may be absent."""
+        return len(self.proto.input)
+
     def attr(self, name: str) -> Any:
-        """An attribute's value, else its default in this version, else None; texts as str."""
-        for given in self.proto.attribute:
-            if given.name == name:
-                return plain(given)
+        """Return an attribute's value, else its default in this operator set, else None; strings as str."""
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                return attribute_value(attribute)
         schema = self.schema()
         default = schema.attributes.get(name) if schema else None
-        return plain(default.default_value) if default and default.default_value.type else None
+        return attribute_value(default.default_value) if default and default.default_value.type else None
+
+    def attr_or(self, name: str, default: Any) -> Any:
+        """Return an attribute's value, else `default`; for operators that ONNX does not define."""
+        value = self.attr(name)
+        return default if value is None else value
 
     def schema(self) -> onnx.defs.OpSchema | None:
-        """Return the definition of its operator in its version; None for an operator that is not ONNX's."""
+        """Return ONNX's definition of its operator in its operator set; None for an operator of others."""
         domain = plain_domain(self.proto.domain)
         try:
             return onnx.defs.get_schema(self.op, self.scope.opsets.get(domain, 1), domain)
         except onnx.defs.SchemaError:
             return None
 
-    @property
-    def count(self) -> int:
-        """How many inputs it lists."""
-        return len(self.proto.input)
-
     def has(self, index: int) -> bool:
-        """Whether input `index` is there."""
-        return index < self.count and bool(self.proto.input[index]) and self._held(index) != ""
+        """Tell whether input `index` is present."""
+        return index < self.input_count and bool(self.proto.input[index]) and self._value(index) != ""
 
-    def _held(self, index: int) -> Known:
+    def _value(self, index: int) -> OnnxValue:
         return self.scope.find(self.proto.input[index])
 
-    def stored_input(self, index: int) -> str:
-        """The tensor at input `index` as it is stored; "" if it is absent."""
+    def raw_input(self, index: int) -> str:
+        """Return the tensor at input `index`, which may be quantized; "" if it is absent."""
         if not self.has(index):
             return ""
         return self.importer.tensor(self.scope, self.proto.input[index])
 
     def input(self, index: int) -> str:
-        """The tensor at input `index`; "" if it is absent.
+        """Return the tensor at input `index`; "" if it is absent.
 
-        Integers that store real numbers are those integers to every operator that does more than move them.
+        In the file, a quantized tensor is plain integers. So operators that compute get those integers, and
+        only operators that move elements get the quantized tensor.
         """
-        tensor = self.stored_input(index)
-        if tensor in self.importer.texts and not self._takes_text():
-            raise RefusedError(
-                "it computes with text; cut the graph before it with output_tensors, and work on text in the application"
-            )
+        tensor = self.raw_input(index)
+        if tensor in self.importer.strings and not self._takes_strings():
+            remedy = "cut the graph before it with output_tensors, and work on text in the application"
+            raise RefusedError(f"it computes with text; {remedy}")
         quant = self.builder.tensors[tensor].quant if tensor else None
-        return self._integers(tensor) if quant and not self._carries() else tensor
+        return self._as_integers(tensor) if quant and not self._carries() else tensor
 
-    def texts_of_constant(self, index: int) -> tuple[str, ...]:
-        """The texts that a constant input holds; none if it holds numbers or is computed at run time."""
-        held = self._held(index)
-        if isinstance(held, str) or held.data_type != TensorProto.STRING:
+    def constant_strings(self, index: int) -> tuple[str, ...]:
+        """Return the strings of a constant input; none if it holds numbers or is computed at run time."""
+        value = self._value(index)
+        if isinstance(value, str) or value.data_type != TensorProto.STRING:
             return ()
-        return tuple(
-            v.decode(errors="replace") if isinstance(v, bytes) else str(v)
-            for v in self.importer.source.array(held).reshape(-1)
-        )
+        return tuple(map(to_text, self.importer.file.array(value).reshape(-1)))
 
-    def _takes_text(self) -> bool:
-        """Whether it works on the indices of texts as on texts: it moves one tensor, or knows what the indices stand for."""
+    def _takes_strings(self) -> bool:
+        """Tell whether it may read indices of strings: it moves them, or its handler knows the strings."""
         if self.proto.domain == "ai.onnx.ml":
-            return self.op in TEXT_OPERATORS
-        return self.op in CARRIERS - {"Concat", "MaxPool", "Split"} and self.proto.domain in ("", "ai.onnx")
+            return self.op in STRING_OPERATORS
+        return self.op in STRING_CARRIERS and plain_domain(self.proto.domain) == ""
 
     def _carries(self) -> bool:
-        """Whether it only moves elements that are all stored alike."""
-        if self.op not in CARRIERS or self.proto.domain not in ("", "ai.onnx"):
+        """Tell whether it only moves elements, which all have the same scale and zero point."""
+        if self.op not in CARRIERS or plain_domain(self.proto.domain):
             return False
-        held = [self.builder.tensors[t].storage for i in range(self.count) if (t := self.stored_input(i))]
-        return self.op != "Concat" or len(set(held)) == 1
+        tensors = filter(None, map(self.raw_input, range(self.input_count)))
+        storages = {self.builder.tensors[tensor].storage for tensor in tensors}
+        return self.op != "Concat" or len(storages) == 1
 
-    def _integers(self, tensor: str) -> str:
-        """The integers that store a tensor's real numbers, as plain numbers."""
-        held = self.builder.tensors[tensor]
-        assert held.quant is not None
-        steps = self.emit(
-            "Div",
-            [
-                self.emit("Dequantize", [tensor], tag="real"),
-                self.add_constant(held.quant.scale[0], DType.F32),
-            ],
-            tag="steps",
-        )
-        shifted = self.emit(
-            "Add", [steps, self.add_constant(held.quant.zero_point[0], DType.F32)], tag="shift"
-        )
-        return self.emit(
-            "Cast", [self.emit("Round", [shifted], tag="round")], {"to": held.dtype.value}, tag="integers"
-        )
+    def _as_integers(self, tensor: str) -> str:
+        """Return a quantized tensor as an integer tensor: round(real / scale + zero point)."""
+        description = self.builder.tensors[tensor]
+        assert description.quant is not None
+        scale, zero_point = description.quant.scale[0], description.quant.zero_point[0]
+        real = self.emit("Dequantize", [tensor], tag="real")
+        steps = self.emit("Div", [real, self.add_float(scale)], tag="steps")
+        shifted = self.emit("Add", [steps, self.add_float(zero_point)], tag="shift")
+        # Without rounding, the inexact quotient of a float would be cut to the integer below.
+        rounded = self.emit("Round", [shifted], tag="round")
+        return self.emit("Cast", [rounded], {"to": description.dtype.value}, tag="integers")
 
     def inputs(self) -> list[str]:
-        """All its tensors, as far as it lists them."""
-        return [self.input(i) for i in range(self.count)]
+        """Return all tensors that it lists, "" for absent ones."""
+        return [self.input(i) for i in range(self.input_count)]
 
     def array(self, index: int) -> Array | None:
-        """The data of input `index` if it is a constant."""
+        """Return the elements of input `index` if it is a constant."""
         if not self.has(index):
             return None
-        held = self._held(index)
-        return self.builder.constant(held) if isinstance(held, str) else self.importer.source.array(held)
+        value = self._value(index)
+        return self.builder.constant(value) if isinstance(value, str) else self.importer.file.array(value)
 
-    def ints_of(self, attr: str, index: int, since: int) -> tuple[int, ...] | None:
-        """Numbers that are an attribute before operator set `since`, an input from then on.
+    def is_constant(self, index: int) -> bool:
+        """Tell whether input `index` is a constant, without reading it."""
+        if not self.has(index):
+            return False
+        value = self._value(index)
+        return not isinstance(value, str) or self.builder.constant(value) is not None
 
-        None if absent.
+    def ints_since(self, attr: str, index: int, since: int) -> tuple[int, ...] | None:
+        """Return integers that are an attribute before operator set `since` and input `index` from then on.
+
+        None if they are absent.
         """
         if self.opset >= since:
             return self.ints(index, attr) if self.has(index) else None
@@ -176,55 +184,51 @@ class OnnxNode(OperandNode):
         return None if value is None else tuple(value)
 
     def shape(self, index: int) -> Shape:
-        """Shape of input `index`."""
-        held = self._held(index)
-        return self.builder.shape(held) if isinstance(held, str) else tuple(held.dims)
+        """Return the shape of input `index`."""
+        value = self._value(index)
+        return self.builder.shape(value) if isinstance(value, str) else tuple(value.dims)
 
     def dtype(self, index: int) -> DType:
-        """Element type of input `index`."""
-        held = self._held(index)
-        return self.builder.tensors[held].dtype if isinstance(held, str) else element_type(held.data_type)
+        """Return the element type of input `index`."""
+        value = self._value(index)
+        return self.builder.tensors[value].dtype if isinstance(value, str) else element_type(value.data_type)
 
-    def wants(self, index: int) -> bool:
-        """Whether anything reads output `index`."""
+    def is_output_read(self, index: int) -> bool:
+        """Tell whether a node or the user reads output `index`."""
         return index < len(self.proto.output) and self.proto.output[index] in self.scope.read
 
-    def derived(
+    def derive_constant(
         self, index: int, key: object, make: Callable[[Array], Array], quant: Quant | None = None
     ) -> str:
-        """A constant made from constant input `index`, under its name; made once for every key."""
-        return self.importer.derived(self.scope, self.proto.input[index], Derivation(key, make, quant))
+        """Return a constant made from constant input `index` and named after it; made once for every key."""
+        return self.importer.derive_constant(
+            self.scope, self.proto.input[index], Derivation(key, make, quant)
+        )
 
-    def permuted(self, index: int, perm: Sequence[int]) -> str:
-        """Input `index` with its axes reordered: at once if it is constant."""
-        if self.array_is_constant(index):
-            return self.derived(index, tuple(perm), lambda a: np.transpose(a, perm))
+    def permute(self, index: int, perm: Sequence[int]) -> str:
+        """Return input `index` with its axes reordered; a constant is reordered here, not at run time."""
+        if self.is_constant(index):
+            return self.derive_constant(index, tuple(perm), lambda a: np.transpose(a, perm))
         return self.emit("Transpose", [self.input(index)], {"perm": tuple(perm)}, tag="permute")
 
-    def array_is_constant(self, index: int) -> bool:
-        """Whether input `index` is a constant, without reading it."""
-        if not self.has(index):
-            return False
-        held = self._held(index)
-        return not isinstance(held, str) or self.builder.constant(held) is not None
-
     def inner_origin(self, tag: str) -> Node:
-        """`tag` tells a node inside from the one that bears the name."""
+        """Return what a node inside is named after; `tag` tells it from the node that has the name itself."""
         return self.origin_of(f"{self.name}/{tag}") if tag else self.origin
 
     def inner_names(self, tag: str, count: int) -> Sequence[str] | int:
-        """One result bears the name of its node, several are numbered."""
-        return [self.free(self.inner_origin(tag).name)] if count == 1 else count
+        """Return names for results that stay inside: one has the name of its node, several are numbered."""
+        return [self.free_name(self.inner_origin(tag).name)] if count == 1 else count
 
     def output_name(self, index: int = 0) -> str:
-        """Return what the IR calls output `index`."""
-        return self.importer.outside(self.scope, self.proto.output[index])
+        """Return the name in the IR for output `index`."""
+        return self.importer.public_name(self.scope, self.proto.output[index])
 
-    def free(self, name: str) -> str:
-        """A tensor name that is not taken; long loops make many, and most are free."""
+    def free_name(self, name: str) -> str:
+        """Return a tensor name that is not taken."""
+        # Unrolled loops make thousands of names, nearly all of them free; the test is cheaper than `fresh`.
         return self.builder.fresh(name) if name in self.builder.tensors else name
 
-    def emit_stored(
+    def emit_quantized(
         self,
         op: str,
         inputs: Sequence[str],
@@ -232,40 +236,45 @@ class OnnxNode(OperandNode):
         attrs: Mapping[str, Any] | None = None,
         tag: str = "",
     ) -> str:
-        """Add an IR node whose result stays inside and is stored so."""
+        """Add an IR node whose result stays inside, its real numbers quantized as `storage` says."""
         name = self.builder.stored(f"{self.name}/{tag or op}", storage)
         return self.add(op, inputs, attrs, [name], self.origin)[0]
 
-    def done_stored(
+    def done_quantized(
         self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None
     ) -> tuple[str, ...]:
-        """Add the IR node that computes this node's output, stored so, under its name."""
+        """Add the IR node that computes this node's output, its real numbers quantized as `storage` says."""
         name = self.builder.stored(self.output_name(), storage)
         return self.add(op, inputs, attrs, [name], self.origin)
 
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:
-        """Names for its outputs; what the op computes besides gets a name as well."""
+        """Return names for the outputs of the IR's op, also for those that the node does not list."""
         listed = list(self.proto.output)
         count = len(listed) if op.outputs and op.outputs[-1].endswith("*") else len(op.outputs)
         listed += [""] * (count - len(listed))
         names = [
-            self.importer.outside(self.scope, name) if name else f"{self.name}/unused{i}"
+            self.importer.public_name(self.scope, name) if name else f"{self.name}/unused{i}"
             for i, name in enumerate(listed[:count])
         ]
-        return [self.free(name) for name in names]
+        return [self.free_name(name) for name in names]
 
     def channels_first(self, tensor: str) -> tuple[str, ...]:
-        """Add the node's output [N, C, *spatial], computed of [N, *spatial, C]."""
+        """Add the node's output [N, C, *spatial], computed from [N, *spatial, C]."""
         perm = to_first(len(self.builder.shape(tensor)))
         names = [self.builder.fresh(self.output_name())]
         return self.add("Transpose", [tensor], {"perm": perm}, names, self.inner_origin("channels-first"))
 
 
-def plain(attribute: AttributeProto) -> Any:
-    """An attribute's value as Python has it: bytes as text, lists as tuples."""
+def attribute_value(attribute: AttributeProto) -> Any:
+    """Return an attribute's value as Python has it: bytes as str, lists as tuples."""
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return to_text(value)
     if attribute.type == AttributeProto.STRINGS:
-        return tuple(v.decode(errors="replace") for v in value)
+        return tuple(map(to_text, value))
     return tuple(value) if attribute.type in (AttributeProto.INTS, AttributeProto.FLOATS) else value
+
+
+def to_text(value: object) -> str:
+    """Return a string of a model, which may be bytes, as str."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

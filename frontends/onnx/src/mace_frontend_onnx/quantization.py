@@ -1,4 +1,4 @@
-"""What stores real numbers in an ONNX graph: integers with a scale and a zero point that other inputs of a node give."""
+"""Represents ONNX's quantized tensors: integers whose scale and zero point are other inputs of a node."""
 
 from __future__ import annotations
 
@@ -7,82 +7,86 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core import quantization
-from mace_core.ir import Array, DType, Quant, Storage
+from mace_core.ir import Array, DType, Quant, Shape, Storage
+from mace_frontend_onnx.model_file import element_type
 from mace_frontend_onnx.node import OnnxNode
-from mace_frontend_onnx.source import element_type
 
 
-def storage(node: OnnxNode, scale: int, zero: int, dtype: DType, axis: int | None = None) -> Storage | None:
-    """The storage that inputs `scale` and `zero` describe.
+def find_storage(
+    node: OnnxNode, scale: int, zero: int, dtype: DType, axis: int | None = None
+) -> Storage | None:
+    """Return the storage that the inputs number `scale` and `zero` describe for integers of this type.
 
-    None if they are computed at run time or no tensor can have it.
+    None if they are computed at run time, or if the IR cannot represent them.
 
-    axis: along which several scales lie.
+    axis: the axis for several scales; None where one scale is expected.
     """
-    if (
-        not node.array_is_constant(scale)
-        or (node.has(zero) and not node.array_is_constant(zero))
-        or dtype not in quantization.STORED
-    ):
+    is_known = node.is_constant(scale) and (not node.has(zero) or node.is_constant(zero))
+    if not is_known or dtype not in quantization.STORED:
         return None
     scales = node.constant(scale, "scale")
     zeros = node.constant(zero, "zero point") if node.has(zero) else np.zeros(scales.shape, np.int64)
     if max(scales.ndim, zeros.ndim) > 1 or not ((scales > 0) & np.isfinite(scales)).all():
         return None
-    several = scales.size > 1
-    if several and axis is None:
+    is_per_axis = scales.size > 1
+    if is_per_axis and axis is None:
         return None
     points = np.broadcast_to(zeros.reshape(-1), scales.size)
     quant = Quant(
         tuple(scales.astype(np.float64).reshape(-1).tolist()),
-        tuple(int(z) for z in points),
-        axis if several else None,
+        tuple(int(point) for point in points),
+        axis if is_per_axis else None,
     )
     return Storage(dtype, quant)
 
 
-def real(node: OnnxNode, index: int, how: Storage, perm: Sequence[int] | None = None) -> str:
-    """Input `index`, integers, as the tensor of real numbers that they store.
+def quantized_input(node: OnnxNode, index: int, storage: Storage, perm: Sequence[int] | None = None) -> str:
+    """Return input `index`, integers, as the quantized tensor of the real numbers that they stand for.
 
-    A constant with its axes reordered.
+    perm: a permutation of the axes; for constants only.
     """
-    if node.array_is_constant(index):
+    if node.is_constant(index):
         order = tuple(perm or range(len(node.shape(index))))
-        axis = how.quant.axis
-        quant = how.quant if axis is None else Quant(how.quant.scale, how.quant.zero_point, order.index(axis))
-        return node.derived(index, ("stored", order, quant), lambda a: np.transpose(a, order), quant)
-    held = node.stored_input(index)
-    if node.builder.tensors[held].storage == how:
-        return held
+        quant = storage.quant
+        if quant.axis is not None:
+            quant = Quant(quant.scale, quant.zero_point, order.index(quant.axis))
+        key = ("quantized", order, quant)
+        return node.derive_constant(index, key, lambda a: np.transpose(a, order), quant)
+    tensor = node.raw_input(index)
+    if node.builder.tensors[tensor].storage == storage:
+        return tensor
+    # Another scale, or integers that a node computed: the real numbers are computed and quantized again.
+    shape = node.shape(index)
     values = node.emit("Cast", [node.input(index)], {"to": DType.F32.value}, tag="float")
-    steps = node.emit(
-        "Sub", [values, _along(node, how.quant.zero_point, how, len(node.shape(index)))], tag="shift"
-    )
-    numbers = node.emit(
-        "Mul", [steps, _along(node, how.quant.scale, how, len(node.shape(index)))], tag="scale"
-    )
-    return node.emit_stored("Quantize", [numbers], how, tag="stored")
+    zero_point = node.add_constant(_for_broadcast(storage.quant.zero_point, storage.quant, shape))
+    steps = node.emit("Sub", [values, zero_point], tag="shift")
+    scale = node.add_constant(_for_broadcast(storage.quant.scale, storage.quant, shape))
+    numbers = node.emit("Mul", [steps, scale], tag="scale")
+    return node.emit_quantized("Quantize", [numbers], storage, tag="stored")
 
 
-def bias(node: OnnxNode, index: int, unit: Sequence[float]) -> list[str]:
-    """Input `index` as a bias in units of the sums that it is added to; none if it is absent."""
+def quantized_bias(node: OnnxNode, index: int, unit: Sequence[float]) -> list[str]:
+    """Return input `index` as a bias in units of the sums that it is added to; nothing if it is absent."""
     if not node.has(index):
         return []
     count = node.shape(index)[0]
     scale = tuple(np.broadcast_to(unit, (count,)).tolist())
-    return [real(node, index, Storage(DType.I32, Quant(scale, (0,) * count, 0)))]
+    return [quantized_input(node, index, Storage(DType.I32, Quant(scale, (0,) * count, 0)))]
 
 
-def output_type(node: OnnxNode, zero: int) -> DType:
-    """The element type of a quantized result: that of its zero point, else what an attribute says."""
+def output_dtype(node: OnnxNode, zero: int) -> DType:
+    """Return the element type of a quantized result: that of its zero point, else that of `output_dtype`."""
+    if node.has(zero):
+        return node.dtype(zero)
     code = node.attr("output_dtype")
-    return node.dtype(zero) if node.has(zero) else element_type(code) if code else DType.U8
+    # QuantizeLinear, operator set 21: 0 says that the attribute is not set; then and before, uint8 is the
+    # default.
+    return element_type(code) if code else DType.U8
 
 
-def _along(node: OnnxNode, values: Sequence[float], how: Storage, rank: int) -> str:
+def _for_broadcast(values: Sequence[float], quant: Quant, shape: Shape) -> Array:
+    """Return a scale or zero point as an array that broadcasts with a tensor of this shape."""
     array: Array = np.asarray(values, np.float32)
-    return node.add_constant(
-        array.reshape([-1 if i == how.quant.axis else 1 for i in range(rank)])
-        if how.quant.axis is not None
-        else array.reshape(())
-    )
+    if quant.axis is None:
+        return array.reshape(())
+    return array.reshape([-1 if i == quant.axis else 1 for i in range(len(shape))])

@@ -1,8 +1,9 @@
-"""The model in ONNX Runtime, for validation."""
+"""Runs a model in ONNX Runtime, for validation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,58 +15,47 @@ from mace_core.api import Files, Reference
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_onnx.boundary import fixed_values, sequences_of
-from mace_frontend_onnx.node import plain
-from mace_frontend_onnx.source import read
+from mace_frontend_onnx.input_values import fixed_values
+from mace_frontend_onnx.model_file import read
+from mace_frontend_onnx.model_part import output_sequences
+from mace_frontend_onnx.node import attribute_value
+
+ToArrays = Callable[[Any], Mapping[str, Array]]
+"""Turns an output of ONNX Runtime into the arrays of the library's outputs by name."""
 
 
 def reference(files: Files, model: Model) -> Reference | None:
-    """Run the model, cut where the deployment file cuts it, on one CPU thread.
+    """Return what runs the model, cut where the deployment file cuts it, on one CPU thread.
 
-    None if ONNX Runtime is not installed.
-
-    The callable takes arrays by input name, in ONNX's order of axes, and gives arrays by output name, for
-    those that the file describes.
+    None if ONNX Runtime is not installed. The callable takes arrays by input name, in ONNX's order of axes,
+    and returns arrays by output name for those outputs whose types the file describes.
     """
     if find_spec("onnxruntime") is None:
         return None
     import onnxruntime as ort
 
-    given, fixed = [p.name for p in model.inputs], fixed_values(read(files[0]), model)
-    session, names = _open_session(files[0], given, fixed, [p.name for p in model.outputs])
-    asked = {v.name for v in session.get_inputs()}
-    fixed = {name: array for name, array in fixed.items() if name in asked}
-    graph = onnx.load(str(files[0]), load_external_data=False).graph
-    sequences = sequences_of(graph)
-    columns = {node.output[0]: plain_labels(node) for node in graph.node if node.op_type == "ZipMap"}
-    texts = (
-        text_outputs(files, model) if any(v.type == "tensor(string)" for v in session.get_outputs()) else {}
-    )
+    inputs, fixed = [port.name for port in model.inputs], fixed_values(read(files[0]), model)
+    session, names = _open_session(files[0], inputs, fixed, [port.name for port in model.outputs])
+    required = {value.name for value in session.get_inputs()}
+    fixed = {name: array for name, array in fixed.items() if name in required}
+    conversions = _conversions(files, model, session)
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        found: dict[str, Array] = {}
+        outputs: dict[str, Array] = {}
         for name, value in zip(names, session.run(names, {**fixed, **arrays}), strict=True):
-            if name in columns:
-                found[name] = np.array([[row[label] for label in columns[name]] for row in value], np.float32)
-            elif name in sequences:
-                found.update(zip(sequences[name], value, strict=True))
-            elif name in texts:
-                found[name] = np.array(
-                    [texts[name].index(text) for text in value.reshape(-1)], np.int64
-                ).reshape(value.shape)
-            else:
-                found[name] = value
-        return found
+            convert = conversions.get(name)
+            outputs.update(convert(value) if convert else {name: value})
+        return outputs
 
     return Reference(run, f"ONNX Runtime {ort.__version__}")
 
 
 def _open_session(
-    file: Path, inputs: Sequence[str], fixed: Mapping[str, Array], outputs: Sequence[str]
+    path: Path, inputs: Sequence[str], fixed: Mapping[str, Array], outputs: Sequence[str]
 ) -> tuple[Any, list[str]]:
     """Open a session of the part of a model between these ports on one thread; () for the model's own ports.
 
-    Return it with the names of its outputs. MaceError where ONNX Runtime refuses the model.
+    Return it with the names of its outputs. Raises MaceError where ONNX Runtime refuses the model.
     """
     import onnxruntime as ort
 
@@ -73,31 +63,62 @@ def _open_session(
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         own_inputs = [value.name for value in session.get_inputs()]
         own_outputs = [value.name for value in session.get_outputs()]
         if (not inputs or {*inputs} == {*own_inputs}) and {*outputs} <= {*own_outputs}:
             return session, list(outputs) or own_outputs
-        whole = onnx.shape_inference.infer_shapes(onnx.load(str(file)))
-        described = {v.name for values in (whole.graph.value_info, whole.graph.output) for v in values}
-        wanted = [name for name in outputs if name in described]
-        first = [*inputs, *fixed] if inputs else own_inputs
-        part = onnx.utils.Extractor(whole).extract_model(first, wanted or own_outputs)
+        # The extractor needs the type of every tensor at which it cuts, so inference comes first; what it
+        # cannot describe is no output of the reference.
+        full = onnx.shape_inference.infer_shapes(onnx.load(str(path)))
+        described = {value.name for value in (*full.graph.value_info, *full.graph.output)}
+        names = [name for name in outputs if name in described] or own_outputs
+        cuts = [*inputs, *fixed] if inputs else own_inputs
+        part = onnx.utils.Extractor(full).extract_model(cuts, names)
         session = ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime derives its errors from nothing narrower
         problem = f"ONNX Runtime refuses it: {error}"
-        raise MaceError(file.name, problem, "validate against stored data instead") from error
-    return session, wanted or own_outputs
+        raise MaceError(path.name, problem, "validate against stored data instead") from error
+    return session, names
 
 
-def plain_labels(node: onnx.NodeProto) -> tuple[int | str, ...]:
-    """The classes of a ZipMap in the order of its input's columns."""
-    (labels,) = (plain(a) for a in node.attribute if a.name.startswith("classlabels") and plain(a))
+def _conversions(files: Files, model: Model, session: Any) -> dict[str, ToArrays]:
+    """Return a conversion for each output that a library does not give in the form of ONNX Runtime."""
+    graph = onnx.load(str(files[0]), load_external_data=False).graph
+    conversions: dict[str, ToArrays] = {}
+    if any(value.type == "tensor(string)" for value in session.get_outputs()):
+        for name, strings in output_strings(files, model).items():
+            conversions[name] = partial(_strings_to_indices, name, strings)
+    for name, elements in output_sequences(graph).items():
+        conversions[name] = partial(_sequence_to_arrays, elements)
+    for node in graph.node:
+        if node.op_type == "ZipMap":
+            conversions[node.output[0]] = partial(_maps_to_columns, node.output[0], class_labels(node))
+    return conversions
+
+
+def _strings_to_indices(name: str, strings: Sequence[str], value: Any) -> Mapping[str, Array]:
+    indices = [strings.index(text) for text in value.reshape(-1)]
+    return {name: np.array(indices, np.int64).reshape(value.shape)}
+
+
+def _sequence_to_arrays(names: Sequence[str], value: Any) -> Mapping[str, Array]:
+    return dict(zip(names, value, strict=True))
+
+
+def _maps_to_columns(name: str, labels: Sequence[int | str], value: Any) -> Mapping[str, Array]:
+    return {name: np.array([[row[label] for label in labels] for row in value], np.float32)}
+
+
+def class_labels(node: onnx.NodeProto) -> tuple[int | str, ...]:
+    """Return the classes of a ZipMap in the order of its input's columns."""
+    values = [attribute_value(a) for a in node.attribute if a.name.startswith("classlabels")]
+    (labels,) = filter(None, values)
     return tuple(labels)
 
 
-def text_outputs(files: Files, model: Model) -> dict[str, tuple[str, ...]]:
-    """The texts that the integers of outputs stand for, as the library gives them in the place of text."""
-    from mace_frontend_onnx.load import translated
+def output_strings(files: Files, model: Model) -> dict[str, tuple[str, ...]]:
+    """Return the strings that the integers of outputs stand for; a library gives the integers."""
+    from mace_frontend_onnx.load import read_translation
 
-    return dict(translated(files, model, {}).texts)
+    return dict(read_translation(files, model, {}).strings)

@@ -1,7 +1,7 @@
 """What the classifiers and regressors of ai.onnx.ml share: labels, transforms of scores, operands as floats.
 
-The formulas are those of ONNX Runtime (onnxruntime/core/providers/cpu/ml/ml_common.h), which fills what the
-standard leaves open.
+The formulas are those of ONNX Runtime (onnxruntime/core/providers/cpu/ml/ml_common.h), because the standard
+leaves several cases open.
 """
 
 from __future__ import annotations
@@ -19,62 +19,63 @@ from mace_frontend_onnx.node import OnnxNode
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """In the order of their codes in TreeEnsemble."""
 
-NO_ZERO = 1e-7
-"""What SOFTMAX_ZERO takes for 0."""
+MIN_SCORE = 1e-7
+"""The magnitude up to which SOFTMAX_ZERO takes a score for 0, as ONNX Runtime does."""
 
 WINITZKI = 0.147
-"""The constant of the approximation of the inverse error function: S.
+"""The constant of the approximation of the inverse error function.
 
-Winitzki, "A handy approximation for the error function" (2008).
+S. Winitzki, "A handy approximation for the error function" (2008).
 """
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What the classes of a classifier are called: by numbers or by texts."""
+    """The names of a classifier's classes: either numbers or strings."""
 
     numbers: tuple[int, ...] = ()
-    texts: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return max(len(self.numbers), len(self.texts))
+        return max(len(self.numbers), len(self.strings))
 
 
-def labels(node: OnnxNode, numbers: str) -> Labels:
-    """The labels of a classifier; numbers: the attribute that holds them where they are numbers."""
-    found = Labels(tuple(node.attr(numbers) or ()), tuple(node.attr("classlabels_strings") or ()))
-    node.refuse_unless(bool(found.numbers) != bool(found.texts), "it needs labels, either numbers or texts")
-    return found
-
-
-def labelled(node: OnnxNode, index: str, names: Labels) -> str:
-    """The label of each row by its index among the classes.
-
-    For texts the index itself, of which the graph knows the texts.
-    """
-    if names.texts:
-        node.importer.texts[index] = names.texts
-        return index
-    if names.numbers == tuple(range(len(names))):
-        return index
-    return node.emit(
-        "Gather", [node.add_constant(names.numbers, DType.I64, "labels"), index], {"axis": 0}, tag="label"
+def read_labels(node: OnnxNode, numbers: str) -> Labels:
+    """Return the labels of a classifier; numbers: the attribute that holds them where they are numbers."""
+    labels = Labels(tuple(node.attr(numbers) or ()), tuple(node.attr("classlabels_strings") or ()))
+    node.refuse_unless(
+        bool(labels.numbers) != bool(labels.strings), "it needs labels, either numbers or strings"
     )
+    return labels
 
 
-def best(node: OnnxNode, scores: str) -> str:
-    """The index of the highest score of each row, of equal ones the first."""
+def emit_label(node: OnnxNode, index: str, labels: Labels) -> str:
+    """Return the label of each row from its index among the classes.
+
+    For strings that is the index itself, and the importer notes which strings it stands for.
+    """
+    if labels.strings:
+        node.importer.strings[index] = labels.strings
+        return index
+    if labels.numbers == tuple(range(len(labels))):
+        return index
+    table = node.add_constant(labels.numbers, DType.I64, "labels")
+    return node.emit("Gather", [table, index], {"axis": 0}, tag="label")
+
+
+def emit_best_class(node: OnnxNode, scores: str) -> str:
+    """Return the index of the highest score of each row, of equal ones the first."""
     return node.emit("ArgMax", [scores], {"axis": 1, "keepdims": False}, tag="best")
 
 
-def second_if(node: OnnxNode, condition: str) -> str:
-    """Index 1 where a condition [N, 1] holds, else 0."""
+def emit_second_class_if(node: OnnxNode, condition: str) -> str:
+    """Return index 1 where a condition [N, 1] holds, else 0."""
     index = node.emit("Cast", [condition], {"to": DType.I64.value}, tag="chosen")
     return node.emit("Reshape", [index], {"shape": (node.builder.shape(condition)[0],)}, tag="best")
 
 
-def matrix(node: OnnxNode) -> str:
-    """Input 0 as rows of features; a vector is one row."""
+def input_matrix(node: OnnxNode) -> str:
+    """Return input 0 as rows of features; a vector is one row."""
     shape = node.shape(0)
     node.refuse_unless(len(shape) in (1, 2), f"its input has shape {list(shape)}; it must be [N, features]")
     x = node.input(0)
@@ -82,21 +83,14 @@ def matrix(node: OnnxNode) -> str:
 
 
 def as_float(node: OnnxNode, tensor: str, tag: str = "float") -> str:
-    """A tensor in single precision, in which ONNX Runtime computes these operators."""
-    return (
-        tensor
-        if node.builder.tensors[tensor].dtype is DType.F32
-        else node.emit("Cast", [tensor], {"to": "f32"}, tag=tag)
-    )
+    """Return a tensor in single precision, in which ONNX Runtime computes these operators."""
+    if node.builder.tensors[tensor].dtype is DType.F32:
+        return tensor
+    return node.emit("Cast", [tensor], {"to": "f32"}, tag=tag)
 
 
-def number(node: OnnxNode, value: float, tag: str) -> str:
-    """A constant in single precision."""
-    return node.add_constant(value, DType.F32, tag)
-
-
-def transformed(node: OnnxNode, scores: str, name: str) -> str:
-    """Scores [N, several] after a transform."""
+def apply_post_transform(node: OnnxNode, scores: str, name: str) -> str:
+    """Return scores [N, classes or targets] after a transform."""
     if name not in TRANSFORMS:
         raise RefusedError(f"its post_transform is {name!r}; known are {', '.join(TRANSFORMS)}")
     if name == "SOFTMAX":
@@ -108,83 +102,72 @@ def transformed(node: OnnxNode, scores: str, name: str) -> str:
     return _probit(node, scores) if name == "PROBIT" else scores
 
 
-def of_one_target(node: OnnxNode, scores: str, name: str) -> str:
-    """A score [N, 1] after a transform: a probit, or nothing.
+def transform_single_score(node: OnnxNode, scores: str, name: str) -> str:
+    """Return a score [N, 1] after a transform, which may be PROBIT or NONE."""
+    # The standard applies the others to one score as well, ONNX Runtime leaves them out: whichever of the two
+    # is followed, a user of the other would get wrong numbers.
+    problem = f"post_transform {name} of a single target, which ONNX Runtime leaves out"
+    node.refuse_unless(name in ("NONE", "PROBIT"), f"{problem}; export it with NONE and a node behind it")
+    return apply_post_transform(node, scores, name)
 
-    Others are refused: the standard applies them, ONNX Runtime does not.
+
+def complete_two_classes(node: OnnxNode, score: str, name: str, complement: bool) -> str:
+    """Return the scores of both classes from that of the second, [N, 1].
+
+    [1 - s, s] if `complement` says that it is a probability, else [-s, s]; LOGISTIC is always of [-s, s].
     """
-    text = f"post_transform {name} of a single target, which ONNX Runtime leaves out; export it with NONE and a node behind it"
-    node.refuse_unless(name in ("NONE", "PROBIT"), text)
-    return transformed(node, scores, name)
-
-
-def of_one_class(node: OnnxNode, score: str, name: str, complement: bool) -> str:
-    """Scores of both classes from that of the second: [1 - s, s] if it is a probability, else [-s, s].
-
-    Or logistic of [-s, s].
-    """
-    node.refuse_unless(
-        name != "PROBIT",
-        "post_transform PROBIT of two classes with one score; ONNX Runtime gives no second column",
-    )
+    problem = "post_transform PROBIT of two classes with one score"
+    node.refuse_unless(name != "PROBIT", f"{problem}; ONNX Runtime gives no second column")
     if complement and name != "LOGISTIC":
-        other = node.emit("Sub", [number(node, 1, "one"), score], tag="other")
+        other = node.emit("Sub", [node.add_float(1, "one"), score], tag="other")
     else:
         other = node.emit("Neg", [score], tag="other")
     both = node.emit("Concat", [other, score], {"axis": 1}, tag="both")
-    return transformed(node, both, name if name == "LOGISTIC" else "NONE")
+    # ONNX Runtime applies no other transform to scores that it has completed.
+    return apply_post_transform(node, both, name if name == "LOGISTIC" else "NONE")
 
 
 def _softmax_zero(node: OnnxNode, scores: str) -> str:
-    """Softmax in which scores of 0 count nothing."""
+    """Return the softmax in which scores of 0 do not count: they stay about 0 and are not in the sum."""
     highest = node.emit("ReduceMax", [scores], {"axes": (1,), "keepdims": True}, tag="highest")
     powers = node.emit("Exp", [node.emit("Sub", [scores, highest], tag="below")], tag="powers")
     size = node.emit("Abs", [scores], tag="size")
-    counts = node.emit("Greater", [size, number(node, NO_ZERO, "zero")], tag="counts")
-    least = node.emit("Exp", [node.emit("Neg", [highest], tag="negative")], tag="factor")
-    rest = node.emit("Mul", [scores, least], tag="rest")
-    none = node.add_constant(np.zeros((1, 1)), DType.F32, "none")
-    total = node.emit(
-        "ReduceSum",
-        [node.emit("Where", [counts, powers, none], tag="counted")],
-        {"axes": (1,), "keepdims": True},
-        tag="total",
-    )
-    return node.emit(
-        "Div", [node.emit("Where", [counts, powers, rest], tag="parts"), total], tag="softmax-zero"
-    )
+    counts = node.emit("Greater", [size, node.add_float(MIN_SCORE, "zero")], tag="counts")
+    # ONNX Runtime gives a score s of about 0 the value s * exp(-highest), not 0.
+    factor = node.emit("Exp", [node.emit("Neg", [highest], tag="negative")], tag="factor")
+    rest = node.emit("Mul", [scores, factor], tag="rest")
+    none = node.add_float(np.zeros((1, 1)), "none")
+    counted = node.emit("Where", [counts, powers, none], tag="counted")
+    total = node.emit("ReduceSum", [counted], {"axes": (1,), "keepdims": True}, tag="total")
+    parts = node.emit("Where", [counts, powers, rest], tag="parts")
+    return node.emit("Div", [parts, total], tag="softmax-zero")
 
 
 def _probit(node: OnnxNode, scores: str) -> str:
-    """The quantile of the normal distribution, sqrt(2) * erfinv(2 s - 1), by Winitzki's approximation."""
-    x = node.emit(
-        "Sub",
-        [node.emit("Mul", [scores, number(node, 2, "two")], tag="double"), number(node, 1, "one")],
-        tag="centered",
-    )
+    """Return the quantile of the normal distribution, sqrt(2) * erfinv(2 s - 1), by Winitzki's approximation.
+
+    With x = 2 s - 1, l = log(1 - x²) and v = l / 2 + 2 / (pi a):
+    erfinv(x) = sign(x) * sqrt(sqrt(v² - l / a) - v).
+    """
+    one = node.add_float(1, "one")
+    double = node.emit("Mul", [scores, node.add_float(2, "two")], tag="double")
+    x = node.emit("Sub", [double, one], tag="centered")
     square = node.emit("Mul", [x, x], tag="square")
-    log = node.emit("Log", [node.emit("Sub", [number(node, 1, "one"), square], tag="inner")], tag="log")
-    half = node.emit("Mul", [log, number(node, 0.5, "half")], tag="half-log")
-    v = node.emit("Add", [half, number(node, 2 / (pi * WINITZKI), "offset")], tag="v")
-    inner = node.emit(
-        "Sub",
-        [
-            node.emit("Mul", [v, v], tag="v2"),
-            node.emit("Mul", [log, number(node, 1 / WINITZKI, "a")], tag="part"),
-        ],
-        tag="d",
-    )
-    root = node.emit(
-        "Sqrt", [node.emit("Sub", [node.emit("Sqrt", [inner], tag="root"), v], tag="difference")], tag="size"
-    )
-    signed = node.emit("Mul", [root, node.emit("Sign", [x], tag="sign")], tag="signed")
-    return node.emit("Mul", [signed, number(node, sqrt(2), "sqrt2")], tag="probit")
+    log = node.emit("Log", [node.emit("Sub", [one, square], tag="inner")], tag="log")
+    half = node.emit("Mul", [log, node.add_float(0.5, "half")], tag="half-log")
+    v = node.emit("Add", [half, node.add_float(2 / (pi * WINITZKI), "offset")], tag="v")
+    v_square = node.emit("Mul", [v, v], tag="v2")
+    quotient = node.emit("Mul", [log, node.add_float(1 / WINITZKI, "a")], tag="part")
+    inner = node.emit("Sub", [v_square, quotient], tag="d")
+    difference = node.emit("Sub", [node.emit("Sqrt", [inner], tag="root"), v], tag="difference")
+    magnitude = node.emit("Sqrt", [difference], tag="size")
+    signed = node.emit("Mul", [magnitude, node.emit("Sign", [x], tag="sign")], tag="signed")
+    return node.emit("Mul", [signed, node.add_float(sqrt(2), "sqrt2")], tag="probit")
 
 
-def of_size(node: OnnxNode, attr: str, sizes: Sequence[int]) -> Array:
-    """A list of floats in an attribute, which must be one of these long."""
-    found = np.asarray(node.attr(attr) or (), np.float32)
-    node.refuse_unless(
-        len(found) in sizes, f"its {attr} are {len(found)}; expected {' or '.join(map(str, sizes))}"
-    )
-    return found
+def float_list(node: OnnxNode, attr: str, lengths: Sequence[int]) -> Array:
+    """Return a list of floats in an attribute; RefusedError unless it has one of these lengths."""
+    values = np.asarray(node.attr(attr) or (), np.float32)
+    expected = " or ".join(map(str, lengths))
+    node.refuse_unless(len(values) in lengths, f"its {attr} are {len(values)}; expected {expected}")
+    return values

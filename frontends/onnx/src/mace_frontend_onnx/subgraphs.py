@@ -1,40 +1,43 @@
-"""Writes functions, branches and bodies of loops out in place of the nodes that call or hold them."""
+"""Translates functions, branches and bodies of loops in place of the nodes that call or hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
-from mace_core.importer import RefusedError, SkippedError
-from mace_frontend_onnx.boundary import reads
-from mace_frontend_onnx.importer import Held, OnnxImporter, OnnxScope
+from mace_core.importer import RefusedError, SkippedError, needed_nodes
+from mace_frontend_onnx.importer import OnnxImporter, OnnxScope, Result
+from mace_frontend_onnx.model_file import plain_domain, versions
+from mace_frontend_onnx.model_part import names_of_inputs, names_read
 from mace_frontend_onnx.node import OnnxNode
-from mace_frontend_onnx.source import plain_domain, versions
 
 
-def walk(importer: OnnxImporter, nodes: Sequence[OnnxNode], outputs: Sequence[str]) -> None:
-    """Translate nodes in order.
+def translate_nodes(importer: OnnxImporter, nodes: Sequence[OnnxNode], outputs: Sequence[str]) -> None:
+    """Translate nodes in order; report only faults of nodes that the outputs need.
 
-    Faults of those that only branches read that are not taken count nothing.
+    Which branch of an If runs is known only after its condition was translated, so every node is translated,
+    and the faults of nodes that only branches read that never run are dropped afterwards.
     """
     faults = importer.faults
-    reported: list[list[str]] = []
+    faults_by_node: list[list[str]] = []
     before = len(faults)
     for node in nodes:
         _translate(node)
-        reported.append(faults[before:])
+        faults_by_node.append(faults[before:])
         del faults[before:]
-    live = _live(importer, nodes, outputs)
-    faults.extend(fault for index in sorted(live) for fault in reported[index])
-    failed = any(node.scope.values.get(name, "") is None for node in nodes[:1] for name in outputs)
+    for index in _needed_indices(importer, nodes, outputs):
+        faults.extend(faults_by_node[index])
+    failed = bool(nodes) and any(nodes[0].scope.values.get(name, "") is None for name in outputs)
+    # An output that failed without a fault of its own would be reported as "nothing computes it".
     if len(faults) == before and failed:
-        faults.extend(fault for of_node in reported for fault in of_node)
+        for node_faults in faults_by_node:
+            faults.extend(node_faults)
 
 
 def _translate(node: OnnxNode) -> None:
-    """Translate one node; what reads an output of one that failed is skipped."""
+    """Translate one node; nodes that read an output of one that failed are skipped."""
     results = node.importer.translate(node)
     listed = [None] * len(node.proto.output) if results is None else results
     for name, result in zip(node.proto.output, listed, strict=False):
@@ -42,41 +45,50 @@ def _translate(node: OnnxNode) -> None:
             node.scope.values[name] = result
 
 
-def _live(importer: OnnxImporter, nodes: Sequence[OnnxNode], outputs: Sequence[str]) -> set[int]:
-    """Return which of the nodes the outputs need, now that it is known which branches are taken."""
-    makers = {output: index for index, node in enumerate(nodes) for output in node.proto.output}
-    live, open_ends = set[int](), list(outputs)
-    while open_ends:
-        index = makers.get(open_ends.pop())
-        if index is None or index in live:
-            continue
-        live.add(index)
-        open_ends.extend(reads(nodes[index].proto, taken=importer.taken.get(id(nodes[index].proto), "")))
-    return live
+def _needed_indices(
+    importer: OnnxImporter, nodes: Sequence[OnnxNode], outputs: Sequence[str]
+) -> Sequence[int]:
+    """Return which of the nodes the outputs need, now that it is known which branches run."""
+
+    def reads(index: int) -> Iterator[str]:
+        proto = nodes[index].proto
+        return names_of_inputs(proto, taken_branch=importer.taken_branches.get(id(proto), ""))
+
+    def writes(index: int) -> Iterator[str]:
+        yield from nodes[index].proto.output
+
+    return needed_nodes(range(len(nodes)), outputs, (), (reads, writes))
 
 
-def inline(node: OnnxNode, graph: GraphProto, given: Mapping[str, Held], tag: str = "") -> Sequence[Held]:
-    """Translate a graph that a node holds, its inputs bound to `given`; return what its outputs stand for."""
-    values = {**node.importer.constants(graph), **given}
+def inline_graph(
+    node: OnnxNode, graph: GraphProto, inputs: Mapping[str, Result], tag: str = ""
+) -> Sequence[Result]:
+    """Translate a graph that a node holds; return what its outputs stand for.
+
+    inputs: what the graph's inputs stand for.  tag: tells several copies of a graph apart; with one, the
+    outputs get inner names, because the node's outputs are computed from them.
+    """
+    values = {**node.importer.constants(graph), **inputs}
     scope = OnnxScope(values, parent=node.scope, opsets=node.scope.opsets)
-    return _written_out(node, scope, (graph.node, [o.name for o in graph.output]), tag)
+    return _translate_body(node, scope, (graph.node, [output.name for output in graph.output]), tag)
 
 
-def call(node: OnnxNode, function: FunctionProto) -> Sequence[Held]:
+def inline_function(node: OnnxNode, function: FunctionProto) -> Sequence[Result]:
     """Translate a function's body in place of the node that calls it; return what its outputs stand for."""
-    values: dict[str, Held] = dict.fromkeys(function.input, "")
-    given = zip(function.input, node.proto.input, strict=False)
-    values.update((formal, node.scope.find(name) if name else "") for formal, name in given)
-    attributes = {a.name: a for a in _attributes(node, function)}
+    values: dict[str, Result] = dict.fromkeys(function.input, "")
+    arguments = zip(function.input, node.proto.input, strict=False)
+    values.update((formal, node.scope.find(name) if name else "") for formal, name in arguments)
+    attributes = {attribute.name: attribute for attribute in _attributes(node, function)}
     opsets = {**node.scope.opsets, **versions(function.opset_import)}
-    # A body names every possible output, and computes those that the node lists.
+    # A body names every possible output; the node may list fewer.
     outputs = function.output[: len(node.proto.output)]
-    body = [_bound(inner, attributes) for inner in function.node]
-    return _written_out(node, OnnxScope(values, opsets=opsets), (body, outputs))
+    body = [_bind_attributes(inner, attributes) for inner in function.node]
+    # No parent: a function sees its own inputs alone (onnx/docs/IR.md, Functions).
+    return _translate_body(node, OnnxScope(values, opsets=opsets), (body, outputs))
 
 
-def function_body(node: OnnxNode) -> FunctionProto | None:
-    """Return the function by which ONNX defines the node's operator, for inputs of these types.
+def find_function_body(node: OnnxNode) -> FunctionProto | None:
+    """Return the function by which ONNX defines the node's operator for inputs of these types.
 
     None if there is none.
     """
@@ -85,7 +97,7 @@ def function_body(node: OnnxNode) -> FunctionProto | None:
     if schema is None:
         return None
     if schema.has_context_dependent_function:
-        types = [_type(node, i) for i in range(node.count)]
+        types = [_serialized_type(node, i) for i in range(node.input_count)]
         content = schema.get_context_dependent_function_with_opset_version(
             version, node.proto.SerializeToString(), types
         )
@@ -96,7 +108,7 @@ def function_body(node: OnnxNode) -> FunctionProto | None:
     return FunctionProto.FromString(content) if content else None
 
 
-def _type(node: OnnxNode, index: int) -> bytes:
+def _serialized_type(node: OnnxNode, index: int) -> bytes:
     if not node.has(index):
         return bytes(onnx.TypeProto().SerializeToString())
     code = onnx.helper.np_dtype_to_tensor_dtype(node.dtype(index).numpy)
@@ -104,6 +116,7 @@ def _type(node: OnnxNode, index: int) -> bytes:
 
 
 def _attributes(node: OnnxNode, function: FunctionProto) -> Iterable[AttributeProto]:
+    """Yield the attributes of a call; of several with one name the last counts."""
     yield from function.attribute_proto
     schema = node.schema()
     defaults = (a.default_value for a in (schema.attributes.values() if schema else ()))
@@ -111,9 +124,9 @@ def _attributes(node: OnnxNode, function: FunctionProto) -> Iterable[AttributePr
     yield from node.proto.attribute
 
 
-def _written_out(
+def _translate_body(
     node: OnnxNode, scope: OnnxScope, body: tuple[Sequence[NodeProto], Sequence[str]], tag: str = ""
-) -> Sequence[Held]:
+) -> Sequence[Result]:
     """Translate the nodes of a body; `body` has its nodes and the names of its outputs."""
     nodes, outputs = body
     importer = node.importer
@@ -122,45 +135,48 @@ def _written_out(
         scope.source = node.source
         if not tag:
             names = zip(outputs, node.proto.output, strict=False)
-            scope.public = {inner: importer.outside(node.scope, outer) for inner, outer in names if outer}
-        scope.read = frozenset({*outputs, *(name for inner in nodes for name in reads(inner))})
-        _count(importer, len(nodes))
+            scope.public = {inner: importer.public_name(node.scope, outer) for inner, outer in names if outer}
+        scope.read = names_read(nodes, outputs)
+        _count_nodes(importer, len(nodes))
         labels = [f"{scope.prefix}{p.name or f'{p.op_type}_{i}'}" for i, p in enumerate(nodes)]
         inner_nodes = [OnnxNode(p, label, scope, importer) for p, label in zip(nodes, labels, strict=True)]
-        walk(importer, inner_nodes, outputs)
-    listed = [*node.proto.output] if not tag else outputs
+        translate_nodes(importer, inner_nodes, outputs)
+    listed = outputs if tag else list(node.proto.output)
     return [scope.get(inner) if outer else "" for inner, outer in zip(outputs, listed, strict=False)]
 
 
-def _count(importer: OnnxImporter, nodes: int) -> None:
-    """RefusedError as soon as more is written out than a library should hold, SkippedError from then on."""
+def _count_nodes(importer: OnnxImporter, nodes: int) -> None:
+    """Count the nodes of a body; RefusedError when all bodies together exceed the limit.
+
+    Raises SkippedError from then on, so that one file does not report the same refusal for every call.
+    """
     if importer.is_full:
         raise SkippedError
     if not importer.write_out(nodes):
         limit = importer.limits.nodes
-        text = f"functions, branches and loops that are written out come to more than {limit} nodes"
-        raise RefusedError(f"{text}; export the model with fewer turns, or cut it with output_tensors")
+        text = f"its functions, branches and unrolled loops have more than {limit} nodes"
+        raise RefusedError(f"{text}; export the model with fewer iterations, or cut it with output_tensors")
 
 
-def _bound(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
-    """A node of a function body, what it takes from the call's attributes filled in.
+def _bind_attributes(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
+    """Return a node of a function body with the call's attributes in place of its references to them.
 
-    An absent one is left out.
+    A reference to an attribute that the call does not have is dropped.
     """
-    made = NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
+    bound = NodeProto()
+    bound.CopyFrom(node)
+    del bound.attribute[:]
     for attribute in node.attribute:
-        given = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-        if given is None:
+        value = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if value is None:
             continue
-        bound = made.attribute.add()
-        bound.CopyFrom(given)
-        bound.name = attribute.name
-        for graph in (
-            (bound.g, *bound.graphs) if bound.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else ()
-        ):
-            inner = [_bound(n, attributes) for n in graph.node]
+        copy = bound.attribute.add()
+        copy.CopyFrom(value)
+        copy.name = attribute.name
+        if copy.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+            continue
+        for graph in (copy.g, *copy.graphs):
+            inner = [_bind_attributes(inner_node, attributes) for inner_node in graph.node]
             del graph.node[:]
             graph.node.extend(inner)
-    return made
+    return bound

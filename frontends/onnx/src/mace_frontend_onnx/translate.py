@@ -1,8 +1,8 @@
-"""Picks the handler of a node, and walks the wanted part of a model."""
+"""Translates the nodes of a model, and reports operators that nothing supports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 from onnx import NodeProto, TensorProto
@@ -12,153 +12,168 @@ from mace_core.errors import MaceError
 from mace_core.hints import lines
 from mace_core.importer import RefusedError
 from mace_core.ops.op import Op
-from mace_frontend_onnx.boundary import Part, reads
-from mace_frontend_onnx.importer import Held, OnnxImporter, OnnxScope
-from mace_frontend_onnx.node import OnnxNode, plain
+from mace_frontend_onnx.importer import OnnxImporter, OnnxScope, Result
+from mace_frontend_onnx.model_file import element_type, plain_domain
+from mace_frontend_onnx.model_part import ModelPart, NumberedNode, names_read
+from mace_frontend_onnx.node import OnnxNode, attribute_value
 from mace_frontend_onnx.ops import handlers
-from mace_frontend_onnx.source import element_type, plain_domain
-from mace_frontend_onnx.subgraphs import call, function_body, walk
+from mace_frontend_onnx.subgraphs import find_function_body, inline_function, translate_nodes
+
+MAX_LISTED_STRINGS = 20
+"""How many of the strings that an output may stand for a message lists."""
 
 
-def convert(node: OnnxNode) -> str | Sequence[Held]:
-    """Add what computes a node.
-
-    In this order: a function of the model, a handler, a plugin's op, the function by which ONNX defines it.
-    """
+def convert(node: OnnxNode) -> str | Sequence[Result]:
+    """Add what computes a node; return what its outputs stand for."""
     domain = plain_domain(node.proto.domain)
-    if local := node.importer.functions.get((domain, node.op)):
-        return call(node, local)
+    # A model's own function comes first: onnx.proto (ModelProto.functions) leaves the order to the runtime,
+    # and a model that brings a definition means that one. A handler comes before ONNX's function because the
+    # IR often has one op where the function has ten.
+    if function := node.importer.functions.get((domain, node.op)):
+        return inline_function(node, function)
     if domain == "" and node.op == "Constant" and node.attr("value") is not None:
-        return [_supported(node.attr("value"))]
+        return [_check_element_type(node.attr("value"))]
     if handler := handlers().get(handler_name(node.proto)):
-        made = handler(node)
-        results = [made] if isinstance(made, str) else made
-        _hand_on_text(node, results)
-        return results
+        results = handler(node)
+        listed = [results] if isinstance(results, str) else results
+        _pass_on_strings(node, listed)
+        return listed
     if custom := node.builder.ops.get(custom_name(node.proto)):
         return node.done(custom, node.inputs(), dict(_custom_attributes(node, custom)))
-    if body := function_body(node):
-        return call(node, body)
-    raise RefusedError(_unsupported(node.proto))
+    if body := find_function_body(node):
+        return inline_function(node, body)
+    raise RefusedError(_unsupported_text(node.proto))
 
 
-def translate(importer: OnnxImporter, part: Part) -> list[str]:
-    """Translate the wanted part of a model; return the tensors that hold its outputs. MaceError with every fault."""
-    graph = importer.source.model.graph
-    read = frozenset({*part.outputs, *(name for _, node in part.nodes for name in reads(node))})
-    scope = OnnxScope(dict(importer.constants(graph)), opsets=importer.source.opsets, read=read)
-    for given in part.inputs:
-        scope.values[given.name] = importer.builder.input(given.name, given.dtype, given.shape)
-    scope.values.update(
-        (name, onnx.numpy_helper.from_array(array, name)) for name, array in part.fixed.items()
-    )
-    nodes = [OnnxNode(p, p.name or f"{p.op_type}_{i}", scope, importer) for i, p in part.nodes]
-    walk(importer, nodes, part.outputs)
+def translate(importer: OnnxImporter, part: ModelPart) -> list[str]:
+    """Translate a part of a model; return the tensors of its outputs. Raises MaceError with every fault."""
+    graph = importer.file.model.graph
+    read = names_read([node for _, node in part.nodes], part.outputs)
+    scope = OnnxScope(dict(importer.constants(graph)), opsets=importer.file.opsets, read=read)
+    for port in part.inputs:
+        scope.values[port.name] = importer.builder.input(port.name, port.dtype, port.shape)
+    for name, array in part.fixed.items():
+        scope.values[name] = onnx.numpy_helper.from_array(array, name)
+    translate_nodes(importer, _nodes(importer, scope, part.nodes), part.outputs)
     importer.raise_faults()
-    outputs = [_output(importer, scope, name) for name in part.outputs]
-    _refuse_text(importer, part, outputs)
+    outputs = [_output_tensor(importer, scope, name) for name in part.outputs]
+    _refuse_string_outputs(importer, part, outputs)
     return outputs
 
 
-def refuse_unknown(importer: OnnxImporter, part: Part) -> None:
-    """Raise one MaceError for all operators of the part that nothing here knows."""
-    scope = OnnxScope(opsets=importer.source.opsets)
-    certain = [(i, proto) for i, proto in part.nodes if i in part.certain]
-    nodes = [OnnxNode(p, p.name or f"{p.op_type}_{i}", scope, importer) for i, p in certain]
-    unknown = {id(node): _unsupported(node.proto) for node in nodes if not _is_known(node)}
-    importer.refuse_unknown(nodes, lambda node: unknown.get(id(node)))
+def _nodes(importer: OnnxImporter, scope: OnnxScope, nodes: Iterable[NumberedNode]) -> list[OnnxNode]:
+    return [OnnxNode(proto, proto.name or f"{proto.op_type}_{i}", scope, importer) for i, proto in nodes]
 
 
-def _is_known(node: OnnxNode) -> bool:
-    """Tell whether anything here can translate the node's operator."""
+def refuse_unknown(importer: OnnxImporter, part: ModelPart) -> None:
+    """Raise one MaceError for all operators of the part that nothing here supports."""
+    scope = OnnxScope(opsets=importer.file.opsets)
+    nodes = _nodes(importer, scope, [(i, proto) for i, proto in part.nodes if i in part.certain])
+    reasons = {id(node): _explain_unknown(node) for node in nodes}
+    importer.refuse_unknown(nodes, lambda node: reasons[id(node)])
+
+
+def _explain_unknown(node: OnnxNode) -> str | None:
+    """Return why nothing here can translate the node's operator; None if something can."""
     schema = node.schema()
-    function = (plain_domain(node.proto.domain), node.op) in node.importer.functions or (
-        schema and (schema.has_function or schema.has_context_dependent_function)
-    )
-    mapped = handler_name(node.proto) in handlers()
-    return bool(mapped or function or custom_name(node.proto) in node.builder.ops)
+    is_function = (plain_domain(node.proto.domain), node.op) in node.importer.functions
+    if schema and (schema.has_function or schema.has_context_dependent_function):
+        is_function = True
+    is_handled = handler_name(node.proto) in handlers()
+    if is_handled or is_function or custom_name(node.proto) in node.builder.ops:
+        return None
+    return _unsupported_text(node.proto)
 
 
-def _output(importer: OnnxImporter, scope: OnnxScope, name: str) -> str:
-    """Return the tensor of an output.
-
-    Raises MaceError where nothing computes it, or where it is constant text.
-    """
+def _output_tensor(importer: OnnxImporter, scope: OnnxScope, name: str) -> str:
+    """Return the tensor of an output; MaceError where nothing computes it, or if it is constant strings."""
     place = f"{importer.location}: output {name!r}"
     if scope.owner(name).values.get(name) is None:
-        raise MaceError(
-            place,
-            "nothing computes it",
-            "export the model again, or name other outputs in output_tensors",
-        )
+        remedy = "export the model again, or name other outputs in output_tensors"
+        raise MaceError(place, "nothing computes it", remedy)
     try:
         return importer.tensor(scope, name)
     except RefusedError as error:
         raise MaceError.of([f"{place}: {error}"]) from None
 
 
-def _refuse_text(importer: OnnxImporter, part: Part, tensors: Sequence[str]) -> None:
-    """Refuse outputs that are text unless the deployment file asks for integers there.
+def _refuse_string_outputs(importer: OnnxImporter, part: ModelPart, tensors: Sequence[str]) -> None:
+    """Refuse outputs that are strings unless the deployment file states integers there.
 
-    The note tells what these stand for.
+    Where it does, a note says which strings the integers are indices of.
     """
-    found = {
-        name: importer.texts[t] for name, t in zip(part.outputs, tensors, strict=True) if t in importer.texts
-    }
-    file, faults = importer.location, []
-    types = [
-        (name, "int64" if name in found else importer.builder.tensors[t].dtype.numpy.name)
-        for name, t in zip(part.outputs, tensors, strict=True)
-    ]
-    for name, texts in found.items():
-        listed = ", ".join(map(repr, texts[:20])) + (", ..." if len(texts) > 20 else "")
-        if name in part.indices:
-            importer.builder.notes.append(f"{file}: output {name!r} is the index of its text in: {listed}")
+    outputs = dict(zip(part.outputs, tensors, strict=True))
+    strings = {name: importer.strings[t] for name, t in outputs.items() if t in importer.strings}
+    faults = []
+    for name, labels in strings.items():
+        listed = ", ".join(map(repr, labels[:MAX_LISTED_STRINGS]))
+        if len(labels) > MAX_LISTED_STRINGS:
+            listed += ", ..."
+        if name in part.index_outputs:
+            note = f"output {name!r} is the index of its text in: {listed}"
+            importer.builder.notes.append(f"{importer.location}: {note}")
             continue
-        others = lines("output", [n for n, _ in types if n not in found])
-        whole = lines("output", [n for n, _ in types], data_types=[t for _, t in types])
-        way = f"write in the deployment file the others:{others}\nor take the index of its text in ({listed}) instead:{whole}"
-        faults.append(f"{file}: output {name!r} is text, which a library does not give; {way}")
+        remedy = (
+            f"write in the deployment file the others:{_other_lines(outputs, strings)}"
+            f"\nor take the index of its text in ({listed}) instead:{_index_lines(importer, outputs)}"
+        )
+        problem = f"output {name!r} is text, which a library does not give"
+        faults.append(f"{importer.location}: {problem}; {remedy}")
     if faults:
         raise MaceError.of(faults)
 
 
-def _hand_on_text(node: OnnxNode, results: Sequence[Held]) -> None:
-    """What moves the indices of texts gives indices of the same texts."""
+def _other_lines(outputs: Mapping[str, str], strings: Mapping[str, object]) -> str:
+    """Return the lines of a deployment file that name only the outputs that are no strings."""
+    return lines("output", [name for name in outputs if name not in strings])
+
+
+def _index_lines(importer: OnnxImporter, outputs: Mapping[str, str]) -> str:
+    """Return the lines of a deployment file that state integers for the outputs that are strings."""
+    types = [
+        "int64" if tensor in importer.strings else importer.builder.tensors[tensor].dtype.numpy.name
+        for tensor in outputs.values()
+    ]
+    return lines("output", outputs, data_types=types)
+
+
+def _pass_on_strings(node: OnnxNode, results: Sequence[Result]) -> None:
+    """Note that results of a node that moves indices of strings are indices of the same strings."""
     if plain_domain(node.proto.domain) or not node.has(0):
         return
-    known, texts = node.scope.get(node.proto.input[0]), node.importer.texts
-    if isinstance(known, str) and known in texts:
-        texts.update((name, texts[known]) for name in results if isinstance(name, str) and name)
+    value, strings = node.scope.get(node.proto.input[0]), node.importer.strings
+    if isinstance(value, str) and value in strings:
+        strings.update((name, strings[value]) for name in results if isinstance(name, str) and name)
 
 
 def _custom_attributes(node: OnnxNode, op: Op) -> Iterable[tuple[str, object]]:
-    """Attributes by name; ONNX writes yes and no as numbers, and arrays as tensors."""
+    """Yield the attributes of a plugin's op by name; ONNX has booleans as numbers and arrays as tensors."""
     fields = fields_of(op.attrs)
     for attribute in node.proto.attribute:
-        value = plain(attribute)
+        value = attribute_value(attribute)
         if isinstance(value, TensorProto):
-            value = node.importer.source.array(value)
+            value = node.importer.file.array(value)
         field = fields.get(attribute.name)
         yield attribute.name, bool(value) if field and field.type is bool else value
 
 
 def handler_name(node: NodeProto) -> str:
-    """The name under which an operator's handler is filed: ONNX's own operators without a domain."""
+    """Return the name under which an operator's handler is listed: ONNX's own operators without a domain."""
     return custom_name(node) if plain_domain(node.domain) else str(node.op_type)
 
 
 def custom_name(node: NodeProto) -> str:
-    """The name that a plugin's op for this node bears."""
+    """Return the name of a plugin's op that computes this node."""
     return f"{plain_domain(node.domain) or 'ai.onnx'}::{node.op_type}"
 
 
-def _unsupported(node: NodeProto) -> str:
+def _unsupported_text(node: NodeProto) -> str:
     name = custom_name(node)
-    return f"operator {name} is not supported; cut the graph before it with output_tensors, or add {name!r} by a plugin"
+    remedy = f"cut the graph before it with output_tensors, or add {name!r} by a plugin"
+    return f"operator {name} is not supported; {remedy}"
 
 
-def _supported(tensor: TensorProto) -> TensorProto:
+def _check_element_type(tensor: TensorProto) -> TensorProto:
     try:
         element_type(tensor.data_type)
     except ValueError as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mace_core.tables import rows
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 
-Handler = Callable[[OnnxNode], str | Sequence[Held]]
-"""Adds what computes a node to the graph and tells the tensors that hold the node's outputs, in their order."""
+Handler = Callable[[OnnxNode], str | Sequence[Result]]
+"""Adds what computes a node to the graph; returns the tensors of the node's outputs in their order."""
 
 
 def handlers() -> Mapping[str, Handler]:
-    """The handler of every operator that has one: by its name, or domain::name for one that is not ONNX's own."""
+    """Return the handlers by operator: its name, or domain::name for one that is not of ONNX's own domain."""
     return rows(__name__, "HANDLERS")

@@ -1,4 +1,4 @@
-"""Boxes of which only the best are kept."""
+"""Selects the best of overlapping boxes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 
-def _nms(node: OnnxNode) -> Sequence[Held]:
-    """ONNX's result has a row for each box found.
-
-    Ours as many as there can be, those behind the last one filled with -1.
-
-    Boxes and scores that are constants are searched at once: then the number is known.
-    """
+def _nms(node: OnnxNode) -> Sequence[Result]:
+    """Express NonMaxSuppression by an op with as many rows as there can be, unused ones filled with -1."""
+    # NonMaxSuppression: without a maximum, or with 0, it selects nothing.
     limit = int(node.constant(2, "number of boxes").reshape(-1)[0]) if node.has(2) else 0
     node.refuse_unless(limit > 0, "it asks for no boxes at all; set max_output_boxes_per_class")
     attrs = {
         "per_class": limit,
         "iou_threshold": _threshold(node, 3, 0.0),
+        # An absent score threshold keeps boxes of any score, also of a negative one.
         "score_threshold": _threshold(node, 4, -np.inf),
         "center": bool(node.attr("center_point_box")),
     }
     inputs = [node.input(0), node.input(1)]
-    if not (node.array_is_constant(0) and node.array_is_constant(1)):
+    if not (node.is_constant(0) and node.is_constant(1)):
+        # ONNX has a row for each box that is selected, a number that is known at run time only; shapes of the
+        # IR are fixed.
         return node.done("NonMaxSuppression", inputs, attrs)[:1]
-    selected, count = (
-        node.builder.weights[t] for t in node.emit_all("NonMaxSuppression", inputs, attrs, count=2, tag="all")
-    )
+    # Constant boxes and scores are searched here, so that the number is known.
+    outputs = node.emit_all("NonMaxSuppression", inputs, attrs, count=2, tag="all")
+    selected, count = (node.builder.weights[tensor] for tensor in outputs)
     return [node.builder.weight(node.output_name(), selected[: int(count[0])])]
 
 

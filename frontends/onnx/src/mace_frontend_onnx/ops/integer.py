@@ -1,6 +1,6 @@
-"""Convolutions and products of integers, written out in real numbers.
+"""Convolutions and products of integers, computed in real numbers.
 
-Sums of products are whole numbers; in single precision they are exact up to 2**24, beyond that to 24 bits.
+Sums of products are integers; in single precision they are exact up to 2**24, beyond that to 24 bits.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ import numpy as np
 
 from mace_core.importer import to_last
 from mace_core.ir import Array, DType
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
-from mace_frontend_onnx.ops.conv import convolved
+from mace_frontend_onnx.ops.conv import emit_conv
 
 FLOAT = DType.F32.value
 
+X_ZERO, W_ZERO, Y_SCALE, Y_ZERO = 2, 5, 6, 7
+"""Inputs of the QLinear operators: zero points of both operands, scale and zero point of the result."""
 
-def _shifted(node: OnnxNode, index: int, zero: int) -> str:
-    """Input `index` less its zero point, in single precision."""
-    if node.array_is_constant(index) and (not node.has(zero) or node.array_is_constant(zero)):
-        return node.derived(
-            index, ("shifted", zero), lambda a: a.astype(np.float32) - _floats(node, zero, a.ndim)
+
+def _subtract_zero_point(node: OnnxNode, index: int, zero: int) -> str:
+    """Return input `index` less its zero point, in single precision."""
+    if node.is_constant(index) and (not node.has(zero) or node.is_constant(zero)):
+        return node.derive_constant(
+            index, ("shifted", zero), lambda a: a.astype(np.float32) - _zero_points(node, zero, a.ndim)
         )
     tensor = node.emit("Cast", [node.input(index)], {"to": FLOAT}, tag="float")
     if not node.has(zero):
@@ -34,91 +37,95 @@ def _shifted(node: OnnxNode, index: int, zero: int) -> str:
     return node.emit("Sub", [tensor, point], tag="shift")
 
 
-def _floats(node: OnnxNode, index: int, rank: int) -> Array:
-    """A constant zero point; one per row of matrices has the rank that broadcasts with them."""
+def _zero_points(node: OnnxNode, index: int, rank: int) -> Array:
+    """Return a constant zero point as floats that broadcast with a tensor of this rank; 0 if it is absent."""
     if not node.has(index):
         return np.zeros((), np.float32)
     points = node.constant(index, "zero point").astype(np.float32)
-    return (
-        points.reshape(()) if points.size == 1 else points.reshape(points.shape + (1,) * (rank - points.ndim))
-    )
+    if points.size == 1:
+        return points.reshape(())
+    # MatMulInteger, QLinearMatMul: several zero points are one for each row of the matrices.
+    return points.reshape(points.shape + (1,) * (rank - points.ndim))
 
 
 def _conv_weights(node: OnnxNode, index: int, zero: int) -> str:
-    """[O, I / group, *k] less the zero points, as [O, *k, I / group]."""
+    """Return weights [O, I / group, *kernel] less the zero points, as [O, *kernel, I / group]."""
     perm = to_last(len(node.shape(index)))
-    node.refuse_unless(
-        node.array_is_constant(index), "its weights are computed at run time; export the model with constants"
-    )
+    problem = "its weights are computed at run time"
+    node.refuse_unless(node.is_constant(index), f"{problem}; export the model with constants")
 
     def make(weights: Array) -> Array:
-        points = _floats(node, zero, 1).reshape(-1, *(1,) * (weights.ndim - 1))
+        points = _zero_points(node, zero, 1).reshape(-1, *(1,) * (weights.ndim - 1))
         return np.transpose(weights.astype(np.float32) - points, perm)
 
-    return node.derived(index, ("shifted", perm, zero), make)
+    return node.derive_constant(index, ("shifted", perm, zero), make)
 
 
-def _requantised(node: OnnxNode, sums: str, factor: str, zero: int) -> str:
-    """Compute saturate(round(sums * factor) + zero point), before the cast to the type of the zero point."""
+def _requantize(node: OnnxNode, sums: str, factor: str, zero: int) -> str:
+    """Return saturate(round(sums * factor) + zero point) in the type of the zero point."""
+    # QuantizeLinear: rounded half to even before the zero point is added, so that an odd one does not change
+    # which way a half goes.
     steps = node.emit("Round", [node.emit("Mul", [sums, factor], tag="steps")], tag="round")
     shift = node.emit("Cast", [node.input(zero)], {"to": FLOAT}, tag="zero")
     limits = np.iinfo(node.dtype(zero).numpy)
     moved = node.emit("Add", [steps, shift], tag="shift")
+    # C leaves a cast of what the type does not hold undefined, so the limits come first.
     clipped = node.emit("Clip", [moved], {"min": float(limits.min), "max": float(limits.max)}, tag="saturate")
     return node.emit("Cast", [clipped], {"to": node.dtype(zero).value}, tag="integers")
 
 
-def _factor(node: OnnxNode, scales: tuple[int, int, int]) -> str:
-    """Divide scale of x times scale of w by scale of y."""
-    x, w, y = (
-        node.emit("Cast", [node.input(i)], {"to": FLOAT}, tag="scale") if _half(node, i) else node.input(i)
-        for i in scales
-    )
+def _requantization_factor(node: OnnxNode) -> str:
+    """Return scale of x * scale of w / scale of y of a QLinear operator."""
+    scales = []
+    for index in (1, 4, Y_SCALE):
+        scale = node.input(index)
+        # QLinearMatMul: from operator set 21 on scales may be of half precision.
+        if node.dtype(index) is not DType.F32:
+            scale = node.emit("Cast", [scale], {"to": FLOAT}, tag="scale")
+        scales.append(scale)
+    x, w, y = scales
     return node.emit("Div", [node.emit("Mul", [x, w], tag="scale"), y], tag="scale")
 
 
-def _half(node: OnnxNode, index: int) -> bool:
-    return node.dtype(index) is not DType.F32
-
-
-def qlinear_conv(node: OnnxNode) -> Sequence[Held]:
-    """Multiply, add up and round, scales as they come."""
-    x = node.channels_last(_shifted(node, 0, 2))
+def qlinear_conv(node: OnnxNode) -> Sequence[Result]:
+    """Compute QLinearConv in real numbers, with scales that are computed at run time."""
+    x = node.channels_last(_subtract_zero_point(node, 0, X_ZERO))
     bias = [node.emit("Cast", [node.input(8)], {"to": FLOAT}, tag="bias")] if node.has(8) else []
-    sums = convolved(
-        node, [x, _conv_weights(node, 3, 5), *bias], tuple(node.attr("kernel_shape") or node.shape(3)[2:])
-    )
-    return node.channels_first(_requantised(node, sums, _factor(node, (1, 4, 6)), 7))
+    kernel = tuple(node.attr("kernel_shape") or node.shape(3)[2:])
+    sums = emit_conv(node, [x, _conv_weights(node, 3, W_ZERO), *bias], kernel)
+    return node.channels_first(_requantize(node, sums, _requantization_factor(node), Y_ZERO))
 
 
-def _conv_integer(node: OnnxNode) -> Sequence[Held]:
-    x = node.channels_last(_shifted(node, 0, 2))
-    sums = convolved(
-        node, [x, _conv_weights(node, 1, 3)], tuple(node.attr("kernel_shape") or node.shape(1)[2:])
-    )
+def _conv_integer(node: OnnxNode) -> Sequence[Result]:
+    x = node.channels_last(_subtract_zero_point(node, 0, 2))
+    kernel = tuple(node.attr("kernel_shape") or node.shape(1)[2:])
+    sums = emit_conv(node, [x, _conv_weights(node, 1, 3)], kernel)
     return node.channels_first(node.emit("Cast", [sums], {"to": DType.I32.value}, tag="integers"))
 
 
-def qlinear_matmul(node: OnnxNode) -> Sequence[Held]:
-    """Multiply, add up and round, scales as they come."""
-    sums = node.emit("MatMul", [_shifted(node, 0, 2), _shifted(node, 3, 5)])
-    return [_requantised(node, sums, _factor(node, (1, 4, 6)), 7)]
+def qlinear_matmul(node: OnnxNode) -> Sequence[Result]:
+    """Compute QLinearMatMul in real numbers, with scales that are computed at run time."""
+    factors = [_subtract_zero_point(node, 0, X_ZERO), _subtract_zero_point(node, 3, W_ZERO)]
+    return [_requantize(node, node.emit("MatMul", factors), _requantization_factor(node), Y_ZERO)]
 
 
-def _matmul_integer(node: OnnxNode) -> Sequence[Held]:
+def _matmul_integer(node: OnnxNode) -> Sequence[Result]:
+    # The IR's op has one zero point for each operand.
     if all(not node.has(zero) or prod(node.shape(zero)) == 1 for zero in (2, 3)):
-        return node.done("MatMulInteger", [node.input(i) if i < node.count else "" for i in range(4)])
-    sums = node.emit("MatMul", [_shifted(node, 0, 2), _shifted(node, 1, 3)])
-    return node.done("Cast", [sums], {"to": DType.I32.value})
+        inputs = [node.input(i) if i < node.input_count else "" for i in range(4)]
+        return node.done("MatMulInteger", inputs)
+    product = node.emit("MatMul", [_subtract_zero_point(node, 0, 2), _subtract_zero_point(node, 1, 3)])
+    return node.done("Cast", [product], {"to": DType.I32.value})
 
 
-def qlinear_add(node: OnnxNode) -> Sequence[Held]:
-    """Add the two operands' real values (ONNX Runtime's contrib operators, QLinearAdd)."""
-    terms = [node.emit("Mul", [_shifted(node, i, i + 2), node.input(i + 1)], tag="real") for i in (0, 3)]
-    one = node.add_constant(1, DType.F32, "one")
-    return [
-        _requantised(node, node.emit("Add", terms), node.emit("Div", [one, node.input(6)], tag="scale"), 7)
-    ]
+def qlinear_add(node: OnnxNode) -> Sequence[Result]:
+    """Add the real values of two operands (com.microsoft, QLinearAdd)."""
+    terms = []
+    for index in (0, 3):
+        integers = _subtract_zero_point(node, index, index + 2)
+        terms.append(node.emit("Mul", [integers, node.input(index + 1)], tag="real"))
+    factor = node.emit("Div", [node.add_float(1, "one"), node.input(Y_SCALE)], tag="scale")
+    return [_requantize(node, node.emit("Add", terms), factor, Y_ZERO)]
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

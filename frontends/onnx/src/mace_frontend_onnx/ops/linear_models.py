@@ -9,197 +9,202 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.importer import RefusedError
-from mace_core.ir import Array, DType
-from mace_frontend_onnx.importer import Held
+from mace_core.ir import Array
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.scores import (
+    apply_post_transform,
     as_float,
-    best,
-    labelled,
-    labels,
-    matrix,
-    number,
-    of_one_class,
-    of_one_target,
-    of_size,
-    second_if,
-    transformed,
+    complete_two_classes,
+    emit_best_class,
+    emit_label,
+    emit_second_class_if,
+    float_list,
+    input_matrix,
+    read_labels,
+    transform_single_score,
 )
 
 MIN_PROBABILITY = 1e-7
-"""Of a pair: what keeps the coupling of pairs from dividing by 0, as LIBSVM has it."""
+"""How near the probability of a pair comes to 0 or 1: LIBSVM's bound, which keeps the coupling finite."""
+
+Pair = tuple[int, int]
+"""Two classes by their indices, the lower one first."""
 
 
 def _products(node: OnnxNode, rows: int) -> str:
     """Return x times the coefficients of each class or target, plus the intercepts."""
-    x = as_float(node, matrix(node))
+    x = as_float(node, input_matrix(node))
     features = node.builder.shape(x)[1]
-    coefficients = of_size(node, "coefficients", (rows * features,))
-    product = node.emit(
-        "MatMul",
-        [x, node.add_constant(coefficients.reshape(rows, features).T, tag="coefficients")],
-        tag="product",
-    )
+    matrix = float_list(node, "coefficients", (rows * features,)).reshape(rows, features).T
+    product = node.emit("MatMul", [x, node.add_constant(matrix, tag="coefficients")], tag="product")
     if not node.attr("intercepts"):
         return product
-    return node.emit(
-        "Add",
-        [product, node.add_constant(of_size(node, "intercepts", (rows,)), tag="intercepts")],
-        tag="scores",
-    )
+    intercepts = node.add_constant(float_list(node, "intercepts", (rows,)), tag="intercepts")
+    return node.emit("Add", [product, intercepts], tag="scores")
 
 
-def _linear_classifier(node: OnnxNode) -> Sequence[Held]:
-    names, name = labels(node, "classlabels_ints"), str(node.attr("post_transform"))
-    count = len(node.attr("intercepts") or names.numbers or names.texts)
+def _linear_classifier(node: OnnxNode) -> Sequence[Result]:
+    labels, transform = read_labels(node, "classlabels_ints"), str(node.attr("post_transform"))
+    count = len(node.attr("intercepts") or labels.numbers or labels.strings)
     scores = _products(node, count)
-    if count == 1 and len(names) == 2:
-        label = second_if(node, node.emit("Greater", [scores, number(node, 0, "zero")], tag="positive"))
-        return [labelled(node, label, names), of_one_class(node, scores, name, complement=True)]
-    node.refuse_unless(count == len(names) > 1, f"{len(names)} labels for {count} scores")
-    return [labelled(node, best(node, scores), names), transformed(node, scores, name)]
+    if count == 1 and len(labels) == 2:
+        # ONNX Runtime compares the score with 0 before the transform, also for LOGISTIC.
+        is_positive = node.emit("Greater", [scores, node.add_float(0, "zero")], tag="positive")
+        label = emit_label(node, emit_second_class_if(node, is_positive), labels)
+        return [label, complete_two_classes(node, scores, transform, complement=True)]
+    node.refuse_unless(count == len(labels) > 1, f"{len(labels)} labels for {count} scores")
+    label = emit_label(node, emit_best_class(node, scores), labels)
+    return [label, apply_post_transform(node, scores, transform)]
 
 
-def _linear_regressor(node: OnnxNode) -> Sequence[Held]:
-    targets, name = int(node.attr("targets")), str(node.attr("post_transform"))
+def _linear_regressor(node: OnnxNode) -> Sequence[Result]:
+    targets, transform = int(node.attr("targets")), str(node.attr("post_transform"))
     scores = _products(node, targets)
-    return [of_one_target(node, scores, name) if targets == 1 else transformed(node, scores, name)]
+    if targets == 1:
+        return [transform_single_score(node, scores, transform)]
+    return [apply_post_transform(node, scores, transform)]
 
 
 def _kernel(node: OnnxNode, vectors: Array) -> str:
-    """The kernel of each row and each support vector, [N, vectors]. kernel_params: gamma, coef0, degree."""
-    kind, x = str(node.attr("kernel_type")), as_float(node, matrix(node))
-    gamma, coef0, degree = map(float, of_size(node, "kernel_params", (3,)) if kind != "LINEAR" else (1, 0, 1))
+    """Return the kernel of each row and each support vector, [N, vectors].
+
+    RBF: exp(-gamma |x - v|²); POLY: (gamma x v + coef0) ** degree; SIGMOID: tanh(gamma x v + coef0); LINEAR:
+    x v.
+    """
+    kind, x = str(node.attr("kernel_type")), as_float(node, input_matrix(node))
+    parameters = (1, 0, 1) if kind == "LINEAR" else float_list(node, "kernel_params", (3,))
+    gamma, coef0, degree = map(float, parameters)
     if kind == "RBF":
+        # One op of its own: |x|² - 2 x v + |v|² would lose the digits of close vectors.
         distance = node.emit(
             "SquaredDistance", [x, node.add_constant(vectors, tag="vectors")], tag="distance"
         )
-        return node.emit(
-            "Exp", [node.emit("Mul", [distance, number(node, -gamma, "gamma")], tag="scaled")], tag="kernel"
-        )
+        exponent = node.emit("Mul", [distance, node.add_float(-gamma, "gamma")], tag="scaled")
+        return node.emit("Exp", [exponent], tag="kernel")
     product = node.emit("MatMul", [x, node.add_constant(vectors.T, tag="vectors")], tag="product")
     if kind == "LINEAR":
         return product
-    node.refuse_unless(
-        kind in ("POLY", "SIGMOID"), f"kernel type {kind!r}; known are LINEAR, POLY, RBF, SIGMOID"
-    )
-    scaled = node.emit("Mul", [product, number(node, gamma, "gamma")], tag="scaled")
-    moved = node.emit("Add", [scaled, number(node, coef0, "coef0")], tag="moved")
+    problem = f"kernel type {kind!r}; known are LINEAR, POLY, RBF, SIGMOID"
+    node.refuse_unless(kind in ("POLY", "SIGMOID"), problem)
+    scaled = node.emit("Mul", [product, node.add_float(gamma, "gamma")], tag="scaled")
+    moved = node.emit("Add", [scaled, node.add_float(coef0, "coef0")], tag="moved")
     if kind == "SIGMOID":
         return node.emit("Tanh", [moved], tag="kernel")
-    return node.emit("Pow", [moved, number(node, degree, "degree")], tag="kernel")
+    return node.emit("Pow", [moved, node.add_float(degree, "degree")], tag="kernel")
 
 
-def _vectors(node: OnnxNode, count: int) -> Array:
-    """The support vectors, one a row."""
+def _support_vectors(node: OnnxNode, count: int) -> Array:
+    """Return the support vectors, [count, features]."""
     features = node.shape(0)[-1]
-    return of_size(node, "support_vectors", (count * features,)).reshape(count, features)
+    return float_list(node, "support_vectors", (count * features,)).reshape(count, features)
 
 
-def _svm_regressor(node: OnnxNode) -> Sequence[Held]:
-    name, count = str(node.attr("post_transform")), int(node.attr("n_supports"))
-    node.refuse_unless(
-        name == "NONE",
-        f"post_transform {name}, which ONNX Runtime leaves out; export it with NONE and a node behind it",
-    )
-    rho = of_size(node, "rho", (1,))
+def _svm_regressor(node: OnnxNode) -> Sequence[Result]:
+    transform, count = str(node.attr("post_transform")), int(node.attr("n_supports"))
+    problem = f"post_transform {transform}, which ONNX Runtime leaves out"
+    node.refuse_unless(transform == "NONE", f"{problem}; export it with NONE and a node behind it")
+    rho = float_list(node, "rho", (1,))
+    # SVMRegressor: without support vectors it is a linear model, and `coefficients` has one number per
+    # feature.
     if count:
-        values = _kernel(node, _vectors(node, count))
-        weights = of_size(node, "coefficients", (count,))
+        values = _kernel(node, _support_vectors(node, count))
+        weights = float_list(node, "coefficients", (count,))
     else:
-        values = as_float(node, matrix(node))
-        weights = of_size(node, "coefficients", (node.shape(0)[-1],))
-    product = node.emit(
-        "MatMul", [values, node.add_constant(weights.reshape(-1, 1), tag="coefficients")], tag="sum"
-    )
-    total = [product, number(node, rho[0], "rho")]
+        values = as_float(node, input_matrix(node))
+        weights = float_list(node, "coefficients", (node.shape(0)[-1],))
+    column = node.add_constant(weights.reshape(-1, 1), tag="coefficients")
+    terms = [node.emit("MatMul", [values, column], tag="sum"), node.add_float(rho[0], "rho")]
     if not node.attr("one_class"):
-        return node.done("Add", total)
-    inside = node.emit(
-        "Greater", [node.emit("Add", total, tag="decision"), number(node, 0, "zero")], tag="inside"
-    )
-    ends = [
-        node.add_constant(np.full((1, 1), value), DType.F32, tag) for value, tag in ((1, "in"), (-1, "out"))
-    ]
-    return node.done("Where", [inside, *ends])
+        return node.done("Add", terms)
+    decision = node.emit("Add", terms, tag="decision")
+    inside = node.emit("Greater", [decision, node.add_float(0, "zero")], tag="inside")
+    signs = [node.add_float(np.full((1, 1), value), tag) for value, tag in ((1, "in"), (-1, "out"))]
+    return node.done("Where", [inside, *signs])
 
 
-def _svm_classifier(node: OnnxNode) -> Sequence[Held]:
-    """One decision for each pair of classes (C.-C. Chang, C.-J. Lin, "LIBSVM", ACM TIST 2 (2011)).
+def _svm_classifier(node: OnnxNode) -> Sequence[Result]:
+    """Compute one decision for each pair of classes; the label is the class with most votes.
 
-    The label is that of most votes.
+    C.-C. Chang, C.-J. Lin, "LIBSVM", ACM TIST 2 (2011).
     """
-    names, name = labels(node, "classlabels_ints"), str(node.attr("post_transform"))
+    labels, transform = read_labels(node, "classlabels_ints"), str(node.attr("post_transform"))
     sizes = tuple(node.attr("vectors_per_class") or ())
     if not sizes:
-        return _linear_svm(node, len(names))
+        return _linear_svm(node)
     node.refuse_unless(
-        len(sizes) == len(names) > 1 and min(sizes) >= 0,
-        f"{len(names)} labels, vectors of {len(sizes)} classes",
+        len(sizes) == len(labels) > 1 and min(sizes) >= 0,
+        f"{len(labels)} labels, vectors of {len(sizes)} classes",
     )
     pairs = list(combinations(range(len(sizes)), 2))
-    rho = of_size(node, "rho", (len(pairs),))
-    values = _kernel(node, _vectors(node, sum(sizes)))
-    product = node.emit(
-        "MatMul",
-        [values, node.add_constant(_pair_weights(node, sizes, pairs), tag="coefficients")],
-        tag="sums",
-    )
-    decisions = node.emit("Add", [product, node.add_constant(rho, tag="rho")], tag="decisions")
-    label = labelled(node, best(node, _votes(node, decisions, pairs)), names)
+    rho = node.add_constant(float_list(node, "rho", (len(pairs),)), tag="rho")
+    values = _kernel(node, _support_vectors(node, sum(sizes)))
+    weights = node.add_constant(_pair_weights(node, sizes, pairs), tag="coefficients")
+    product = node.emit("MatMul", [values, weights], tag="sums")
+    decisions = node.emit("Add", [product, rho], tag="decisions")
+    # The label comes from the votes even where there are probabilities: so do LIBSVM and ONNX Runtime.
+    label = emit_label(node, emit_best_class(node, _votes(node, decisions, pairs)), labels)
     if node.attr("prob_a"):
-        return [label, transformed(node, _probabilities(node, decisions, len(names)), name)]
-    if len(names) == 2:
-        return [label, of_one_class(node, decisions, name, complement=name in ("SOFTMAX", "SOFTMAX_ZERO"))]
-    return [label, transformed(node, decisions, name)]
+        probabilities = _probabilities(node, decisions, len(labels))
+        return [label, apply_post_transform(node, probabilities, transform)]
+    if len(labels) == 2:
+        complement = transform in ("SOFTMAX", "SOFTMAX_ZERO")
+        return [label, complete_two_classes(node, decisions, transform, complement)]
+    return [label, apply_post_transform(node, decisions, transform)]
 
 
-def _linear_svm(node: OnnxNode, count: int) -> Sequence[Held]:
-    """A decision for each class, all with the first rho, as ONNX Runtime computes it."""
-    names, name = labels(node, "classlabels_ints"), str(node.attr("post_transform"))
-    text = "a linear SVM without support vectors"
+def _linear_svm(node: OnnxNode) -> Sequence[Result]:
+    """Compute a decision for each class without support vectors, all with the first rho as ONNX Runtime."""
+    labels, transform = read_labels(node, "classlabels_ints"), str(node.attr("post_transform"))
+    count = len(labels)
     if count < 3 or node.attr("prob_a"):
-        raise RefusedError(f"{text}, of two classes or with probabilities; export it as LinearClassifier")
-    x = as_float(node, matrix(node))
+        problem = "a linear SVM without support vectors, of two classes or with probabilities"
+        raise RefusedError(f"{problem}; export it as LinearClassifier")
+    x = as_float(node, input_matrix(node))
     features = node.builder.shape(x)[1]
-    weights = of_size(node, "coefficients", (count * features,)).reshape(count, features)
+    weights = float_list(node, "coefficients", (count * features,)).reshape(count, features)
     rho = node.attr("rho") or (0.0,)
     product = node.emit("MatMul", [x, node.add_constant(weights.T, tag="coefficients")], tag="product")
-    scores = node.emit("Add", [product, number(node, rho[0], "rho")], tag="decisions")
-    return [labelled(node, best(node, scores), names), transformed(node, scores, name)]
+    scores = node.emit("Add", [product, node.add_float(rho[0], "rho")], tag="decisions")
+    label = emit_label(node, emit_best_class(node, scores), labels)
+    return [label, apply_post_transform(node, scores, transform)]
 
 
-def _pair_weights(node: OnnxNode, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:
-    """The coefficients [vectors, pairs]: in a pair the vectors of both classes count, each by the file's row that belongs to the other."""
+def _pair_weights(node: OnnxNode, sizes: Sequence[int], pairs: Sequence[Pair]) -> Array:
+    """Return the weights of the support vectors in each pair's decision, [vectors, pairs]."""
     count = sum(sizes)
-    given = np.float32(of_size(node, "coefficients", ((len(sizes) - 1) * count,))).reshape(
-        len(sizes) - 1, count
-    )
-    ends = np.cumsum((0, *sizes))
+    rows = len(sizes) - 1
+    coefficients = np.float32(float_list(node, "coefficients", (rows * count,))).reshape(rows, count)
+    starts = np.cumsum((0, *sizes))
     weights = np.zeros((count, len(pairs)), np.float32)
+    # LIBSVM's sv_coef: a vector of class i has a coefficient for each other class. They lie in the order of
+    # the other classes, i itself left out, so that of j is in row j - 1 for i < j and in row j for i > j.
     for column, (i, j) in enumerate(pairs):
-        weights[ends[i] : ends[i + 1], column] = given[j - 1, ends[i] : ends[i + 1]]
-        weights[ends[j] : ends[j + 1], column] = given[i, ends[j] : ends[j + 1]]
+        weights[starts[i] : starts[i + 1], column] = coefficients[j - 1, starts[i] : starts[i + 1]]
+        weights[starts[j] : starts[j + 1], column] = coefficients[i, starts[j] : starts[j + 1]]
     return weights
 
 
-def _votes(node: OnnxNode, decisions: str, pairs: Sequence[tuple[int, int]]) -> str:
-    """How many pairs each class wins: its second class wins where the decision is not positive."""
+def _votes(node: OnnxNode, decisions: str, pairs: Sequence[Pair]) -> str:
+    """Return how many pairs each class wins; the second class wins where the decision is not positive."""
     classes = pairs[-1][1] + 1
     first, second = np.zeros((2, len(pairs), classes), np.float32)
     for row, (i, j) in enumerate(pairs):
         first[row, i] = second[row, j] = 1
-    wins = node.emit("Greater", [decisions, number(node, 0, "zero")], tag="wins")
-    won = node.emit("Cast", [wins], {"to": "f32"}, tag="won")
+    # A pair gives `first` if it is won and `second` else: second + won * (first - second), one matrix
+    # product.
+    is_won = node.emit("Greater", [decisions, node.add_float(0, "zero")], tag="wins")
+    won = node.emit("Cast", [is_won], {"to": "f32"}, tag="won")
     difference = node.emit("MatMul", [won, node.add_constant(first - second, tag="votes")], tag="swings")
     return node.emit("Add", [difference, node.add_constant(second.sum(0), tag="losses")], tag="counted")
 
 
 def _probabilities(node: OnnxNode, decisions: str, classes: int) -> str:
-    """Platt's 1 / (1 + exp(a d + b)) of each pair, kept off 0 and 1, coupled."""
+    """Return the probability of each class: Platt's 1 / (1 + exp(a d + b)) of each pair, coupled."""
     count = node.builder.shape(decisions)[1]
-    a, b = (of_size(node, attr, (count,)) for attr in ("prob_a", "prob_b"))
+    a, b = (float_list(node, attr, (count,)) for attr in ("prob_a", "prob_b"))
+    # As Sigmoid(-a d - b), which does not overflow for large decisions.
     scaled = node.emit("Mul", [decisions, node.add_constant(-a, tag="a")], tag="platt-scaled")
     moved = node.emit("Sub", [scaled, node.add_constant(b, tag="b")], tag="platt-moved")
     limits = {"min": MIN_PROBABILITY, "max": 1 - MIN_PROBABILITY}

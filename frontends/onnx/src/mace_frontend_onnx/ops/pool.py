@@ -10,63 +10,66 @@ import numpy as np
 
 from mace_core.importer import to_first
 from mace_core.ir import DType
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
-from mace_frontend_onnx.ops.window import paddings, window
+from mace_frontend_onnx.ops.window import find_paddings, find_window
 
 
 def _pool(op: str) -> Handler:
-    def handle(node: OnnxNode) -> Sequence[Held]:
-        view = window(node, tuple(node.attr("kernel_shape")))
-        before, after = paddings(node, view)
+    def handle(node: OnnxNode) -> Sequence[Result]:
+        window = find_window(node, tuple(node.attr("kernel_shape")))
+        before, after = find_paddings(node, window)
         attrs: dict[str, object] = {
-            "kernel": view.kernel,
-            **view.steps(),
+            "kernel": window.kernel,
+            **window.steps(),
             "pads_before": before,
             "pads_after": after,
         }
+        # With auto_pad the operator's page gives output sizes of its own, in which ceil_mode does not occur.
         attrs["ceil"] = bool(node.attr("ceil_mode")) and node.attr("auto_pad") == "NOTSET"
         if op == "AveragePool":
             attrs["count_pad"] = bool(node.attr("count_include_pad"))
         if op == "LpPool":
             attrs["p"] = node.attr("p")
         x = node.channels_last(node.input(0))
-        if node.wants(1):
+        if node.is_output_read(1):
             return _with_indices(node, *node.emit_all("MaxPoolIndices", [x], attrs, count=2))
         return node.channels_first(node.emit(op, [x], attrs))
 
     return handle
 
 
-def _with_indices(node: OnnxNode, y: str, indices: str) -> Sequence[Held]:
-    """ONNX counts elements of the whole input, channels first.
+def _with_indices(node: OnnxNode, y: str, indices: str) -> Sequence[Result]:
+    """Return the outputs of MaxPool.
 
-    storage_order=1 counts down the columns of an image.
+    indices: those of the IR, which count within one channel of one image.
     """
     batch, channels, *image = node.shape(0)
+    # MaxPool: storage_order=1 counts down the columns of an image.
     if node.attr("storage_order"):
-        node.refuse_unless(len(image) <= 2, "storage_order=1 of a volume; export the model with the default")
-        order = np.arange(prod(image)).reshape(image[::-1]).T.reshape(-1)
-        indices = node.emit(
-            "Gather", [node.add_constant(order, DType.I64, "order"), indices], {"axis": 0}, tag="by-columns"
-        )
-    turned = node.emit("Transpose", [indices], {"perm": to_first(len(image) + 2)}, tag="indices")
+        problem = "storage_order=1 of a volume; export the model with the default"
+        node.refuse_unless(len(image) <= 2, problem)
+        by_columns = np.arange(prod(image)).reshape(image[::-1]).T.reshape(-1)
+        order = node.add_constant(by_columns, DType.I64, "order")
+        indices = node.emit("Gather", [order, indices], {"axis": 0}, tag="by-columns")
+    permuted = node.emit("Transpose", [indices], {"perm": to_first(len(image) + 2)}, tag="indices")
+    # ONNX counts through the whole input, channels first, so each channel's first element is added.
     first = np.arange(batch * channels).reshape(batch, channels, *(1,) * len(image)) * prod(image)
-    return [
-        *node.channels_first(y),
-        node.emit("Add", [turned, node.add_constant(first, DType.I64, "first")], tag="from-the-first"),
-    ]
+    terms = [permuted, node.add_constant(first, DType.I64, "first")]
+    return [*node.channels_first(y), node.emit("Add", terms, tag="from-the-first")]
+
+
+def _spatial_axes(node: OnnxNode) -> dict[str, object]:
+    return {"axes": tuple(range(2, len(node.shape(0)))), "keepdims": True}
 
 
 def _global(op: str) -> Handler:
-    return lambda node: node.done(
-        op, [node.input(0)], {"axes": tuple(range(2, len(node.shape(0)))), "keepdims": True}
-    )
+    return lambda node: node.done(op, [node.input(0)], _spatial_axes(node))
 
 
-def _global_lp(node: OnnxNode) -> Sequence[Held]:
-    p, axes = node.attr("p"), {"axes": tuple(range(2, len(node.shape(0)))), "keepdims": True}
+def _global_lp(node: OnnxNode) -> Sequence[Result]:
+    p, axes = node.attr("p"), _spatial_axes(node)
     if p in (1, 2):
         return node.done(f"ReduceL{p}", [node.input(0)], axes)
     power, root = (node.add_constant(v, node.dtype(0)) for v in (p, 1 / p))
@@ -74,25 +77,25 @@ def _global_lp(node: OnnxNode) -> Sequence[Held]:
     return node.done("Pow", [node.emit("ReduceSum", [powers], axes, tag="sum"), root])
 
 
-def _unpool(node: OnnxNode) -> Sequence[Held]:
-    """Scatter the elements to their flat positions in zeros; a larger output shape adds zeros at the ends."""
+def _unpool(node: OnnxNode) -> Sequence[Result]:
+    """Scatter the elements to their flat positions in a tensor of zeros."""
     kernel = node.attr("kernel_shape")
     strides = node.attr("strides") or (1,) * len(kernel)
     pads = node.attr("pads") or (0,) * (2 * len(kernel))
     cuts = [before + after for before, after in zip(pads, pads[len(kernel) :], strict=False)]
-    spatial = [
-        (n - 1) * s + k - c for n, s, k, c in zip(node.shape(0)[2:], strides, kernel, cuts, strict=True)
-    ]
-    shape = (*node.shape(0)[:2], *spatial)
-    wanted = node.ints(2, "output shape") if node.has(2) else shape
+    lengths = zip(node.shape(0)[2:], strides, kernel, cuts, strict=True)
+    shape = (*node.shape(0)[:2], *((n - 1) * s + k - c for n, s, k, c in lengths))
+    output = node.ints(2, "output shape") if node.has(2) else shape
     flat = {"shape": (prod(node.shape(0)),)}
     zeros = node.add_constant(np.zeros(prod(shape)), node.dtype(0), "zeros")
     updates = [node.emit("Reshape", [node.input(i)], flat, tag="flat") for i in (1, 0)]
     filled = node.emit("ScatterElements", [zeros, *updates], {"axis": 0}, tag="scatter")
-    if wanted == shape:
+    if output == shape:
         return node.done("Reshape", [filled], {"shape": shape})
-    after = tuple(w - n for w, n in zip(wanted, shape, strict=True))
-    node.refuse_unless(min(after) >= 0, f"output shape {list(wanted)} is smaller than {list(shape)}")
+    # The indices count in the shape that the pool had, not in a larger one that output_shape asks for: so the
+    # elements are placed first, and zeros appended after that. ONNX's own case with an output shape does so.
+    after = tuple(n - m for n, m in zip(output, shape, strict=True))
+    node.refuse_unless(min(after) >= 0, f"output shape {list(output)} is smaller than {list(shape)}")
     reshaped = node.emit("Reshape", [filled], {"shape": shape}, tag="unpooled")
     return node.done("Pad", [reshaped], {"before": (0,) * len(shape), "after": after})
 

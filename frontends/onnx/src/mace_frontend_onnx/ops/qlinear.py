@@ -1,7 +1,7 @@
 """QLinear operators: ONNX's and ONNX Runtime's, over tensors that store real numbers as integers.
 
-Where a scale or zero point is computed at run time, the arithmetic is written out in real numbers instead
-(see `integer`).
+Where a scale or zero point is computed at run time, the arithmetic is done in real numbers instead, see
+`integer`.
 """
 
 from __future__ import annotations
@@ -10,109 +10,127 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from mace_core.importer import to_last
+from mace_core.importer import RefusedError, to_last
 from mace_core.ir import Storage
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
-from mace_frontend_onnx.ops.conv import convolution
+from mace_frontend_onnx.ops.conv import conv_attributes
 from mace_frontend_onnx.ops.integer import qlinear_add, qlinear_conv, qlinear_matmul
-from mace_frontend_onnx.quantization import bias, output_type, real, storage
+from mace_frontend_onnx.quantization import find_storage, output_dtype, quantized_bias, quantized_input
 
 Operand = tuple[int, int, int]
 """Numbers of the inputs that hold integers, their scale and their zero point."""
 
-X, W, Y_SCALE, Y_ZERO = (0, 1, 2), (3, 4, 5), 6, 7
+X, W = (0, 1, 2), (3, 4, 5)
+Y_SCALE, Y_ZERO = 6, 7
+BIAS = 8
+
+RUNTIME_SCALES = "its scales are computed at run time; export the model with constants"
 
 
 def _storages(
     node: OnnxNode, operands: Sequence[Operand], y: tuple[int, int], axis: int | None = None
 ) -> list[Storage] | None:
-    """How the operands and the result are stored; None if any is not known before run time.
+    """Return how the operands and the result are stored; None if any of it is not known before run time.
 
-    axis: of the last operand's scales.
+    y: numbers of the inputs that hold the scale and the zero point of the result.
+    axis: the axis of the last operand that several scales belong to.
     """
-    last = len(operands) - 1
-    found = [
-        storage(node, s, z, node.dtype(x), axis if i == last else None)
-        for i, (x, s, z) in enumerate(operands)
-    ]
-    found.append(storage(node, *y, output_type(node, y[1])))
-    known = [f for f in found if f]
-    return known if len(known) == len(found) else None
+    storages = []
+    for i, (x, scale, zero) in enumerate(operands):
+        scales_axis = axis if i == len(operands) - 1 else None
+        storages.append(find_storage(node, scale, zero, node.dtype(x), scales_axis))
+    storages.append(find_storage(node, *y, output_dtype(node, y[1])))
+    known = list(filter(None, storages))
+    return known if len(known) == len(storages) else None
 
 
-def _conv(node: OnnxNode) -> Sequence[Held]:
-    how = _storages(node, (X, W), (Y_SCALE, Y_ZERO), 0)
-    if not how or not node.array_is_constant(3) or (node.has(8) and not node.array_is_constant(8)):
+def _constant_storages(node: OnnxNode, operands: Sequence[Operand], y: tuple[int, int]) -> list[Storage]:
+    """Return how the operands and the result are stored; RefusedError if any is not known before run time."""
+    storages = _storages(node, operands, y)
+    if storages is None:
+        raise RefusedError(RUNTIME_SCALES)
+    return storages
+
+
+def _conv(node: OnnxNode) -> Sequence[Result]:
+    storages = _storages(node, (X, W), (Y_SCALE, Y_ZERO), 0)
+    is_constant = node.is_constant(W[0]) and (not node.has(BIAS) or node.is_constant(BIAS))
+    if not storages or not is_constant:
         return qlinear_conv(node)
-    x, w, y = how
-    rank = len(node.shape(3))
-    unit = [x.quant.scale[0] * s for s in w.quant.scale]
-    inputs = [node.channels_last(real(node, 0, x)), real(node, 3, w, to_last(rank)), *bias(node, 8, unit)]
-    attrs = convolution(node, tuple(node.attr("kernel_shape") or node.shape(3)[2:]))
-    return node.channels_first(node.emit_stored("Conv", inputs, y, attrs))
+    x, w, y = storages
+    # QLinearConv: the bias is integers in units of scale of x * scale of w, so that it is added to the sums
+    # as it is.
+    unit = [x.quant.scale[0] * scale for scale in w.quant.scale]
+    weights = quantized_input(node, W[0], w, to_last(len(node.shape(W[0]))))
+    inputs = [node.channels_last(quantized_input(node, X[0], x)), weights, *quantized_bias(node, BIAS, unit)]
+    attrs = conv_attributes(node, tuple(node.attr("kernel_shape") or node.shape(W[0])[2:]))
+    return node.channels_first(node.emit_quantized("Conv", inputs, y, attrs))
 
 
-def _matmul(node: OnnxNode) -> Sequence[Held]:
-    how = _storages(node, (X, W), (Y_SCALE, Y_ZERO), max(0, len(node.shape(3)) - 1))
-    if not how:
+def _matmul(node: OnnxNode) -> Sequence[Result]:
+    # QLinearMatMul: several scales of the second operand are one per column.
+    storages = _storages(node, (X, W), (Y_SCALE, Y_ZERO), max(0, len(node.shape(W[0])) - 1))
+    if not storages:
         return qlinear_matmul(node)
-    return node.done_stored("MatMul", [real(node, 0, how[0]), real(node, 3, how[1])], how[2])
+    x, w, y = storages
+    return node.done_quantized("MatMul", [quantized_input(node, X[0], x), quantized_input(node, W[0], w)], y)
 
 
-def _binary(op: str, fallback: Callable[[OnnxNode], Sequence[Held]] | None = None) -> Handler:
-    def handle(node: OnnxNode) -> Sequence[Held]:
-        how = _storages(node, (X, W), (Y_SCALE, Y_ZERO))
-        if how:
-            return node.done_stored(op, [real(node, 0, how[0]), real(node, 3, how[1])], how[2])
-        node.refuse_unless(
-            fallback is not None, "its scales are computed at run time; export the model with constants"
-        )
-        assert fallback is not None
+def _binary(op: str, fallback: Callable[[OnnxNode], Sequence[Result]] | None = None) -> Handler:
+    """Return a handler of an operator of two quantized tensors.
+
+    fallback: computes it where scales are computed at run time; None to refuse that.
+    """
+
+    def handle(node: OnnxNode) -> Sequence[Result]:
+        storages = _storages(node, (X, W), (Y_SCALE, Y_ZERO))
+        if storages:
+            a, b, y = storages
+            return node.done_quantized(
+                op, [quantized_input(node, X[0], a), quantized_input(node, W[0], b)], y
+            )
+        if fallback is None:
+            raise RefusedError(RUNTIME_SCALES)
         return fallback(node)
 
     return handle
 
 
-def _unary(
-    op: str, attrs: Callable[[OnnxNode], Mapping[str, Any]] = lambda _: {}, y: tuple[int, int] = (3, 4)
-) -> Handler:
-    def handle(node: OnnxNode) -> Sequence[Held]:
-        how = _storages(node, (X,), y)
-        if how is None:
-            node.refuse_unless(False, "its scales are computed at run time; export the model with constants")
-        assert how is not None
-        return node.done_stored(op, [real(node, 0, how[0])], how[1], attrs(node))
+def _unary(op: str, attrs: Callable[[OnnxNode], Mapping[str, Any]] = lambda _: {}) -> Handler:
+    """Return a handler of an operator of one quantized tensor: x, scale, zero point, those of the result."""
+
+    def handle(node: OnnxNode) -> Sequence[Result]:
+        x, y = _constant_storages(node, (X,), (3, 4))
+        return node.done_quantized(op, [quantized_input(node, X[0], x)], y, attrs(node))
 
     return handle
 
 
 def _global_average(node: OnnxNode) -> Mapping[str, Any]:
-    rank, last = len(node.shape(0)), bool(node.attr("channels_last"))
-    return {"axes": tuple(range(1, rank - 1)) if last else tuple(range(2, rank))}
+    rank = len(node.shape(0))
+    if node.attr("channels_last"):
+        return {"axes": tuple(range(1, rank - 1))}
+    return {"axes": tuple(range(2, rank))}
 
 
 def _softmax_axis(node: OnnxNode) -> Mapping[str, Any]:
-    axis = node.attr("axis")
-    return {"axis": -1 if axis is None else axis}
+    return {"axis": node.attr_or("axis", -1)}
 
 
 def _alpha(node: OnnxNode) -> Mapping[str, Any]:
-    alpha = node.attr("alpha")
-    return {"alpha": 0.01 if alpha is None else alpha}
+    return {"alpha": node.attr_or("alpha", 0.01)}
 
 
-def _concat(node: OnnxNode) -> Sequence[Held]:
-    """QLinearConcat(y_scale, y_zero, x0, x0_scale, x0_zero, x1, ...)."""
-    parts: list[Operand] = [(i, i + 1, i + 2) for i in range(2, node.count, 3)]
-    how = _storages(node, parts, (0, 1))
-    node.refuse_unless(
-        how is not None, "its scales are computed at run time; export the model with constants"
-    )
-    assert how is not None
-    inputs = [real(node, part[0], stored) for part, stored in zip(parts, how[:-1], strict=True)]
-    return node.done_stored("Concat", inputs, how[-1], {"axis": node.attr("axis")})
+def _concat(node: OnnxNode) -> Sequence[Result]:
+    # QLinearConcat(y_scale, y_zero, x0, x0_scale, x0_zero, x1, ...): unlike the others, the result comes
+    # first.
+    parts: list[Operand] = [(i, i + 1, i + 2) for i in range(2, node.input_count, 3)]
+    *storages, y = _constant_storages(node, parts, (0, 1))
+    pairs = zip(parts, storages, strict=True)
+    inputs = [quantized_input(node, part[0], storage) for part, storage in pairs]
+    return node.done_quantized("Concat", inputs, y, {"axis": node.attr("axis")})
 
 
 CONTRIB = MappingProxyType(

@@ -3,62 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from types import MappingProxyType
 
-from mace_frontend_onnx.importer import Held
+from mace_core.ir import Shape
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
 
-def _upsample(node: OnnxNode) -> Sequence[Held]:
-    """Asymmetric coordinates, the nearest element at or before them."""
+@dataclass(frozen=True)
+class Extents:
+    """Length of every axis of the result, and by how much the coordinates are scaled."""
+
+    sizes: Shape
+    scales: tuple[float, ...]
+
+
+def _upsample(node: OnnxNode) -> Sequence[Result]:
+    # Upsample: scales are an attribute before operator set 9; the operator ends with 9.
     scales = node.attr("scales") if node.opset < 9 else _floats(node, 1)
-    return _plain(node, [float(s) for s in scales])
+    return _resize_asymmetric(node, [float(scale) for scale in scales])
 
 
 def _floats(node: OnnxNode, index: int) -> list[float]:
     return [float(v) for v in node.constant(index, "scales").reshape(-1)]
 
 
-def _plain(node: OnnxNode, scales: Sequence[float]) -> Sequence[Held]:
-    sizes = _scaled(node, scales)
-    mode = node.attr("mode")
-    attrs = {
-        "sizes": sizes,
-        "scales": tuple(scales),
-        "mode": mode,
-        "coordinates": "asymmetric",
-        "nearest": "floor",
-    }
-    return _resized(node, attrs)
+def _resize_asymmetric(node: OnnxNode, scales: Sequence[float]) -> Sequence[Result]:
+    # Upsample and Resize 10 define no coordinates; ONNX Runtime computes both with x = i / scale, and takes
+    # the element at or before x as the nearest.
+    attrs = {"mode": node.attr("mode"), "coordinates": "asymmetric", "nearest": "floor"}
+    return _emit_resize(node, Extents(_scaled_sizes(node, scales), tuple(scales)), attrs)
 
 
-def _scaled(node: OnnxNode, scales: Sequence[float]) -> tuple[int, ...]:
-    node.refuse_unless(
-        len(scales) == len(node.shape(0)) and min(scales) > 0,
-        f"scales {list(scales)} for {list(node.shape(0))}",
-    )
+def _scaled_sizes(node: OnnxNode, scales: Sequence[float]) -> Shape:
+    problem = f"scales {list(scales)} for {list(node.shape(0))}"
+    node.refuse_unless(len(scales) == len(node.shape(0)) and min(scales) > 0, problem)
+    # Resize: output size = floor(input size * scale).
     return tuple(floor(n * s) for n, s in zip(node.shape(0), scales, strict=True))
 
 
-def _resized(node: OnnxNode, attrs: Mapping[str, object]) -> Sequence[Held]:
-    same = attrs["sizes"] == node.shape(0) and all(s == 1 for s in attrs["scales"])  # type: ignore[attr-defined]  # a tuple
-    return [node.input(0)] if same and not attrs.get("roi") else node.done("Resize", [node.input(0)], attrs)
+def _emit_resize(node: OnnxNode, extents: Extents, attrs: Mapping[str, object]) -> Sequence[Result]:
+    is_same = extents.sizes == node.shape(0) and all(scale == 1 for scale in extents.scales)
+    if is_same and not attrs.get("roi"):
+        return [node.input(0)]
+    return node.done("Resize", [node.input(0)], {"sizes": extents.sizes, "scales": extents.scales, **attrs})
 
 
-def _resize(node: OnnxNode) -> Sequence[Held]:
+def _resize(node: OnnxNode) -> Sequence[Result]:
     if node.opset < 11:
-        return _plain(node, _floats(node, 1))
-    node.refuse_unless(
-        not (node.opset >= 18 and node.attr("antialias")), "antialias; export the model without it"
-    )
-    sizes, scales = _sizes_and_scales(node)
+        return _resize_asymmetric(node, _floats(node, 1))
+    # Resize: `antialias` exists from operator set 18 on.
+    has_antialias = node.opset >= 18 and node.attr("antialias")
+    node.refuse_unless(not has_antialias, "antialias; export the model without it")
+    extents = _find_extents(node)
     coordinates = node.attr("coordinate_transformation_mode")
     attrs = {
-        "sizes": sizes,
-        "scales": scales,
         "mode": node.attr("mode"),
         "coordinates": coordinates,
         "nearest": node.attr("nearest_mode"),
@@ -68,60 +71,72 @@ def _resize(node: OnnxNode) -> Sequence[Held]:
     }
     if coordinates == "tf_crop_and_resize":
         attrs["roi"] = _roi(node)
-        if not node.has(2):  # the scales were only asked for sizes
-            attrs["scales"] = tuple(o / n for o, n in zip(sizes, node.shape(0), strict=True))
-    return _resized(node, attrs)
+        # The formula of this mode has the length of the region in place of a scale; with sizes the scale is
+        # their ratio on every axis, whatever the policy made of it.
+        if not node.has(2):
+            ratios = tuple(o / n for o, n in zip(extents.sizes, node.shape(0), strict=True))
+            extents = Extents(extents.sizes, ratios)
+    return _emit_resize(node, extents, attrs)
 
 
 def _axes(node: OnnxNode) -> list[int]:
+    """Return the axes that scales, sizes and roi are for."""
+    # Resize: `axes` exist from operator set 18 on; before, and without them, every axis is meant.
     rank = len(node.shape(0))
-    given = node.attr("axes") if node.opset >= 18 else None
-    return [node.axis(a, rank) for a in given] if given else list(range(rank))
+    axes = node.attr("axes") if node.opset >= 18 else None
+    return [node.axis(axis, rank) for axis in axes] if axes else list(range(rank))
 
 
-def _given(node: OnnxNode, index: int) -> bool:
+def _is_stated(node: OnnxNode, index: int) -> bool:
+    # Resize 11 had no absent inputs: exporters wrote scales of no elements where sizes count.
     return node.has(index) and node.shape(index) != (0,)
 
 
-def _sizes_and_scales(node: OnnxNode) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Extent and scale of every axis, from whichever of the two is given."""
+def _find_extents(node: OnnxNode) -> Extents:
+    """Return lengths and scales from whichever of the two inputs is stated."""
     shape, axes = node.shape(0), _axes(node)
+    scales = [1.0] * len(shape)
+    if not _is_stated(node, 2):
+        return _extents_by_sizes(node, axes)
+    values = _floats(node, 2)
+    node.refuse_unless(len(values) == len(axes), f"{len(values)} scales for {len(axes)} axes")
+    for axis, scale in zip(axes, values, strict=True):
+        scales[axis] = scale
+    return Extents(_sizes_by_scale(node, scales, axes), tuple(scales))
+
+
+def _extents_by_sizes(node: OnnxNode, axes: Sequence[int]) -> Extents:
+    shape = node.shape(0)
     sizes, scales = list(shape), [1.0] * len(shape)
-    if _given(node, 2):
-        values = _floats(node, 2)
-        node.refuse_unless(len(values) == len(axes), f"{len(values)} scales for {len(axes)} axes")
-        for axis, scale in zip(axes, values, strict=True):
-            scales[axis] = scale
-        return _by_scale(node, scales, axes), tuple(scales)
-    wanted = node.ints(3, "sizes")
-    node.refuse_unless(len(wanted) == len(axes), f"{len(wanted)} sizes for {len(axes)} axes")
+    stated = node.ints(3, "sizes")
+    node.refuse_unless(len(stated) == len(axes), f"{len(stated)} sizes for {len(axes)} axes")
     policy = (node.opset >= 18 and node.attr("keep_aspect_ratio_policy")) or "stretch"
-    if policy != "stretch":  # one scale for all axes, rounded half up as the operator's page has it
-        ratios = [Fraction(w, shape[a]) for w, a in zip(wanted, axes, strict=True)]
-        ratio = min(ratios) if policy == "not_larger" else max(ratios)
-        wanted = tuple(floor(ratio * shape[a] + Fraction(1, 2)) for a in axes)
-        for axis in axes:
-            scales[axis] = float(ratio)
-    for axis, size in zip(axes, wanted, strict=True):
-        sizes[axis] = size
-        if policy == "stretch":
-            scales[axis] = size / shape[axis]
-    return tuple(sizes), tuple(scales)
+    if policy == "stretch":
+        for axis, size in zip(axes, stated, strict=True):
+            sizes[axis], scales[axis] = size, size / shape[axis]
+        return Extents(tuple(sizes), tuple(scales))
+    # Resize, keep_aspect_ratio_policy: one scale for all axes, and sizes that are rounded half up. In
+    # fractions, because the product of a float may fall just below a half.
+    ratios = [Fraction(size, shape[axis]) for size, axis in zip(stated, axes, strict=True)]
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    for axis in axes:
+        sizes[axis], scales[axis] = floor(ratio * shape[axis] + Fraction(1, 2)), float(ratio)
+    return Extents(tuple(sizes), tuple(scales))
 
 
-def _by_scale(node: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> tuple[int, ...]:
+def _sizes_by_scale(node: OnnxNode, scales: Sequence[float], axes: Sequence[int]) -> Shape:
     if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
-        return _scaled(node, scales)
-    roi, rank = _roi(node), len(scales)
-    extents = [n * (roi[rank + i] - roi[i]) for i, n in enumerate(node.shape(0))]
-    return tuple(
-        floor(n * s) if i in axes else node.shape(0)[i]
-        for i, (n, s) in enumerate(zip(extents, scales, strict=True))
-    )
+        return _scaled_sizes(node, scales)
+    # Resize, tf_crop_and_resize: output size = floor(input size * (roi end - roi start) * scale).
+    roi, rank, sizes = _roi(node), len(scales), list(node.shape(0))
+    for axis in axes:
+        extent = sizes[axis] * (roi[rank + axis] - roi[axis])
+        sizes[axis] = floor(extent * scales[axis])
+    return tuple(sizes)
 
 
 def _roi(node: OnnxNode) -> tuple[float, ...]:
-    """The region to resize, starts then ends, in fractions of every axis."""
+    """Return the region to resize: starts, then ends, in fractions of every axis."""
     axes, rank = _axes(node), len(node.shape(0))
     values = [float(v) for v in node.constant(1, "roi").reshape(-1)]
     node.refuse_unless(len(values) == 2 * len(axes), f"{len(values)} values of roi for {len(axes)} axes")

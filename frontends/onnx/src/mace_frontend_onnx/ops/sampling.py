@@ -1,4 +1,4 @@
-"""Operators that read images at places known at run time, or image by window."""
+"""Operators that read images at positions known at run time, or image by window."""
 
 from __future__ import annotations
 
@@ -7,47 +7,49 @@ from math import prod
 from types import MappingProxyType
 
 from mace_core.ir import Array, DType
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
-from mace_frontend_onnx.ops.window import Window, paddings, window
+from mace_frontend_onnx.ops.window import SlidingWindow, find_paddings, find_window
 
 GRID_MODES: Mapping[str, str] = MappingProxyType({"bilinear": "linear", "bicubic": "cubic"})
-"""Names that operator set 20 replaced."""
+"""Modes of GridSample before operator set 20 -> what they are called since."""
 
 
-def _grid_sample(node: OnnxNode) -> Sequence[Held]:
-    mode = node.attr("mode") or "bilinear"
+def _grid_sample(node: OnnxNode) -> Sequence[Result]:
+    # The defaults are for com.microsoft::GridSample, which has no definition here.
+    mode = node.attr_or("mode", "bilinear")
     attrs = {
         "mode": GRID_MODES.get(mode, mode),
-        "padding": node.attr("padding_mode") or "zeros",
+        "padding": node.attr_or("padding_mode", "zeros"),
         "align_corners": bool(node.attr("align_corners")),
     }
     x = node.channels_last(node.input(0))
     return node.channels_first(node.emit("GridSample", [x, node.input(1)], attrs))
 
 
-def _roi_align(node: OnnxNode) -> Sequence[Held]:
-    """Before operator set 16 coordinates are those of pixels' corners."""
+def _roi_align(node: OnnxNode) -> Sequence[Result]:
+    # RoiAlign: before operator set 16 there is no half-pixel shift, later it is the default.
+    has_half_pixel = node.opset >= 16 and node.attr("coordinate_transformation_mode") == "half_pixel"
     attrs = {
         "size": (node.attr("output_height"), node.attr("output_width")),
         "scale": node.attr("spatial_scale"),
         "samples": node.attr("sampling_ratio"),
         "mode": node.attr("mode"),
-        "half_pixel": node.opset >= 16 and node.attr("coordinate_transformation_mode") == "half_pixel",
+        "half_pixel": has_half_pixel,
     }
     x = node.channels_last(node.input(0))
     return node.channels_first(node.emit("RoiAlign", [x, node.input(1), node.input(2)], attrs))
 
 
-def _max_roi_pool(node: OnnxNode) -> Sequence[Held]:
-    """Regions [R, 5], the number of the image first."""
+def _max_roi_pool(node: OnnxNode) -> Sequence[Result]:
     rois, count = node.input(1), node.shape(1)[0]
 
     def columns(first: int, size: int, tag: str) -> str:
         cut = {"starts": (0, first), "sizes": (count, size), "steps": (1, 1)}
         return node.emit("Slice", [rois], cut, tag=tag)
 
+    # MaxRoiPool: a region is (number of the image, x1, y1, x2, y2), all floats; the IR has the numbers apart.
     flat = node.emit("Reshape", [columns(0, 1, "numbers")], {"shape": (count,)}, tag="flat")
     images = node.emit("Cast", [flat], {"to": DType.I32.value}, tag="images")
     attrs = {"size": tuple(node.attr("pooled_shape")), "scale": node.attr("spatial_scale")}
@@ -55,75 +57,74 @@ def _max_roi_pool(node: OnnxNode) -> Sequence[Held]:
     return node.channels_first(node.emit("RoiMaxPool", [x, columns(1, 4, "corners"), images], attrs))
 
 
-def _deform_conv(node: OnnxNode) -> Sequence[Held]:
-    """A convolution of 1 x 1 of what the moved windows see."""
+def _deform_conv(node: OnnxNode) -> Sequence[Result]:
+    """Express DeformConv by the elements under each moved window, and a 1 x 1 convolution of these."""
     kernel = node.shape(1)[2:]
     node.refuse_unless(len(kernel) == 2, f"a kernel of {list(kernel)}; export the model with images")
     group = node.attr("group")
-    view = window(node, kernel)
-    before, after = paddings(node, view)
+    window = find_window(node, kernel)
+    before, after = find_paddings(node, window)
     attrs = {
         "kernel": kernel,
         "pads_before": before,
         "pads_after": after,
-        **view.steps(),
+        **window.steps(),
         "groups": node.attr("offset_group"),
     }
+    # Inputs are x, w, offset, bias, mask.
     inputs = [node.channels_last(node.input(i)) for i in (0, 2, 4) if node.has(i)]
-    seen = _grouped(node, node.emit("DeformIm2Col", inputs, attrs, tag="patches"), prod(kernel), group)
-    flat = (node.shape(1)[0], 1, 1, prod(node.shape(1)[1:]))
+    patches = node.emit("DeformIm2Col", inputs, attrs, tag="patches")
+    grouped = _group_channels(node, patches, prod(kernel), group)
+    weights = _flat_weights(node, (node.shape(1)[0], 1, 1, prod(node.shape(1)[1:])))
     bias = [node.input(3)] if node.has(3) else []
-    ones: dict[str, object] = {
+    no_steps: dict[str, object] = {
         "strides": (1, 1),
         "pads_before": (0, 0),
         "pads_after": (0, 0),
         "dilations": (1, 1),
     }
-    return node.channels_first(
-        node.emit("Conv", [seen, _flat_weights(node, flat), *bias], {**ones, "group": group})
-    )
+    return node.channels_first(node.emit("Conv", [grouped, weights, *bias], {**no_steps, "group": group}))
 
 
-def _grouped(node: OnnxNode, patches: str, taps: int, group: int) -> str:
-    """Patches [N, h, w, taps * C] with the channels of each group together."""
+def _group_channels(node: OnnxNode, patches: str, taps: int, group: int) -> str:
+    """Return patches [N, h, w, taps * C] with the channels of each group together, as Conv reads them."""
     if group == 1:
         return patches
     *outer, depth = node.builder.shape(patches)
-    apart = node.emit(
-        "Reshape", [patches], {"shape": (*outer, taps, group, depth // taps // group)}, tag="groups"
-    )
-    turned = node.emit("Transpose", [apart], {"perm": (0, 1, 2, 4, 3, 5)}, tag="turned")
-    return node.emit("Reshape", [turned], {"shape": (*outer, depth)}, tag="grouped")
+    split = (*outer, taps, group, depth // taps // group)
+    parts = node.emit("Reshape", [patches], {"shape": split}, tag="groups")
+    permuted = node.emit("Transpose", [parts], {"perm": (0, 1, 2, 4, 3, 5)}, tag="turned")
+    return node.emit("Reshape", [permuted], {"shape": (*outer, depth)}, tag="grouped")
 
 
 def _flat_weights(node: OnnxNode, shape: tuple[int, ...]) -> str:
-    """Weights [O, I, *kernel] as [O, 1, 1, *kernel * I]."""
+    """Return weights [O, I, *kernel] as [O, 1, 1, *kernel * I]."""
 
     def flatten(weights: Array) -> Array:
         return weights.transpose(0, 2, 3, 1).reshape(shape)
 
-    if node.array_is_constant(1):
-        return node.derived(1, "flat", flatten)
-    return node.emit("Reshape", [node.permuted(1, (0, 2, 3, 1))], {"shape": shape}, tag="flat")
+    if node.is_constant(1):
+        return node.derive_constant(1, "flat", flatten)
+    return node.emit("Reshape", [node.permute(1, (0, 2, 3, 1))], {"shape": shape}, tag="flat")
 
 
-def _col2im(node: OnnxNode) -> Sequence[Held]:
-    """Columns [N, C * block, windows]."""
+def _col2im(node: OnnxNode) -> Sequence[Result]:
     size, block = node.ints(1, "image shape"), node.ints(2, "block shape")
     ones = (1,) * len(size)
-    view = Window(size, block, tuple(node.attr("strides") or ones), tuple(node.attr("dilations") or ones))
-    before, after = paddings(node, view)
+    strides, dilations = node.attr("strides") or ones, node.attr("dilations") or ones
+    window = SlidingWindow(size, block, tuple(strides), tuple(dilations))
+    before, after = find_paddings(node, window)
+    # Col2Im: columns are [N, C * block, windows], the windows those of a convolution over the image.
     batch, depth, _ = node.shape(0)
-    spans = zip(size, before, after, view.reach, view.strides, strict=True)
+    spans = zip(size, before, after, window.reach, window.strides, strict=True)
     count = tuple((n + a + b - r) // s + 1 for n, a, b, r, s in spans)
     channels = depth // prod(block)
-    apart = node.emit(
-        "Reshape", [node.input(0)], {"shape": (batch, channels, prod(block), *count)}, tag="apart"
-    )
+    split = (batch, channels, prod(block), *count)
+    parts = node.emit("Reshape", [node.input(0)], {"shape": split}, tag="apart")
     perm = (0, *range(3, 3 + len(count)), 2, 1)
-    turned = node.emit("Transpose", [apart], {"perm": perm}, tag="turned")
-    columns = node.emit("Reshape", [turned], {"shape": (batch, *count, depth)}, tag="columns")
-    attrs = {"size": size, "kernel": block, **view.steps(), "pads_before": before, "pads_after": after}
+    permuted = node.emit("Transpose", [parts], {"perm": perm}, tag="turned")
+    columns = node.emit("Reshape", [permuted], {"shape": (batch, *count, depth)}, tag="columns")
+    attrs = {"size": size, "kernel": block, **window.steps(), "pads_before": before, "pads_after": after}
     return node.channels_first(node.emit("Col2Im", [columns], attrs))
 
 

@@ -7,7 +7,8 @@ Runtime does for one row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -15,23 +16,22 @@ import numpy as np
 
 from mace_core.importer import RefusedError
 from mace_core.ir import Array, DType
-from mace_frontend_onnx.importer import Held
+from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.scores import (
     TRANSFORMS,
+    apply_post_transform,
     as_float,
-    best,
-    labelled,
-    labels,
-    matrix,
-    number,
-    of_one_class,
-    of_one_target,
-    second_if,
-    transformed,
+    complete_two_classes,
+    emit_best_class,
+    emit_label,
+    emit_second_class_if,
+    input_matrix,
+    read_labels,
+    transform_single_score,
 )
-from mace_frontend_onnx.trees import MEMBER, Nodes, plan
+from mace_frontend_onnx.tree_arrays import MEMBER, TreeNodes, lay_out
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 """In the order of the IR's codes."""
@@ -43,236 +43,266 @@ AGGREGATES = ("average", "sum", "min", "max")
 """In the order of their codes in TreeEnsemble."""
 
 
-def _numbers(node: OnnxNode, attr: str) -> Array:
-    """A list of floats, or the tensor that may hold it in double precision instead."""
+@dataclass(frozen=True)
+class Trees:
+    """The trees of a node: their nodes, the indices of the roots, and each node's range of leaf weights.
+
+    targets, weights: for each leaf weight the output that it is added to, and its value.
+    """
+
+    nodes: TreeNodes
+    roots: Sequence[int]
+    ranges: Sequence[tuple[int, int]]
+    targets: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What an ensemble gives for a row: the number of outputs, how they aggregate, and what they start with.
+
+    is_double: whether a number of the file is in double precision.
+    """
+
+    outputs: int
+    aggregate: str
+    base: Array
+    is_double: bool
+
+
+def _read_floats(node: OnnxNode, attr: str) -> Array:
+    """Return a list of floats, or the tensor that may hold it in double precision instead (version 3)."""
     tensor = node.attr(f"{attr}_as_tensor")
-    if tensor is not None and len(found := node.importer.source.array(tensor).reshape(-1)):
-        return found
+    if tensor is not None:
+        values = node.importer.file.array(tensor).reshape(-1)
+        if len(values):
+            return values
     return np.asarray(node.attr(attr) or (), np.float32)
 
 
-def _column(node: OnnxNode, attr: str, count: int) -> Sequence[Any]:
+def _read_column(node: OnnxNode, attr: str, count: int) -> Sequence[Any]:
+    """Return a list of `count` values; RefusedError if it has another length."""
     values: Sequence[Any] = node.attr(attr) or ()
     node.refuse_unless(len(values) == count, f"its {attr} are {len(values)}; expected {count}")
     return values
 
 
-def _by_keys(node: OnnxNode, kind: str) -> tuple[Nodes, list[int], list[list[int]]]:
-    """The nodes of a classifier or regressor, which are named by tree and number.
+def _read_missing(node: OnnxNode, count: int) -> Sequence[int]:
+    """Return for each node whether NaN passes its test; without the attribute none does."""
+    attr = "nodes_missing_value_tracks_true"
+    return _read_column(node, attr, count) if node.attr(attr) else (0,) * count
 
-    Its roots, and the places of each leaf's weights.
-    """
+
+def _read_nodes(node: OnnxNode) -> tuple[TreeNodes, list[int], dict[tuple[int, int], int]]:
+    """Return the nodes of a classifier or regressor, the roots, and each node's index by tree and number."""
     trees = node.attr("nodes_treeids") or ()
     count = len(trees)
-    numbers, modes = _column(node, "nodes_nodeids", count), _column(node, "nodes_modes", count)
+    numbers, modes = _read_column(node, "nodes_nodeids", count), _read_column(node, "nodes_modes", count)
     unknown = sorted({*modes} - {*MODES, "LEAF"})
     node.refuse_unless(not unknown, f"modes {', '.join(map(str, unknown))}")
-    keys = list(zip(trees, numbers, strict=True))
-    places = {key: place for place, key in enumerate(keys)}
-    node.refuse_unless(len(places) == count, "two of its nodes have the same number")
-    children = [_column(node, f"nodes_{side}nodeids", count) for side in ("true", "false")]
-    yes, no = ([places.get((t, c), -1) for t, c in zip(trees, side, strict=True)] for side in children)
-    splits = _numbers(node, "nodes_values")
+    indices = {key: index for index, key in enumerate(zip(trees, numbers, strict=True))}
+    node.refuse_unless(len(indices) == count, "two of its nodes have the same number")
+    children = []
+    for side in ("true", "false"):
+        keys = zip(trees, _read_column(node, f"nodes_{side}nodeids", count), strict=True)
+        children.append([indices.get(key, -1) for key in keys])
+    splits = _read_floats(node, "nodes_values")
     node.refuse_unless(len(splits) == count, f"its nodes_values are {len(splits)}; expected {count}")
-    missing = node.attr("nodes_missing_value_tracks_true") or (0,) * count
-    node.refuse_unless(
-        len(missing) == count, f"its nodes_missing_value_tracks_true are {len(missing)}; expected {count}"
-    )
     leaves = [mode == "LEAF" for mode in modes]
-    codes = [0 if leaf else MODES.index(mode) for leaf, mode in zip(leaves, modes, strict=True)]
-    nodes = Nodes(_column(node, "nodes_featureids", count), codes, splits.tolist(), missing, yes, no, leaves)
-    first = {tree: place for place, tree in reversed(list(enumerate(trees)))}
-    return nodes, sorted(first.values()), _weights_of_leaves(node, kind, places, leaves)
+    codes = [0 if is_leaf else MODES.index(mode) for is_leaf, mode in zip(leaves, modes, strict=True)]
+    features, missing = _read_column(node, "nodes_featureids", count), _read_missing(node, count)
+    nodes = TreeNodes(features, codes, splits.tolist(), missing, children[0], children[1], leaves)
+    # ONNX Runtime takes the first node of each tree for its root.
+    first = {tree: index for index, tree in reversed(list(enumerate(trees)))}
+    return nodes, sorted(first.values()), indices
 
 
-def _weights_of_leaves(
-    node: OnnxNode, kind: str, places: Mapping[tuple[int, int], int], leaves: Sequence[bool]
+def _weights_by_leaf(
+    node: OnnxNode, kind: str, indices: Mapping[tuple[int, int], int], leaves: Sequence[bool]
 ) -> list[list[int]]:
-    """For each node the places of its weights.
-
-    Those of nodes that are no leaves count nothing, as in ONNX Runtime.
-    """
+    """Return for each node the indices of its weights; kind: "class" or "target"."""
     trees = node.attr(f"{kind}_treeids") or ()
-    numbers = _column(node, f"{kind}_nodeids", len(trees))
-    held: list[list[int]] = [[] for _ in leaves]
+    numbers = _read_column(node, f"{kind}_nodeids", len(trees))
+    weights: list[list[int]] = [[] for _ in leaves]
     for weight, key in enumerate(zip(trees, numbers, strict=True)):
-        if key not in places:
-            raise RefusedError(
-                f"a weight belongs to node {key[1]} of tree {key[0]}, which there is not; export the model again"
-            )
-        if leaves[places[key]]:
-            held[places[key]].append(weight)
-    return held
+        if key not in indices:
+            problem = f"a weight belongs to node {key[1]} of tree {key[0]}, which does not exist"
+            raise RefusedError(f"{problem}; export the model again")
+        # Weights of inner nodes do not count, as in ONNX Runtime.
+        if leaves[indices[key]]:
+            weights[indices[key]].append(weight)
+    return weights
 
 
-def _scores(node: OnnxNode, kind: str, outputs: int, aggregate: str, base: Array) -> str:
-    """What the trees give for each class or target, in single precision."""
-    nodes, roots, held = _by_keys(node, kind)
-    weights = _numbers(node, f"{kind}_weights")
-    ids = _column(node, f"{kind}_ids", len(weights))
-    _column(node, f"{kind}_treeids", len(weights))
-    order = [place for places in held for place in places]
-    ends = np.cumsum([0, *map(len, held)]).tolist()
-    arrays = (np.asarray(ids, np.int64)[order], weights[order])
-    double = any(a.dtype == np.float64 for a in (_numbers(node, "nodes_values"), weights, base))
-    return ensemble(node, (nodes, roots, list(pairwise(ends))), arrays, (outputs, aggregate, base, double))
+def _scores(node: OnnxNode, kind: str, outputs: int, aggregate: str) -> str:
+    """Return what the trees of a classifier or regressor give for each class or target."""
+    nodes, roots, indices = _read_nodes(node)
+    by_leaf = _weights_by_leaf(node, kind, indices, nodes.leaves)
+    weights, base = _read_floats(node, f"{kind}_weights"), _read_floats(node, "base_values")
+    ids = _read_column(node, f"{kind}_ids", len(weights))
+    _read_column(node, f"{kind}_treeids", len(weights))
+    # The IR has the weights of a leaf one behind the other.
+    order = list(chain.from_iterable(by_leaf))
+    bounds = np.cumsum([0, *map(len, by_leaf)]).tolist()
+    targets = np.asarray(ids, np.int64)[order]
+    trees = Trees(nodes, roots, list(pairwise(bounds)), targets, weights[order])
+    arrays = (_read_floats(node, "nodes_values"), weights, base)
+    is_double = any(array.dtype == np.float64 for array in arrays)
+    return _emit_ensemble(node, trees, Scores(outputs, aggregate, base, is_double))
 
 
-def ensemble(
-    node: OnnxNode,
-    trees: tuple[Nodes, Sequence[int], Sequence[tuple[int, int]]],
-    leaves: tuple[Array, Array],
-    result: tuple[int, str, Array, bool],
-) -> str:
-    """Emit a TreeEnsemble.
-
-    trees: nodes, roots, and each node's range of leaf weights.  leaves: the outputs that weights belong to,
-    and the weights.
-    result: outputs, aggregate function, base values, and whether a number of the file is in double precision.
-    """
-    x = matrix(node)
-    outputs, aggregate, base, double = result
-    dtype = DType.F64 if double or node.dtype(0) is DType.F64 else DType.F32
+def _emit_ensemble(node: OnnxNode, trees: Trees, scores: Scores) -> str:
+    """Add a TreeEnsemble; return its outputs, [N, outputs]."""
+    x, outputs = input_matrix(node), scores.outputs
+    dtype = DType.F64 if scores.is_double or node.dtype(0) is DType.F64 else DType.F32
     if node.builder.tensors[x].dtype is not dtype:
         x = node.emit("Cast", [x], {"to": dtype.value}, tag="features")
-    made = plan(*trees)
-    features, width = np.array([f for f, *_ in made.links]), node.builder.shape(x)[1]
-    node.refuse_unless(
-        bool((features < width).all()), f"a node reads feature {features.max(initial=0)} of {width}"
-    )
-    targets, weights = leaves
-    node.refuse_unless(
-        bool(((targets >= 0) & (targets < outputs)).all()), f"a weight belongs to none of {outputs} outputs"
-    )
+    layout = lay_out(trees.nodes, trees.roots, trees.ranges)
+    features, width = np.array([feature for feature, *_ in layout.links]), node.builder.shape(x)[1]
+    problem = f"a node reads feature {features.max(initial=0)} of {width}"
+    node.refuse_unless(bool((features < width).all()), problem)
+    is_valid = bool(((trees.targets >= 0) & (trees.targets < outputs)).all())
+    node.refuse_unless(is_valid, f"a weight belongs to none of {outputs} outputs")
     arrays = {
-        "splits": np.asarray(made.splits, dtype.numpy),
-        "links": np.asarray(made.links, np.int32).reshape(-1, 3),
-        "modes": np.asarray(made.modes, np.uint8),
-        "roots": np.asarray(made.roots, np.int32),
-        "targets": targets.astype(np.int32),
-        "weights": weights.astype(dtype.numpy),
+        "splits": np.asarray(layout.splits, dtype.numpy),
+        "links": np.asarray(layout.links, np.int32).reshape(-1, 3),
+        "modes": np.asarray(layout.modes, np.uint8),
+        "roots": np.asarray(layout.roots, np.int32),
+        "targets": trees.targets.astype(np.int32),
+        "weights": trees.weights.astype(dtype.numpy),
     }
+    base = scores.base
     if len(base):
         node.refuse_unless(len(base) == outputs, f"{len(base)} base values for {outputs} outputs")
         arrays["base"] = base.astype(dtype.numpy)
     inputs = [x, *(node.add_constant(array, tag=tag) for tag, array in arrays.items())]
-    return node.emit("TreeEnsemble", inputs, {"outputs": outputs, "aggregate": aggregate}, tag="trees")
+    attrs = {"outputs": outputs, "aggregate": scores.aggregate}
+    return node.emit("TreeEnsemble", inputs, attrs, tag="trees")
 
 
-def _classifier(node: OnnxNode) -> Sequence[Held]:
-    names, name = labels(node, "classlabels_int64s"), str(node.attr("post_transform"))
-    base, used = _numbers(node, "base_values"), {*(node.attr("class_ids") or ())}
-    if len(names) == 2 and len(used) == 1:
-        return _of_two(node, name, int(*used))
-    scores = as_float(node, _scores(node, "class", len(names), "sum", base))
-    if len(names) == 2:
-        text = f"node {node.name!r} ({node.op}): the label is the class of the higher score, as the standard says"
-        node.builder.notes.append(f"{text}; ONNX Runtime labels two classes that both have weights otherwise")
-    return [labelled(node, best(node, scores), names), transformed(node, scores, name)]
+def _classifier(node: OnnxNode) -> Sequence[Result]:
+    labels, transform = read_labels(node, "classlabels_int64s"), str(node.attr("post_transform"))
+    used = {*(node.attr("class_ids") or ())}
+    if len(labels) == 2 and len(used) == 1:
+        return _two_classes(node, transform, int(*used))
+    scores = as_float(node, _scores(node, "class", len(labels), "sum"))
+    if len(labels) == 2:
+        problem = "the label is the class of the higher score, as the standard says"
+        note = f"{problem}; ONNX Runtime labels two classes that both have weights otherwise"
+        node.builder.notes.append(f"node {node.name!r} ({node.op}): {note}")
+    label = emit_label(node, emit_best_class(node, scores), labels)
+    return [label, apply_post_transform(node, scores, transform)]
 
 
-def _of_two(node: OnnxNode, name: str, used: int) -> Sequence[Held]:
-    """Two classes of which only one has weights: its score is that of the second class, against 0.5 if no weight is negative, else 0."""
-    names, base = labels(node, "classlabels_int64s"), _numbers(node, "base_values")
+def _two_classes(node: OnnxNode, transform: str, used: int) -> Sequence[Result]:
+    """Compute two classes of which only one has weights; used: which one."""
+    # ONNX Runtime takes the one score for that of the second class. The second class wins above 0.5 if no
+    # weight is negative, because then it takes the score for a probability, else above 0.
+    labels, base = read_labels(node, "classlabels_int64s"), _read_floats(node, "base_values")
     node.refuse_unless(used in (0, 1), f"class {used} of two")
-    node.refuse_unless(
-        len(base) <= 1 - used,
-        f"{len(base)} base values for the weights of class {used} of two; ONNX Runtime gives no sense to them",
-    )
-    scores = as_float(node, _scores(node, "class", used + 1, "sum", base))
-    positive = bool((_numbers(node, "class_weights") >= 0).all())
+    problem = f"{len(base)} base values for the weights of class {used} of two"
+    node.refuse_unless(len(base) <= 1 - used, f"{problem}; ONNX Runtime gives no sense to them")
+    scores = as_float(node, _scores(node, "class", used + 1, "sum"))
+    is_probability = bool((_read_floats(node, "class_weights") >= 0).all())
     score = scores
     if used:
-        score = node.emit(
-            "Slice",
-            [scores],
-            {"starts": (0, 1), "sizes": (node.builder.shape(scores)[0], 1), "steps": (1, 1)},
-            tag="second",
-        )
-    above = node.emit("Greater", [score, number(node, 0.5 if positive else 0, "limit")], tag="above")
-    label = labelled(node, second_if(node, above), names)
+        rows = node.builder.shape(scores)[0]
+        second = {"starts": (0, 1), "sizes": (rows, 1), "steps": (1, 1)}
+        score = node.emit("Slice", [scores], second, tag="second")
+    limit = node.add_float(0.5 if is_probability else 0, "limit")
+    is_second = node.emit("Greater", [score, limit], tag="above")
+    label = emit_label(node, emit_second_class_if(node, is_second), labels)
     if used:
-        return [label, transformed(node, scores, name)]
-    return [label, of_one_class(node, score, name, complement=positive)]
+        return [label, apply_post_transform(node, scores, transform)]
+    return [label, complete_two_classes(node, score, transform, complement=is_probability)]
 
 
-def _regressor(node: OnnxNode) -> Sequence[Held]:
-    targets, name = int(node.attr("n_targets") or 0), str(node.attr("post_transform"))
+def _regressor(node: OnnxNode) -> Sequence[Result]:
+    targets, transform = int(node.attr("n_targets") or 0), str(node.attr("post_transform"))
     aggregate = str(node.attr("aggregate_function") or "SUM").lower()
     node.refuse_unless(aggregate in AGGREGATES, f"aggregate_function {aggregate.upper()}")
     node.refuse_unless(targets > 0, f"n_targets is {targets}")
-    scores = as_float(node, _scores(node, "target", targets, aggregate, _numbers(node, "base_values")))
-    return [of_one_target(node, scores, name) if targets == 1 else transformed(node, scores, name)]
+    scores = as_float(node, _scores(node, "target", targets, aggregate))
+    if targets == 1:
+        return [transform_single_score(node, scores, transform)]
+    return [apply_post_transform(node, scores, transform)]
 
 
-def _ensemble(node: OnnxNode) -> Sequence[Held]:
-    """TreeEnsemble (version 5), whose inner nodes and leaves are lists of their own: leaves are put behind the inner nodes."""
-    array = node.importer.source.array
-    modes, splits = array(node.attr("nodes_modes")).reshape(-1), array(node.attr("nodes_splits")).reshape(-1)
-    weights, targets = (
-        array(node.attr("leaf_weights")).reshape(-1),
-        np.asarray(node.attr("leaf_targetids"), np.int64),
-    )
-    count, leaves = len(modes), len(weights)
-    node.refuse_unless(len(targets) == leaves and len(splits) == count, "its lists differ in length")
-    node.refuse_unless(bool((modes < len(CODES)).all()), f"mode {modes.max(initial=0)}")
-    sides = []
-    for side in ("true", "false"):
-        ids, is_leaf = (
-            np.asarray(_column(node, f"nodes_{side}nodeids", count)),
-            np.asarray(_column(node, f"nodes_{side}leafs", count), bool),
-        )
-        within = (ids >= 0) & (ids < np.where(is_leaf, leaves, count))
-        sides.append([*np.where(within, ids + count * is_leaf, -1).tolist(), *[-1] * leaves])
-    missing = [*(node.attr("nodes_missing_value_tracks_true") or (0,) * count)]
-    node.refuse_unless(len(missing) == count, "its lists differ in length")
-    none = [0] * leaves
-    codes = [CODES[m] for m in modes]
-    features = [*_column(node, "nodes_featureids", count), *none]
-    nodes = Nodes(
-        features,
-        codes + none,
-        [*splits.tolist(), *none],
-        missing + none,
-        sides[0],
-        sides[1],
-        [False] * count + [True] * leaves,
-        _members(node, codes),
-    )
+def _ensemble(node: OnnxNode) -> Sequence[Result]:
+    """Compute a TreeEnsemble (version 5 of ai.onnx.ml), the successor of classifier and regressor."""
+    array = node.importer.file.array
+    weights = array(node.attr("leaf_weights")).reshape(-1)
+    targets = np.asarray(node.attr("leaf_targetids"), np.int64)
+    node.refuse_unless(len(targets) == len(weights), "its lists differ in length")
+    nodes, is_double = _read_nodes_and_leaves(node, len(weights))
+    count, leaves = len(nodes.leaves) - len(weights), len(weights)
     ranges = [(0, 0)] * count + [(i, i + 1) for i in range(leaves)]
-    outputs, (aggregate, name) = int(node.attr("n_targets") or 0), _chosen(node)
-    double = np.float64 in (splits.dtype, weights.dtype)
-    result = (outputs, aggregate, np.zeros(0), double)
-    scores = ensemble(node, (nodes, node.attr("tree_roots") or (), ranges), (targets, weights), result)
-    made = of_one_target(node, scores, name) if outputs == 1 else transformed(node, scores, name)
-    return (
-        [made]
-        if node.builder.tensors[made].dtype is node.dtype(0)
-        else node.done("Cast", [made], {"to": node.dtype(0).value})
+    roots = node.attr("tree_roots") or ()
+    outputs = int(node.attr("n_targets") or 0)
+    aggregate = _read_code(node, "aggregate_function", AGGREGATES)
+    transform = _read_code(node, "post_transform", TRANSFORMS)
+    is_double = is_double or weights.dtype == np.float64
+    trees = Trees(nodes, roots, ranges, targets, weights)
+    scores = _emit_ensemble(node, trees, Scores(outputs, aggregate, np.zeros(0), is_double))
+    apply = transform_single_score if outputs == 1 else apply_post_transform
+    result = apply(node, scores, transform)
+    # TreeEnsemble gives the type of its input; the older operators always give single precision.
+    if node.builder.tensors[result].dtype is node.dtype(0):
+        return [result]
+    return node.done("Cast", [result], {"to": node.dtype(0).value})
+
+
+def _read_nodes_and_leaves(node: OnnxNode, leaves: int) -> tuple[TreeNodes, bool]:
+    """Return the inner nodes of a TreeEnsemble with its leaves, a list of their own in the file, behind them.
+
+    The second result tells whether the splits are in double precision.
+    """
+    array = node.importer.file.array
+    modes = array(node.attr("nodes_modes")).reshape(-1)
+    splits = array(node.attr("nodes_splits")).reshape(-1)
+    count = len(modes)
+    node.refuse_unless(len(splits) == count, "its lists differ in length")
+    node.refuse_unless(bool((modes < len(CODES)).all()), f"mode {modes.max(initial=0)}")
+    children = []
+    for side in ("true", "false"):
+        ids = np.asarray(_read_column(node, f"nodes_{side}nodeids", count))
+        is_leaf = np.asarray(_read_column(node, f"nodes_{side}leafs", count), bool)
+        is_valid = (ids >= 0) & (ids < np.where(is_leaf, leaves, count))
+        indices = np.where(is_valid, ids + count * is_leaf, -1)
+        children.append([*indices.tolist(), *[-1] * leaves])
+    codes = [CODES[mode] for mode in modes]
+    unused = [0] * leaves
+    nodes = TreeNodes(
+        [*_read_column(node, "nodes_featureids", count), *unused],
+        codes + unused,
+        [*splits.tolist(), *unused],
+        [*_read_missing(node, count), *unused],
+        children[0],
+        children[1],
+        [False] * count + [True] * leaves,
+        _read_members(node, codes),
     )
+    return nodes, splits.dtype == np.float64
 
 
-def _chosen(node: OnnxNode) -> tuple[str, str]:
-    """The aggregate function and the transform by their codes."""
-    found = []
-    for attr, words in (("aggregate_function", AGGREGATES), ("post_transform", TRANSFORMS)):
-        code = int(node.attr(attr))
-        node.refuse_unless(0 <= code < len(words), f"{attr} {code}")
-        found.append(words[code])
-    return found[0], found[1]
+def _read_code(node: OnnxNode, attr: str, words: Sequence[str]) -> str:
+    """Return the word for the code in an attribute."""
+    code = int(node.attr(attr))
+    node.refuse_unless(0 <= code < len(words), f"{attr} {code}")
+    return words[code]
 
 
-def _members(node: OnnxNode, codes: Sequence[int]) -> dict[int, Sequence[float]]:
-    """What each MEMBER node asks for: the lists in membership_values, in order, each ended by a NaN."""
-    wanting = [place for place, code in enumerate(codes) if code == MEMBER]
+def _read_members(node: OnnxNode, codes: Sequence[int]) -> dict[int, Sequence[float]]:
+    """Return the set of each MEMBER node by its index."""
+    indices = [index for index, code in enumerate(codes) if code == MEMBER]
     tensor = node.attr("membership_values")
-    values = node.importer.source.array(tensor).reshape(-1) if tensor is not None else np.zeros(0)
+    values = node.importer.file.array(tensor).reshape(-1) if tensor is not None else np.zeros(0)
+    # TreeEnsemble, membership_values: the sets stand one behind the other, each ended by a NaN.
     parts = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
-    lists = [[v for v in part.tolist() if not np.isnan(v)] for part in parts if len(part)]
-    node.refuse_unless(
-        len(lists) == len(wanting), f"{len(lists)} sets for {len(wanting)} nodes that ask for members"
-    )
-    return dict(zip(wanting, lists, strict=True))
+    sets = [[v for v in part.tolist() if not np.isnan(v)] for part in parts if len(part)]
+    problem = f"{len(sets)} sets for {len(indices)} nodes that ask for members"
+    node.refuse_unless(len(sets) == len(indices), problem)
+    return dict(zip(indices, sets, strict=True))
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -9,8 +9,8 @@ from mace_frontend_onnx.node import OnnxNode
 
 
 @dataclass(frozen=True)
-class Window:
-    """A window over an input of spatial extent `size`, all per spatial axis."""
+class SlidingWindow:
+    """A window over an input; each field has one number per spatial axis. size: the input's extent."""
 
     size: Shape
     kernel: Shape
@@ -19,41 +19,40 @@ class Window:
 
     @property
     def reach(self) -> Shape:
-        """How far the dilated kernel extends."""
+        """The extent of the dilated kernel."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def steps(self) -> dict[str, Shape]:
-        """The attributes that ONNX and the IR have in common."""
+        """Return the attributes that ONNX and the IR have in common."""
         return {"strides": self.strides, "dilations": self.dilations}
 
 
-def window(node: OnnxNode, kernel: Shape) -> Window:
-    """The window of a node whose input 0 is [N, C, *spatial]."""
+def find_window(node: OnnxNode, kernel: Shape) -> SlidingWindow:
+    """Return the window of a node whose input 0 is [N, C, *spatial]."""
     ones = (1,) * len(kernel)
-    made = Window(
-        node.shape(0)[2:], kernel, tuple(node.attr("strides") or ones), tuple(node.attr("dilations") or ones)
-    )
-    ranks = {len(made.size), len(made.kernel), len(made.strides), len(made.dilations)}
-    node.refuse_unless(len(ranks) == 1 and min(made.strides, default=0) > 0, f"a window of {made}")
-    return made
+    strides, dilations = node.attr("strides") or ones, node.attr("dilations") or ones
+    window = SlidingWindow(node.shape(0)[2:], kernel, tuple(strides), tuple(dilations))
+    ranks = {len(window.size), len(window.kernel), len(window.strides), len(window.dilations)}
+    node.refuse_unless(len(ranks) == 1 and min(window.strides, default=0) > 0, f"a window of {window}")
+    return window
 
 
-def paddings(node: OnnxNode, view: Window) -> tuple[Shape, Shape]:
-    """Padding before and after each spatial axis, from `pads` or `auto_pad`.
-
-    SAME: as much as makes the output ceil(size / stride) long, the odd one at the end for SAME_UPPER.
-    """
-    auto, rank = node.attr("auto_pad") or "NOTSET", len(view.kernel)
+def find_paddings(node: OnnxNode, window: SlidingWindow) -> tuple[Shape, Shape]:
+    """Return the padding before and after each spatial axis, from `pads` or `auto_pad`."""
+    auto, rank = node.attr("auto_pad") or "NOTSET", len(window.kernel)
     if auto == "NOTSET":
         pads = tuple(node.attr("pads") or (0,) * (2 * rank))
+        # The pages of Conv and the pools allow values from 0 on; only Pad may cut by negative ones.
         node.refuse_unless(len(pads) == 2 * rank and min(pads) >= 0, f"pads {list(pads)}")
         return pads[:rank], pads[rank:]
     if auto == "VALID":
         return (0,) * rank, (0,) * rank
     before, after = [], []
-    for size, stride, reach in zip(view.size, view.strides, view.reach, strict=True):
+    # SAME: as much padding as makes the output ceil(size / stride) long (operator page of Conv, auto_pad); an
+    # odd one at the end for SAME_UPPER, at the start for SAME_LOWER.
+    for size, stride, reach in zip(window.size, window.strides, window.reach, strict=True):
         total = max((-(-size // stride) - 1) * stride + reach - size, 0)
-        less, more = total // 2, total - total // 2
-        before.append(less if auto == "SAME_UPPER" else more)
-        after.append(more if auto == "SAME_UPPER" else less)
+        smaller, larger = total // 2, total - total // 2
+        before.append(smaller if auto == "SAME_UPPER" else larger)
+        after.append(larger if auto == "SAME_UPPER" else smaller)
     return tuple(before), tuple(after)
