@@ -66,7 +66,7 @@ def convert(node: ExampleNode) -> str | Sequence[str]:
     if node.kind == "double":
         return node.emit("Add", node.inputs() * 2, tag="twice")
     if node.kind == "nested":
-        with node.importer.nested():
+        with node.importer.enter_subgraph():
             node.importer.translate(ExampleNode(node.importer, "nested"))
     if node.kind == "refused":
         raise RefusedError("this operator is not supported; do without")

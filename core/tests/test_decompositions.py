@@ -56,7 +56,7 @@ def test_what_does_not_divide_is_refused() -> None:
         space_to_batch((1, 5, 5, 1), (2, 2), ((0, 0), (0, 0)))
     with pytest.raises(ValueError, match="in blocks of"):
         batch_to_space((3, 5, 5, 1), (2, 2), ((0, 0), (0, 0)))
-    with pytest.raises(ValueError, match="place 9 of 5"):
+    with pytest.raises(ValueError, match="index 9 of 5 elements"):
         StridedSlice((9,), (10,), (1,), shrink_mask=1).steps((5,))
 
 

@@ -80,15 +80,15 @@ def test_a_subgraph_without_a_fault_is_no_fault() -> None:
     importer = ExampleImporter()
     importer.faults.append("an earlier one")
     for _ in range(5):
-        with importer.nested():
+        with importer.enter_subgraph():
             pass
-    with pytest.raises(SkippedError), importer.nested():
+    with pytest.raises(SkippedError), importer.enter_subgraph():
         importer.faults.append("inside")
 
 
 def test_what_is_written_out_is_counted_against_the_limit() -> None:
     importer = ExampleImporter()
-    assert [importer.write_out(count) for count in (6, 4, 1, 0)] == [True, True, False, False]
+    assert [importer.count_expanded(count) for count in (6, 4, 1, 0)] == [True, True, False, False]
     assert importer.has_room_for(10)
     importer.translate(ExampleNode(importer, "Relu"))
     assert not importer.has_room_for(10)

@@ -1,9 +1,10 @@
-"""Composes operators of frameworks that the IR does not have out of ops that it has."""
+"""Composes operators that several frameworks have, and the IR has not, out of ops of the IR."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 
 from mace_core.attributes import Attributes
@@ -14,58 +15,62 @@ from mace_core.ops.slice import SliceAttributes
 from mace_core.ops.transpose import TransposeAttributes
 
 Steps = list[tuple[str, Attributes]]
-"""Ops of one operand with their attributes, each reading what the one before it makes.
+"""Ops of one operand with their attributes, each of which reads the result of the one before it.
 
-None at all is the operand itself.
+No step at all stands for the operand itself.
 """
 
 Pairs = Sequence[tuple[int, int]]
 
 
 def same_paddings(size: Shape, reach: Shape, strides: Shape) -> tuple[Shape, Shape]:
-    """Pad each axis so that the output is ceil(size / stride) long, with the odd element at the end.
+    """Return padding before and after each axis with which an output is ceil(size / stride) long.
 
-    reach: how far the dilated kernel extends.
+    reach: length of the dilated kernel along each axis.
     """
+    # TensorFlow's SAME and ONNX's SAME_UPPER: an odd number of elements puts one more at the end. A stride
+    # larger than the kernel makes the number negative, and nothing is padded then.
     total = [max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(size, reach, strides, strict=True)]
     return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
 
 
 def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
-    """Blocks of the batch become neighbours, then the edges are cut.
+    """Move blocks of the batch into the spatial axes, then crop these (TensorFlow's BatchToSpaceND).
 
-    ValueError if the batch does not divide.
+    Raises ValueError if the batch does not divide into blocks.
     """
     rank, blocks = len(block), prod(block)
     if blocks < 1 or len(crops) != rank or rank >= len(shape) or shape[0] % blocks:
         raise ValueError(f"a batch of {shape[0]} in blocks of {list(block)}")
     batch, spatial, rest = shape[0] // blocks, shape[1 : rank + 1], shape[rank + 1 :]
-    pairs = [axis for i in range(rank) for axis in (rank + 1 + i, i)]
-    whole = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
+    # TensorFlow orders the batch as [*block, batch], the position in the block slowest. Each spatial axis is then
+    # followed by its part of the block, so that a Reshape merges the two.
+    pairs = chain.from_iterable((rank + 1 + axis, axis) for axis in range(rank))
+    uncropped = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
     sizes = (
         batch,
-        *(w - low - high for w, (low, high) in zip(whole[1 : rank + 1], crops, strict=True)),
+        *(size - low - high for size, (low, high) in zip(uncropped[1 : rank + 1], crops, strict=True)),
         *rest,
     )
     return [
         ("Reshape", ReshapeAttributes((*block, batch, *spatial, *rest))),
         ("Transpose", TransposeAttributes((rank, *pairs, *range(2 * rank + 1, 2 * rank + 1 + len(rest))))),
-        ("Reshape", ReshapeAttributes(whole)),
+        ("Reshape", ReshapeAttributes(uncropped)),
         (
             "Slice",
             SliceAttributes(
                 starts=(0, *(low for low, _ in crops), *(0 for _ in rest)),
                 sizes=sizes,
-                steps=(1,) * len(whole),
+                steps=(1,) * len(uncropped),
             ),
         ),
     ]
 
 
 def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
-    """The inverse: padded, then neighbours become blocks of the batch.
+    """Pad the spatial axes, then move their blocks into the batch (TensorFlow's SpaceToBatchND).
 
-    ValueError if the space does not divide.
+    Raises ValueError if the padded axes do not divide into blocks.
     """
     rank, rest = len(block), shape[len(block) + 1 :]
     if min(block, default=0) < 1 or len(pads) != rank or rank >= len(shape):
@@ -75,7 +80,9 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
         raise ValueError(f"{spatial} in blocks of {list(block)}")
     before, after = ((0, *(pair[i] for pair in pads), *(0 for _ in rest)) for i in range(2))
     narrow = (s // b for s, b in zip(spatial, block, strict=True))
-    pieces = [part for s, b in zip(spatial, block, strict=True) for part in (s // b, b)]
+    # The inverse of batch_to_space: each spatial axis is split, and the parts of the block move in front of
+    # the batch, so that they change slowest in it.
+    pieces = chain.from_iterable((size // part, part) for size, part in zip(spatial, block, strict=True))
     inner = range(2 * rank + 1, 2 * rank + 1 + len(rest))
     return [
         ("Pad", PadAttributes(before, after)),
@@ -87,7 +94,11 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
 
 @dataclass(frozen=True)
 class StridedSlice:
-    """The operands of a strided slice: begin, end and stride of each position, and masks."""
+    """The operands of TensorFlow's StridedSlice, which NumPy's indexing becomes.
+
+    begin, end, strides: a range for each position, that is, for each item between the brackets.
+    The masks have bit i set if position i has no begin or end, is an ellipsis, a new axis, or one index.
+    """
 
     begin: Shape
     end: Shape
@@ -99,43 +110,48 @@ class StridedSlice:
     shrink_mask: int = 0
 
     def steps(self, shape: Shape) -> Steps:
-        """Apply it to an operand of this shape.
+        """Return the steps for an operand of this shape.
 
-        ValueError where a position lies outside or too many are given.
+        Raises ValueError if an index is out of range, or if there are more positions than axes.
         """
-        picked: list[range] = []
-        made: list[int] = []
+        ranges: list[range] = []
+        sizes: list[int] = []
         ellipses = [i for i in range(len(self.begin)) if self.ellipsis_mask >> i & 1]
+        # Positions that take an axis of the operand each; an ellipsis takes the axes that are left.
         plain = sum(not (self.new_axis_mask | self.ellipsis_mask) >> i & 1 for i in range(len(self.begin)))
         if len(ellipses) > 1 or plain > len(shape):
             raise ValueError(f"{plain} positions and {len(ellipses)} ellipses of a rank of {len(shape)}")
         for i in range(len(self.begin)):
             if self.ellipsis_mask >> i & 1:
-                free = shape[len(picked) : len(picked) + len(shape) - plain]
-                picked += [range(d) for d in free]
-                made += free
+                free = shape[len(ranges) : len(ranges) + len(shape) - plain]
+                ranges += [range(size) for size in free]
+                sizes += free
             elif self.new_axis_mask >> i & 1:
-                made.append(1)
+                # Before the shrink mask is looked at: TensorFlow ignores the other masks of a new axis.
+                sizes.append(1)
             else:
-                picked.append(self._picked(i, shape[len(picked)]))
-                made += [] if self.shrink_mask >> i & 1 else [len(picked[-1])]
-        rest = shape[len(picked) :]
-        picked += [range(d) for d in rest]
-        starts = tuple(p.start if len(p) else 0 for p in picked)
+                ranges.append(self._range(i, shape[len(ranges)]))
+                sizes += [] if self.shrink_mask >> i & 1 else [len(ranges[-1])]
+        rest = shape[len(ranges) :]
+        ranges += [range(size) for size in rest]
+        # The start of an empty range may lie outside of the axis, where Slice allows none.
+        starts = tuple(r.start if len(r) else 0 for r in ranges)
         sliced = SliceAttributes(
-            starts=starts, sizes=tuple(len(p) for p in picked), steps=tuple(p.step for p in picked)
+            starts=starts, sizes=tuple(len(r) for r in ranges), steps=tuple(r.step for r in ranges)
         )
-        return [("Slice", sliced), ("Reshape", ReshapeAttributes((*made, *rest)))]
+        # A Slice keeps all axes; the Reshape removes those of one index and adds the new ones.
+        return [("Slice", sliced), ("Reshape", ReshapeAttributes((*sizes, *rest)))]
 
-    def _picked(self, i: int, size: int) -> range:
-        """The places that position i takes of an axis."""
+    def _range(self, i: int, size: int) -> range:
+        """Return the indices that position i selects of an axis."""
         begin, end, stride = self.begin[i], self.end[i], self.strides[i]
         if stride == 0:
             raise ValueError("a stride of 0")
         if self.shrink_mask >> i & 1:
+            # One index must be in range, while the ends of a range are clamped, as in Python.
             start = begin + size if begin < 0 else begin
             if not 0 <= start < size:
-                raise ValueError(f"place {begin} of {size}")
+                raise ValueError(f"index {begin} of {size} elements")
             return range(start, start + 1)
         first = None if self.begin_mask >> i & 1 else begin
         last = None if self.end_mask >> i & 1 else end
@@ -143,7 +159,7 @@ class StridedSlice:
 
 
 def apply(steps: Steps, operand: str, emit: Callable[[str, list[str], Attributes], str]) -> str:
-    """Emit the steps one after another; returns what the last one makes."""
+    """Emit the steps one after another and return the last result."""
     for op, attrs in steps:
         operand = emit(op, [operand], attrs)
     return operand

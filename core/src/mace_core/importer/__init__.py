@@ -1,16 +1,16 @@
 """The kit that frontends are made of.
 
-A frontend reads its format's file, and gives core a graph. What is its own is the reader and one handler for each
-operator; what every frontend does alike is here:
+A frontend reads the file of a framework and returns a graph. It has a reader of the format and a handler for
+each operator; everything else is here:
 
-- `Importer`: a model on its way into the IR: collects faults, limits nesting and loops, adds shared constants once.
-- `Scope`: values by the framework's names, in a graph and in the branches and bodies inside it.
+- `Importer`: collects faults, limits nesting and loops, adds shared constants once.
+- `Scope`: values by the framework's names, in a graph and in its branches and function bodies.
 - `ImportedNode`, `OperandNode`: a node as its handler sees it; `emit` and `done` add nodes of the IR for it.
-- `RefusedError`: what a handler raises, through `refuse_unless`, for what the IR cannot represent.
-- `needed_nodes`, `refuse_names`, `shape_fault`, `size_fault`: the part of a model between the tensors that a deployment
+- `RefusedError`: raised by a handler, through `refuse_unless`, if the IR cannot represent the node.
+- `needed_nodes`, `refuse_names`, `shape_fault`, `size_fault`: cut a model at the tensors that its deployment
   file names.
 
-`mace_core.decompositions` has operators that frameworks share and the IR composes.
+`mace_core.decompositions` composes operators that several frameworks have out of ops of the IR.
 """
 
 from __future__ import annotations

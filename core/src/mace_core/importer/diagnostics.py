@@ -1,4 +1,4 @@
-"""How a frontend reports what is wrong: refusals of single nodes, all of them at once, and names that no tensor has."""
+"""Errors of frontends: refusals of single nodes, collected into one error, and unknown names of tensors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 class RefusedError(ValueError):
-    """A node cannot be represented; the text says why, and after a semicolon what to do."""
+    """The IR cannot represent a node; the text says why, and after a semicolon what to do."""
 
 
 class SkippedError(Exception):
-    """A node reads what could not be computed. Nothing is reported, because that has been reported already."""
+    """A node reads the output of a node that failed; it is not reported, because that node has been."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """Says what is reported where the numbers of a damaged file lead to an exception of Python's.
+    """The message for a damaged file whose numbers make Python raise an exception.
 
-    subject: what makes no sense, such as "its inputs or attributes".  remedy: what to do.
-    errors: the exceptions that a damaged file may raise; any other is a bug of the frontend and is not caught.
+    subject: the part that makes no sense, such as "its inputs or attributes".  remedy: what to do.
+    errors: the exceptions that a damaged file may raise; any other is a bug of the frontend and not caught.
     """
 
     subject: str
@@ -34,13 +34,13 @@ class Damage:
     errors: tuple[type[Exception], ...] = (ArithmeticError, LookupError, ValueError, TypeError)
 
 
-def attempt(faults: list[str], location: str, work: Callable[[], T], damage: Damage) -> T | None:
-    """Run `work` and return its result; on failure append the error to `faults` and return None.
+def attempt(faults: list[str], location: str, function: Callable[[], T], damage: Damage) -> T | None:
+    """Call the function and return its result; on failure append the error to `faults` and return None.
 
     SkippedError appends nothing.
     """
     try:
-        return work()
+        return function()
     except SkippedError:
         pass
     except (RefusedError, OpError) as error:
@@ -53,17 +53,19 @@ def attempt(faults: list[str], location: str, work: Callable[[], T], damage: Dam
 
 
 def refuse_names(
-    location: str, direction: str, missing: Iterable[str], known: Iterable[str], own: Iterable[str]
+    location: str, direction: str, missing: Iterable[str], known: Iterable[str], stated: Iterable[str]
 ) -> None:
     """Raise one MaceError for all names of inputs or outputs in the deployment file that no tensor has.
 
-    direction: "input" or "output".  known: every name that would be possible; the most similar is suggested.
-    own: the names that the model itself gives its inputs or outputs.
+    direction: "input" or "output".  known: the names of all tensors; the most similar one is suggested.
+    stated: the names of the inputs or outputs that the model states.
     """
     faults, pool = [], list(known)
     for name in missing:
         close = get_close_matches(name, pool, 1)
-        remedy = f"did you mean {close[0]!r}?" if close else f"the model's {direction}s are {', '.join(own)}"
+        remedy = (
+            f"did you mean {close[0]!r}?" if close else f"the model's {direction}s are {', '.join(stated)}"
+        )
         faults.append(f"{location}: no tensor {name!r} for the deployment file's {direction}; {remedy}")
     if faults:
         raise MaceError.of(faults)

@@ -1,4 +1,4 @@
-"""A model on its way from a file into the IR."""
+"""Reads the nodes of a model file into a graph of the IR."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from mace_core.ir import Graph
 Value = TypeVar("Value")
 
 Convert = Callable[[Any], "str | Sequence[Value | None]"]
-"""Adds what computes a node and returns what its outputs stand for. Its argument is the frontend's own `ImportedNode`.
+"""Adds the nodes of the IR that compute a node, and returns a value for each of its outputs.
 
-It is given to the importer from outside, and not a method of it, so that modules point one way: importer, node,
-handlers, `convert`, `load`. A handler that reads a subgraph calls `Importer.translate`, and never the table of handlers.
+Its argument is the frontend's `ImportedNode`. It is a parameter of the importer and not a method, so that
+imports point one way: importer, node, handlers, `convert`, `load`. A handler that reads a subgraph calls
+`Importer.translate`, and never the table of handlers.
 """
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a file may make the graph grow: functions, branches and loops are written out while it is read.
+    """Limits of functions, branches and loops, which are expanded while a file is read.
 
-    depth: how deep they may be nested.  nodes: how many nodes may come of them.
-    nesting: the words of the refusal, such as "functions call each other".  remedy: the rest of it.
+    depth: maximum depth of nesting.  nodes: maximum number of nodes after the expansion.
+    nesting: the subject of the refusal, such as "functions call each other".  remedy: its end.
     """
+
+    # A small file can otherwise ask for any number of nodes: ten nested functions that each call the next one
+    # ten times are 10 ** 10 nodes.
 
     depth: int = 32
     nodes: int = 1 << 14
@@ -38,12 +42,13 @@ class Limits:
 
 
 class Importer(Generic[Value]):
-    """Reads the nodes of a model file into a `Builder` and collects what is wrong with each.
+    """Reads the nodes of a model file into a `Builder` and collects the faults of each.
 
-    location: what every error begins with: the name of the file.
-    builder: the graph that is being made.
-    faults: what is wrong with single nodes, in the order in which they were found.
-    Value is what an output of a node stands for: the name of a tensor of the IR, or what the frontend has besides.
+    location: the name of the file, with which every error begins.
+    builder: the builder of the graph.
+    faults: messages about single nodes, in the order of the file.
+    `Value` is the type that stands for an output of a node: the name of a tensor of the IR, or a type of the
+    frontend.
     """
 
     damage: Damage = Damage("its inputs or attributes", "export the model again")
@@ -56,16 +61,16 @@ class Importer(Generic[Value]):
         self._convert = convert
         self._constants: dict[Hashable, str] = {}
         self._depth = 0
-        self._written = 0
+        self._expanded = 0
 
     def locate(self, node: ImportedNode) -> str:
-        """Return what an error about a node begins with."""
+        """Return the beginning of errors about a node."""
         return f"{self.location}: {node.noun} {node.name!r} ({node.op})"
 
     def translate(self, node: ImportedNode) -> Sequence[Value | None] | None:
-        """Add what computes a node; return what its outputs stand for.
+        """Add the nodes of the IR that compute a node, and return a value for each of its outputs.
 
-        None if it failed, with the fault noted; the nodes that read it are then skipped.
+        On failure the fault is recorded and None returned; nodes that read its outputs are then skipped.
         """
         return attempt(self.faults, self.locate(node), lambda: self._results(node), self.damage)
 
@@ -77,29 +82,31 @@ class Importer(Generic[Value]):
     def refuse_unknown(
         self, nodes: Iterable[ImportedNode], explain: Callable[[ImportedNode], str | None]
     ) -> None:
-        """Raise one MaceError for all nodes whose operator nothing here supports, before any is translated.
+        """Raise one MaceError for all nodes whose operator the frontend does not support.
 
         explain: returns why a node is not supported, with the remedy; None if it is.
         """
+        # Before any node is translated: the user sees all unsupported operators at once, and not faults that
+        # follow from the first one.
         reasons = ((node, explain(node)) for node in nodes)
         faults = [f"{self.locate(node)}: {reason}" for node, reason in reasons if reason]
         if faults:
             raise MaceError.of(dict.fromkeys(faults))
 
     def constant(self, key: Hashable, make: Callable[[], str]) -> str:
-        """Return the tensor of a constant that several nodes read; `make` adds it when it is first asked for.
+        """Return the tensor of a constant that several nodes read; `make` adds it at the first request.
 
-        A constant that no node reads never enters the graph, so that weights outside the cut are not read.
+        A constant that no node reads is never added, so that weights outside of the cut are not read.
         """
         if key not in self._constants:
             self._constants[key] = make()
         return self._constants[key]
 
     @contextmanager
-    def nested(self) -> Iterator[None]:
-        """Surround the translation of a subgraph in place of the node that holds or calls it.
+    def enter_subgraph(self) -> Iterator[None]:
+        """Surround the translation of a subgraph that replaces the node which contains or calls it.
 
-        Raises RefusedError where subgraphs are nested too deep, SkippedError at the end if a node inside failed.
+        Raises RefusedError if subgraphs are nested too deep, SkippedError at the end if a node inside failed.
         """
         if self._depth >= self.limits.depth:
             raise RefusedError(
@@ -114,29 +121,30 @@ class Importer(Generic[Value]):
         if len(self.faults) > before:
             raise SkippedError
 
-    def write_out(self, nodes: int) -> bool:
-        """Count nodes of the file that are written out in place of another; return whether all so far are within the limit."""
-        self._written += nodes
+    def count_expanded(self, nodes: int) -> bool:
+        """Count nodes that replace a call or a loop; return whether their number is within the limit."""
+        self._expanded += nodes
         return not self.is_full
 
     @property
     def is_full(self) -> bool:
-        """Whether more nodes of the file were written out than the limit allows."""
-        return self._written > self.limits.nodes
+        """Whether calls and loops have been expanded to more nodes than the limit allows."""
+        return self._expanded > self.limits.nodes
 
     def has_room_for(self, nodes: int) -> bool:
-        """Tell whether so many nodes more of the IR are within the limit, before they are made."""
+        """Tell whether this many more nodes of the IR are within the limit, before they are added."""
         return len(self.builder.nodes) + nodes <= self.limits.nodes
 
     def raise_faults(self) -> None:
-        """Raise one MaceError with every fault, each once; return if there is none."""
+        """Raise one MaceError with all faults, each once; return if there is none."""
         if self.faults:
             raise MaceError.of(dict.fromkeys(self.faults))
 
     def finish(self, outputs: Callable[[], Sequence[str]], names: Sequence[str]) -> Graph:
-        """Return the graph that computes `outputs`, under their public names. MaceError with every fault.
+        """Return the graph that computes `outputs`, with their public names.
 
-        outputs: looked up only if no node failed, so that a missing output is not a second report of one fault.
+        outputs: called only if no node failed, so that a missing output is not reported besides its reason.
+        Raises MaceError with all faults.
         """
         self.raise_faults()
         return self.builder.finish(outputs(), names)

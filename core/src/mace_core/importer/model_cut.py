@@ -1,4 +1,4 @@
-"""The inputs and outputs between which a model is read: what its file states, completed by the deployment file."""
+"""Cuts a model at the inputs and outputs that its deployment file names."""
 
 from __future__ import annotations
 
@@ -18,33 +18,36 @@ LAYOUT_REMEDY = "state that shape, or the order of its axes: input_data_formats:
 def needed_nodes(
     nodes: Sequence[Item],
     outputs: Iterable[Name],
-    given: Collection[Name],
+    inputs: Collection[Name],
     ports: tuple[Callable[[Item], Iterable[Name]], Callable[[Item], Iterable[Name]]],
 ) -> list[Item]:
-    """Return the nodes that compute the outputs, in the order of the file, where each reads what stands before it.
+    """Return the nodes that compute the outputs, in the order of the file.
 
-    given: tensors at which the graph is cut: what computes them is left out.
-    ports: return the names that a node reads, and those that it writes. A name may be written several times; the
-    last node before the reader counts, and those before it are kept if they are read in between.
+    nodes: each reads only what nodes before it write.
+    inputs: tensors at which the graph is cut; the nodes that compute only them are left out.
+    ports: two functions that return the names which a node reads, and those which it writes.
     """
     reads, writes = ports
-    kept: list[Item] = []
-    wanted = set(outputs)
-    cuts = set(given)
+    needed: list[Item] = []
+    names = set(outputs)
+    cuts = set(inputs)
+    # Backwards, because formats with in-place operators write a name several times: of the nodes that write
+    # it those before its readers are needed, and a name stays needed for earlier writers.
     for node in reversed(nodes):
-        if wanted.intersection(writes(node)) - cuts:
-            kept.append(node)
-            wanted.update(reads(node))
-    return kept[::-1]
+        if names.intersection(writes(node)) - cuts:
+            needed.append(node)
+            names.update(reads(node))
+    return needed[::-1]
 
 
 def shape_fault(
     name: str, known: Sequence[Dim] | None, stated: Shape | None, free: Sequence[int] = ()
 ) -> str | None:
-    """Return what is wrong with an input's shape, with the remedy; None if it is complete and agrees with the file.
+    """Return what is wrong with the shape of an input, with the remedy; None if it is complete.
 
-    known: the dimensions by the file; None for an unknown rank; a symbol or None for a dimension that it leaves open.
-    stated: the shape in the deployment file.  free: axes whose number in the file may be replaced, as a batch.
+    known: the dimensions in the model file, None if even the rank is unknown; an open dimension is a symbol or
+    None.
+    stated: the shape in the deployment file.  free: axes whose dimension it may change, such as a batch.
     """
     if stated is not None:
         return None if known is None or _agree(known, stated, free) else _contradiction(name, known, stated)
@@ -69,4 +72,5 @@ def _agree(known: Sequence[Dim], stated: Shape, free: Sequence[int]) -> bool:
 
 def _contradiction(name: str, known: Sequence[Dim], stated: Shape) -> str:
     text = ",".join("?" if d is None else str(d) for d in known)
-    return f"input {name!r} has shape [{text}] in the model, {list(stated)} in the deployment file; {LAYOUT_REMEDY}"
+    pair = f"[{text}] in the model, {list(stated)} in the deployment file"
+    return f"input {name!r} has shape {pair}; {LAYOUT_REMEDY}"

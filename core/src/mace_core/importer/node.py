@@ -16,33 +16,33 @@ from mace_core.ir import Array, DType, Node, Shape
 from mace_core.ops.op import Op
 
 Elements = Array | np.generic | Sequence[Any] | float
-"""What a constant can be made of."""
+"""Values that a constant can be made from."""
 
 
 class ImportedNode(ABC):
-    """A node of a model file: what it is called, what it reads, and how nodes of the IR are made for it.
+    """A node of a model file, with methods that add nodes of the IR for it.
 
-    A handler calls `emit` for each node whose result stays inside, and `done` for the last, whose results bear the
-    names of the file's tensors. All of them tell the node of the file that they come from (`Node.sources`).
+    A handler calls `emit` for each node whose result is internal, and `done` for the last one, whose results
+    get the names of the file's tensors. All state the node of the file that they come from (`Node.sources`).
     """
 
     noun: ClassVar[str] = "node"
-    """What errors call it: "node 'conv1' (Conv)"."""
+    """The noun for it in errors: "node 'conv1' (Conv)"."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the user finds it by in the file."""
+        """The name by which the user finds it in the file."""
 
     @property
     @abstractmethod
     def op(self) -> str:
-        """Its operator, as the framework calls it."""
+        """Its operator, by the framework's name."""
 
     @property
     @abstractmethod
     def builder(self) -> Builder:
-        """The graph that is being made."""
+        """The builder of the graph."""
 
     @abstractmethod
     def inputs(self) -> list[str]:
@@ -50,23 +50,23 @@ class ImportedNode(ABC):
 
     @abstractmethod
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:
-        """Return free names for the outputs of the IR's node that computes this one: its own, as far as it lists them.
+        """Return unused names for the outputs: those of the file's tensors, as far as the node lists them.
 
-        count: how many the handler asks for; None for as many as the file lists, or the op has.
+        count: the number that the handler needs; None for as many as the file lists, or the op has.
         """
 
     @property
     def source(self) -> str:
-        """The node of the file's main graph that it is, or is inside of."""
+        """The node of the file's main graph that it is, or that contains it."""
         return self.name
 
     @property
     def origin(self) -> Node:
-        """What the nodes made for it are named after."""
+        """The node that gives its name and source to the nodes that are added for it."""
         return self.origin_of(self.name)
 
     def origin_of(self, name: str) -> Node:
-        """Return what gives a node made for it this name, and says that it comes from this node of the file."""
+        """Return a node that gives this name, and this node as source, to nodes that are added."""
         return Node(name, self.builder.ops["Identity"], (), (), sources=(self.source,))
 
     def refuse_unless(self, condition: bool, text: str) -> None:
@@ -75,20 +75,20 @@ class ImportedNode(ABC):
             raise RefusedError(text)
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front; RefusedError if the tensor has none such."""
+        """Return an axis counted from the front; raises RefusedError if it is out of range."""
         self.refuse_unless(-rank <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
         return axis % rank
 
     def inner_name(self, tag: str) -> str:
-        """Return what something made for this node is called; it need not be free."""
+        """Return the name of something that is added for this node; it may be in use already."""
         return f"{self.name}/{tag}"
 
     def inner_origin(self, tag: str) -> Node:
-        """Return what a node whose results stay inside is named after; `tag` tells what it computes."""
+        """Return the origin of a node with internal results; `tag` says what it computes."""
         return self.origin
 
     def inner_names(self, tag: str, count: int) -> Sequence[str] | int:
-        """Return free names for results that stay inside, or their number, to have them named after the node."""
+        """Return unused names for internal results, or their number to have the builder name them."""
         stem = self.inner_name(tag or "inner")
         return [self.builder.fresh(stem if count == 1 else f"{stem}-{i}") for i in range(count)]
 
@@ -100,13 +100,16 @@ class ImportedNode(ABC):
         outputs: Sequence[str] | int,
         origin: Node,
     ) -> tuple[str, ...]:
-        """Add a node of the IR; every other method adds through this one, so that a frontend may share equal nodes."""
+        """Add a node of the IR.
+
+        All other methods add through this one, so that a frontend can override it, to share equal nodes.
+        """
         return self.builder.add(op, inputs, attrs, outputs=outputs, like=origin)
 
     def emit(
         self, op: str | Op, inputs: Sequence[str], attrs: AttributeValues | None = None, *, tag: str = ""
     ) -> str:
-        """Add a node of the IR whose one result stays inside; return that."""
+        """Add a node of the IR with one internal result; return its tensor."""
         return self.emit_all(op, inputs, attrs, tag=tag)[0]
 
     def emit_all(
@@ -118,7 +121,7 @@ class ImportedNode(ABC):
         tag: str = "",
         count: int = 1,
     ) -> tuple[str, ...]:
-        """Add a node of the IR with `count` results that stay inside; return those."""
+        """Add a node of the IR with `count` internal results; return their tensors."""
         return self.add(op, inputs, attrs, self.inner_names(tag, count), self.inner_origin(tag))
 
     def done(
@@ -129,12 +132,12 @@ class ImportedNode(ABC):
         *,
         count: int | None = None,
     ) -> tuple[str, ...]:
-        """Add the node of the IR that computes this node's outputs, under their names; return those."""
+        """Add the node of the IR that computes this node's outputs, with their names; return the tensors."""
         op = self.builder.ops[op] if isinstance(op, str) else op
         return self.add(op, inputs, attrs, self.output_names(op, count), self.origin)
 
     def emit_steps(self, steps: Steps, operand: str) -> str:
-        """Add the steps of a decomposition one after another; return what the last one makes."""
+        """Add the steps of a decomposition one after another; return the last result."""
         for op, attrs in steps:
             operand = self.emit(op, [operand], attrs)
         return operand
@@ -145,7 +148,7 @@ class ImportedNode(ABC):
         return self.done(op, [self.emit_steps(first, operand)], attrs)
 
     def channels_last(self, tensor: str) -> str:
-        """Return a tensor [N, C, *spatial] as [N, *spatial, C], as spatial ops of the IR want it."""
+        """Transpose a tensor [N, C, *spatial] to [N, *spatial, C], the order of the IR's spatial ops."""
         rank = len(self.builder.shape(tensor))
         self.refuse_unless(
             rank >= 3, f"its input has rank {rank}; it needs a batch, channels and spatial axes"
@@ -153,43 +156,44 @@ class ImportedNode(ABC):
         return self.emit("Transpose", [tensor], {"perm": to_last(rank)}, tag="channels-last")
 
     def channels_first(self, tensor: str) -> tuple[str, ...]:
-        """Add the node's output [N, C, *spatial], computed of [N, *spatial, C]."""
+        """Add this node's output [N, C, *spatial], transposed from [N, *spatial, C]."""
         return self.done("Transpose", [tensor], {"perm": to_first(len(self.builder.shape(tensor)))})
 
     def add_constant(self, array: Elements, dtype: DType | None = None, tag: str = "constant") -> str:
-        """Add a constant of this node's own, in the given type or in that of the array; return its tensor."""
+        """Add a constant that only this node reads, in its own type by default; return its tensor."""
         elements = np.asarray(array, dtype.numpy if dtype else None)
         return self.builder.weight(self.inner_name(tag), elements)
 
     def add_float(self, array: Elements, tag: str = "constant") -> str:
-        """Add a constant of this node's own, of single precision; return its tensor."""
+        """Add a constant in single precision that only this node reads; return its tensor."""
         return self.add_constant(array, DType.F32, tag)
 
 
 class OperandNode(ImportedNode):
-    """A node whose operands are known by their number, constants among them that say what it does.
+    """A node whose operands are numbered, and of which some must be constants, such as axes and shapes.
 
-    remake: the verb for how the user makes the file anew: "export", "convert", "freeze", "save".
+    remake: the verb that errors use for making the file again: "export", "convert", "freeze", "save".
     """
 
     remake: ClassVar[str] = "export"
 
     @abstractmethod
     def array(self, index: int) -> Array | None:
-        """Return the elements of operand `index` as the file stores them; None if it is computed at run time."""
+        """Return the elements of operand `index` as the file stores them; None if a node computes them."""
 
-    def constant(self, index: int, what: str) -> Array:
-        """Return the elements of operand `index`; RefusedError if it is computed at run time."""
+    def constant(self, index: int, subject: str) -> Array:
+        """Return the elements of operand `index`; raises RefusedError if a node computes them."""
         array = self.array(index)
         if array is None:
             raise RefusedError(
-                f"its {what} (input {index}) is computed at run time; {self.remake} the model with a constant"
+                f"its {subject} (input {index}) is computed at run time; "
+                f"{self.remake} the model with a constant"
             )
         return array
 
-    def ints(self, index: int, what: str) -> tuple[int, ...]:
-        """Return operand `index` as integers; RefusedError if it is computed at run time."""
-        return tuple(int(v) for v in self.constant(index, what).reshape(-1))
+    def ints(self, index: int, subject: str) -> tuple[int, ...]:
+        """Return operand `index` as integers; raises RefusedError if a node computes them."""
+        return tuple(int(v) for v in self.constant(index, subject).reshape(-1))
 
 
 def to_last(rank: int) -> Shape:

@@ -14,12 +14,12 @@ Value = TypeVar("Value")
 
 @dataclass
 class Scope(Generic[Name, Value]):
-    """Values by name in one graph, function body, branch or turn of a loop.
+    """Values by name in one graph, function body, branch or iteration of a loop.
 
-    values: what each name stands for: mostly the name of a tensor of the IR; None where its node failed.
-    prefix: put before the names of everything made inside.
-    parent: the scope around this one, whose values it may read; None if it reads its own alone.
-    source: the node of the file's main graph that this scope belongs to; None in the main graph.
+    values: the value of each name, mostly the name of a tensor of the IR; None if its node failed.
+    prefix: precedes the names of everything that is added inside.
+    parent: the scope around this one, whose values it may read; None if it reads only its own.
+    source: the node of the file's main graph that contains this scope; None in the main graph.
     """
 
     unknown: ClassVar[str] = "it reads {name!r}, which nothing before it computes; export the model again"
@@ -38,7 +38,7 @@ class Scope(Generic[Name, Value]):
         return scope or self
 
     def get(self, name: Name) -> Value | None:
-        """Return the value of a name, None where its node failed; RefusedError for a name without a value."""
+        """Return the value of a name, None if its node failed; raises RefusedError if it has no value."""
         values = self.owner(name).values
         if name not in values:
             raise RefusedError(self.unknown.format(name=name))
@@ -47,7 +47,7 @@ class Scope(Generic[Name, Value]):
     def find(self, name: Name) -> Value:
         """Return the value of a name.
 
-        Raises RefusedError for a name without a value, SkippedError where its node failed.
+        Raises RefusedError for a name without a value, and SkippedError if its node failed.
         """
         value = self.get(name)
         if value is None:
@@ -55,10 +55,11 @@ class Scope(Generic[Name, Value]):
         return value
 
     def bind(self, names: Iterable[Name], values: Iterable[Value | None] | None) -> None:
-        """Let the names of a node's outputs stand for its results; for nothing if the node failed (None).
+        """Give the names of a node's outputs their values.
 
-        Outputs behind the last result get no value.
+        values: one for each output; None if the node failed. Outputs after the last value get none, because
+        frameworks list optional outputs that nothing reads.
         """
         names = list(names)
-        found = [None] * len(names) if values is None else values
-        self.values.update(zip(names, found, strict=False))
+        bound = [None] * len(names) if values is None else values
+        self.values.update(zip(names, bound, strict=False))

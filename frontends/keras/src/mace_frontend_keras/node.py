@@ -243,7 +243,7 @@ def apply_layer(importer: KerasImporter, name: str, layer: Layer, tensors: Seque
     else:
         expansion.call(name, layer, [given[0] if len(given) == 1 else given], {})
         results = []
-    with importer.nested():
+    with importer.enter_subgraph():
         for call in expansion.calls:
             translate_call(importer, call)
     if layer.is_model:

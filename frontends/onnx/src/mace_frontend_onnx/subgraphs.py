@@ -130,7 +130,7 @@ def _translate_body(
     """Translate the nodes of a body; `body` has its nodes and the names of its outputs."""
     nodes, outputs = body
     importer = node.importer
-    with importer.nested():
+    with importer.enter_subgraph():
         scope.prefix = f"{node.name}{tag}/"
         scope.source = node.source
         if not tag:
@@ -152,7 +152,7 @@ def _count_nodes(importer: OnnxImporter, nodes: int) -> None:
     """
     if importer.is_full:
         raise SkippedError
-    if not importer.write_out(nodes):
+    if not importer.count_expanded(nodes):
         limit = importer.limits.nodes
         text = f"its functions, branches and unrolled loops have more than {limit} nodes"
         raise RefusedError(f"{text}; export the model with fewer iterations, or cut it with output_tensors")

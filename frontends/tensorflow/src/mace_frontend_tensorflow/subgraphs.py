@@ -35,7 +35,7 @@ def turn(importer: TensorFlowImporter, scope: FlatScope, refs: Sequence[Ref]) ->
 
     SkippedError if any of its nodes fails, which is noted.
     """
-    with importer.nested():
+    with importer.enter_subgraph():
         evaluate(importer, scope, refs)
     return [scope.get(ref) for ref in refs]
 
@@ -43,7 +43,7 @@ def turn(importer: TensorFlowImporter, scope: FlatScope, refs: Sequence[Ref]) ->
 def evaluate(importer: TensorFlowImporter, scope: FlatScope, refs: Sequence[Ref]) -> None:
     """Translate all operations that these outputs depend on; MaceError for too many."""
     for operation in order(scope.flat, refs, scope.values):
-        if not importer.write_out(1):
+        if not importer.count_expanded(1):
             raise MaceError(
                 importer.location,
                 f"has more than {importer.limits.nodes} nodes with its loops written out",

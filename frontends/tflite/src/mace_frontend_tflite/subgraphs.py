@@ -32,7 +32,7 @@ def called_graph(node: TfliteNode, index: int) -> Subgraph:
 
 def perform(node: TfliteNode, scope: GraphScope, operators: Sequence[Operator]) -> None:
     """Translate operators of a graph that a node calls; SkippedError if any of them fails."""
-    with node.importer.nested():
+    with node.importer.enter_subgraph():
         for operator in operators:
             translate_operator(TfliteNode(operator, scope, node.importer))
 
