@@ -26,7 +26,7 @@ from mace_frontend_ai8x.network import (
     Weights,
 )
 from mace_frontend_ai8x.options import NetworkOptions
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 
 HWC = Place(processors=0xF, output_processors=0xF)
 
@@ -70,7 +70,7 @@ def random(shape: tuple[int, ...], low: int = -128, high: int = 127, seed: int =
     return np.random.default_rng(seed).integers(low, high + 1, shape)
 
 
-def bytes_of(layer: Layer, place: Place, device: Device, output: Array) -> Array:
+def bytes_of(layer: Layer, place: Place, device: Chip, output: Array) -> Array:
     """A layer's output as the facts about data memory state it: rows of address, bytes in use and their value, one for each result."""
     slots = np.array([p for p in range(64) if place.output_processors >> p & 1])
     channels, width = layer.out_channels, layer.width // 8

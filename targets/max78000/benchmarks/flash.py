@@ -19,7 +19,7 @@ from references import Reference, references
 
 from mace_core.api import Compiler
 from mace_core.registry import Registry
-from mace_target_max78000.emulator.binary import Firmware, load
+from mace_target_max78000.emulator.machine import Firmware, load
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import firmware

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from mace_frontend_ai8x.network import Activation, Network
-from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Device
+from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Step, Write
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulate import SimulationError, Simulator, find_mismatches, replay
 from mace_target_max78000.simulate.decode import decode
-from mace_target_max78000.simulate.layer_settings import Kind, Setting
+from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSettings
 
 FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = (
     "fault",
@@ -70,11 +70,11 @@ class Subject:
     name: str
     network: Network
     options: Options
-    device: Device
+    device: Chip
     image: Image
 
     @classmethod
-    def of(cls, name: str, network: Network, options: Options, device: Device) -> Subject:
+    def of(cls, name: str, network: Network, options: Options, device: Chip) -> Subject:
         """With its program made."""
         return cls(name, network, options, device, synthesize(network, options, device).image)
 
@@ -189,7 +189,7 @@ def register_flips(
             outcome = REWRITTEN
         what = f"{subject.name}: {phase}, {name} of layer {layer}, bit {bit} of {write.value:#x}"
         needed = must(subject, name, layer, steps[i]) if outcome != FAULT else None
-        yield Flip(what, outcome, name, needed, weighted=kinds[layer] is not Kind.PASSTHROUGH)
+        yield Flip(what, outcome, name, needed, weighted=kinds[layer] is not LayerKind.PASSTHROUGH)
 
 
 def again(image: Image, phase: str, index: int, address: int) -> bool:
@@ -218,7 +218,7 @@ def judge(subject: Subject, whole: Simulator, changed: Image, name: str, bit: in
     return SAME if np.array_equal(simulator.data.data, whole.data.data) else ELSEWHERE
 
 
-def settings(simulator: Simulator, image: Image) -> list[Setting]:
+def settings(simulator: Simulator, image: Image) -> list[LayerSettings]:
     """What the layers' registers say to the simulator."""
     registers = simulator.registers
     last = registers.control[image.quadrants[0]]["LCNT"] & 0xFF
@@ -258,7 +258,7 @@ def must(subject: Subject, name: str, layer: int, step: Step) -> bool | None:
     return changed.known_answer != subject.image.known_answer
 
 
-def register(device: Device, address: int) -> tuple[str, int]:
+def register(device: Chip, address: int) -> tuple[str, int]:
     """A register's name and layer; layer 0 for those that no layer has."""
     if address < device.control:
         return (

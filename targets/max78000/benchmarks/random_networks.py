@@ -21,7 +21,7 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool, Weights
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.search import PlacedNetwork, place_layers
@@ -59,7 +59,7 @@ class Draft:
     pick: chooses one of several; random: fills weights.  channels: to choose from; flat: one-dimensional.
     """
 
-    device: Device
+    device: Chip
     pick: Pick
     random: np.random.Generator
     flat: bool
@@ -85,9 +85,7 @@ class Draft:
         return self.shapes[-1] if self.chance(75) else self.pick(self.shapes)
 
 
-def random_network(
-    device: Device, pick: Pick, random: np.random.Generator
-) -> tuple[tuple[Layer, ...], Array]:
+def random_network(device: Chip, pick: Pick, random: np.random.Generator) -> tuple[tuple[Layer, ...], Array]:
     """Layers that the part can run, and a sample: convolutions, pooling, residual and joined inputs, one or two dimensions."""
     large = pick(range(100)) < 2
     flat = not large and pick(range(100)) < 30
@@ -337,7 +335,7 @@ def random_options(layers: Sequence[Layer], pick: Pick) -> Options:
     )
 
 
-def different(placed: PlacedNetwork, sample: Array, device: Device) -> list[str]:
+def different(placed: PlacedNetwork, sample: Array, device: Chip) -> list[str]:
     """Each word in which the simulator differs from the arithmetic, or what the simulator refuses."""
     network = Network("random", placed.layers, placed.places, sample)
     image = synthesize(network, placed.options, device).image

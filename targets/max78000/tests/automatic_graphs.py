@@ -17,7 +17,7 @@ from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.run.reference import execute
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network, Place
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph
 from mace_target_max78000.legalize.tensors import find_exponent, make_storage
 from mace_target_max78000.options import Options
@@ -119,7 +119,7 @@ def sample_of(graph: Graph, seed: int = 0) -> Array:
 
 
 def computed(
-    formed: LegalizedGraph, x: Array, device: Device, options: Options | None = None
+    formed: LegalizedGraph, x: Array, device: Chip, options: Options | None = None
 ) -> tuple[Array, ...]:
     """What every layer computes: [channels, rows, columns]."""
     places = (Place(1, 1),) * len(formed.layers)
@@ -128,7 +128,7 @@ def computed(
     )
 
 
-def assert_same(graph: Graph, device: Device, seed: int = 0) -> LegalizedGraph:
+def assert_same(graph: Graph, device: Chip, seed: int = 0) -> LegalizedGraph:
     """Every layer's result that is a tensor of the graph equals the IR's reference bit for bit."""
     formed, x = legalize_graph(graph, device), sample_of(graph, seed)
     expected = execute(graph, {graph.inputs[0]: x})

@@ -19,7 +19,7 @@ from mace_frontend_ai8x.network import (
     processors_needed,
 )
 from mace_target_max78000.check import find_faults
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 
 
@@ -92,7 +92,7 @@ def place(made: Layer, in_offset: int = 0, out_offset: int = 0x4000, **changes: 
     return replace(Place(mask(made.channels), mask(made.out_channels), in_offset, out_offset), **changes)
 
 
-def told(given: Network, device: Device = MAX78000, **options: Any) -> list[str]:
+def told(given: Network, device: Chip = MAX78000, **options: Any) -> list[str]:
     """Layer and key of each fault."""
     return [f"{fault.layer}: {fault.key}" for fault in find_faults(given, device, Options(**options))]
 

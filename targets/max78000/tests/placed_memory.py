@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.place.search import PlacedNetwork
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
@@ -49,7 +49,7 @@ class Checker:
     """All data memories as tags: whose word, of which position and pass."""
 
     placed: PlacedNetwork
-    device: Device
+    device: Chip
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -232,6 +232,6 @@ def last_needed(layer: Layer) -> Words:
     return found
 
 
-def faults(placed: PlacedNetwork, device: Device) -> list[str]:
+def faults(placed: PlacedNetwork, device: Chip) -> list[str]:
     """What is wrong with a placement."""
     return Checker(placed, device).check()

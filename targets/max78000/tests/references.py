@@ -17,7 +17,7 @@ import numpy as np
 from mace_frontend_ai8x.checkpoint import Checkpoint, Form, load_arrays, load_checkpoint
 from mace_frontend_ai8x.description import read_description
 from mace_frontend_ai8x.network import Network
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.image import Check, Chunk
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
@@ -25,7 +25,7 @@ from mace_target_max78002.device import MAX78002
 ROOT = Path(os.environ.get("MACE_MODELS", Path(__file__).parents[4] / "shared" / "models"))
 MODELS = ROOT / "ai8x"
 FOLDERS = (MODELS, ROOT / "ai8x-more")
-DEVICES: Mapping[str, Device] = {d.name: d for d in (MAX78000, MAX78002)}
+DEVICES: Mapping[str, Chip] = {d.name: d for d in (MAX78000, MAX78002)}
 
 IMPOSSIBLE = ("test-multilayer-eltwise-MAX78000", "test-multilayer-eltwise-MAX78002")
 """Networks whose answers the maker's tool computes from operands in other processors' data, where no layer moves them."""
@@ -49,7 +49,7 @@ class Reference:
         return found
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Chip:
         """The part."""
         return DEVICES[self.content["device"]]
 

@@ -12,7 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Quant
 from mace_core.run.reference import execute
 from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Pool
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78002.device import MAX78002
@@ -47,7 +47,7 @@ WINDOWS = (
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("inner", [False, True], ids=("input", "inner"))
 def test_windows_that_the_hardware_lacks(
-    window: tuple[Sequence[int], ...], inner: bool, device: Device
+    window: tuple[Sequence[int], ...], inner: bool, device: Chip
 ) -> None:
     kernel, before, after, stride, dilation = window
     w = Writer(2)
@@ -67,7 +67,7 @@ def test_windows_that_the_hardware_lacks(
 
 
 @DEVICES
-def test_a_pool_joins_the_convolution_behind_it(device: Device) -> None:
+def test_a_pool_joins_the_convolution_behind_it(device: Chip) -> None:
     w = Writer(1)
     y = w.pool(w.conv(w.input(8, 8, 3), 16, (3, 3), low=0.0, **SAME), (2, 2), 2)
     formed = assert_same(w.graph(w.dense(w.conv(y, 8, (3, 3), low=0.0), 10, power=None)), device)
@@ -78,7 +78,7 @@ def test_a_pool_joins_the_convolution_behind_it(device: Device) -> None:
 
 
 @DEVICES
-def test_input_folded_by_the_application(device: Device) -> None:
+def test_input_folded_by_the_application(device: Chip) -> None:
     """The first layer of a keyword spotter: kernel 10 x 4, stride 2."""
     w = Writer(2)
     attrs = {"strides": (2, 2), "pads_before": (4, 1), "pads_after": (5, 1)}
@@ -89,7 +89,7 @@ def test_input_folded_by_the_application(device: Device) -> None:
 
 
 @DEVICES
-def test_depthwise(device: Device) -> None:
+def test_depthwise(device: Chip) -> None:
     w = Writer(2)
     y = w.conv(w.input(9, 9, 8), 8, (3, 3), group=8, low=0.0, **SAME)
     y = w.conv(y, 8, (3, 3), group=8, strides=(2, 2), **SAME)
@@ -100,7 +100,7 @@ def test_depthwise(device: Device) -> None:
 
 
 @DEVICES
-def test_depthwise_as_tensorflow_halves(device: Device) -> None:
+def test_depthwise_as_tensorflow_halves(device: Chip) -> None:
     """Padding behind only: the first result of the hardware is one too many, and is cut off."""
     w = Writer(2)
     y = w.conv(
@@ -116,7 +116,7 @@ def test_depthwise_as_tensorflow_halves(device: Device) -> None:
 
 
 @DEVICES
-def test_residual(device: Device) -> None:
+def test_residual(device: Chip) -> None:
     w = Writer(3)
     a = w.conv(w.input(8, 8, 4), 16, (3, 3), low=0.0, **SAME)
     d = w.one("Relu", [w.one("Add", [a, w.conv(a, 16, (3, 3), **SAME)])])
@@ -127,7 +127,7 @@ def test_residual(device: Device) -> None:
 
 @DEVICES
 @pytest.mark.parametrize("op", ["Add", "Sub"])
-def test_pool_and_element_wise_operation_in_either_order(op: str, device: Device) -> None:
+def test_pool_and_element_wise_operation_in_either_order(op: str, device: Chip) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
     a, b = w.conv(x, 16, (3, 3), **SAME), w.conv(x, 16, (1, 1))
@@ -139,7 +139,7 @@ def test_pool_and_element_wise_operation_in_either_order(op: str, device: Device
 
 
 @DEVICES
-def test_sum_of_data_in_different_steps(device: Device) -> None:
+def test_sum_of_data_in_different_steps(device: Chip) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
     a, b = w.conv(x, 16, (3, 3), power=-5, **SAME), w.conv(x, 16, (1, 1))
@@ -151,7 +151,7 @@ def test_sum_of_data_in_different_steps(device: Device) -> None:
 
 @DEVICES
 @pytest.mark.parametrize("channels", [(16, 16), (5, 7)], ids=str)
-def test_concatenation(channels: tuple[int, int], device: Device) -> None:
+def test_concatenation(channels: tuple[int, int], device: Chip) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
     a, b = w.conv(x, channels[0], (3, 3), **SAME), w.conv(x, channels[1], (1, 1))
@@ -167,7 +167,7 @@ def test_concatenation(channels: tuple[int, int], device: Device) -> None:
 
 
 @DEVICES
-def test_lines(device: Device) -> None:
+def test_lines(device: Chip) -> None:
     w = Writer(3)
     a = w.conv(w.input(40, 70), 80, (3,), pads_before=(1,), pads_after=(1,), low=0.0)
     b = w.pool(w.conv(a, 16, (5,), pads_before=(2,), pads_after=(2,)), (2,), 2)
@@ -182,7 +182,7 @@ def test_lines(device: Device) -> None:
 
 
 @DEVICES
-def test_transposed(device: Device) -> None:
+def test_transposed(device: Chip) -> None:
     w = Writer(3)
     up = {"op": "ConvTranspose", "strides": (2, 2)}
     a = w.conv(w.input(6, 6, 4), 16, (3, 3), output_padding=(1, 1), **SAME, **up)
@@ -202,7 +202,7 @@ def test_transposed(device: Device) -> None:
 
 
 @DEVICES
-def test_pools_with_padding_and_over_everything(device: Device) -> None:
+def test_pools_with_padding_and_over_everything(device: Chip) -> None:
     w = Writer(3)
     a = w.conv(w.input(13, 13, 4), 16, (3, 3), low=0.0)
     b = w.pool(w.pool(a, (3, 3), 2, **SAME), (3, 3), 2, pads_after=(1, 1))
@@ -211,7 +211,7 @@ def test_pools_with_padding_and_over_everything(device: Device) -> None:
 
 
 @DEVICES
-def test_activations_of_their_own(device: Device) -> None:
+def test_activations_of_their_own(device: Chip) -> None:
     w = Writer(3)
     a = w.one("Relu", [w.pool(w.input(13, 13, 4), (2, 2), 2)])
     b = w.one("Abs", [w.conv(a, 8, (3, 3))])
@@ -221,7 +221,7 @@ def test_activations_of_their_own(device: Device) -> None:
 
 
 @DEVICES
-def test_limit_below_the_greatest_step(device: Device) -> None:
+def test_limit_below_the_greatest_step(device: Chip) -> None:
     w = Writer(3)
     a = w.conv(w.input(8, 8, 4, power=-4), 16, (3, 3), low=0.0, high=6.0, gain=2)
     graph = w.graph(w.conv(a, 4, (1, 1)))
@@ -230,7 +230,7 @@ def test_limit_below_the_greatest_step(device: Device) -> None:
 
 
 @DEVICES
-def test_more_than_64_channels(device: Device) -> None:
+def test_more_than_64_channels(device: Chip) -> None:
     w = Writer(3)
     a = w.conv(w.input(6, 6, 80), 130, (3, 3))
     formed = assert_same(w.graph(w.dense(w.pool(a, (2, 2), 2), 70)), device)

@@ -9,7 +9,7 @@ from automatic_graphs import Writer
 from mace_core.run.reference import execute
 from mace_frontend_ai8x.network import Operation
 from mace_target_max78000.design import design_network
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
@@ -19,7 +19,7 @@ from mace_target_max78002.device import MAX78002
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @pytest.mark.parametrize("pooled", ["nothing", "operands", "sum"])
 def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_its_own(
-    device: Device, pooled: str
+    device: Chip, pooled: str
 ) -> None:
     """The hardware combines Conv2d with one, not Conv1d."""
     w = Writer(3)

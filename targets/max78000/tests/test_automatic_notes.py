@@ -9,7 +9,7 @@ from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_target_max78000.design import DesignedNetwork, design_network
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
@@ -18,7 +18,7 @@ from mace_target_max78002.device import MAX78002
 SAME = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1)}
 
 
-def made(graph: Graph, device: Device, policy: QuantizationPolicy | None = None) -> DesignedNetwork:
+def made(graph: Graph, device: Chip, policy: QuantizationPolicy | None = None) -> DesignedNetwork:
     samples = [{"x": np.random.default_rng(0).uniform(-1, 1, graph.tensors["x"].shape).astype(np.float32)}]
     return design_network(graph, samples, device, Options(), policy or QuantizationPolicy())
 
@@ -61,7 +61,7 @@ def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None
 @pytest.mark.parametrize(
     ("device", "told"), [(MAX78000, 1), (MAX78002, 0)], ids=lambda v: getattr(v, "name", "")
 )
-def test_expanded_depthwise_convolutions_are_told(device: Device, told: int) -> None:
+def test_expanded_depthwise_convolutions_are_told(device: Chip, told: int) -> None:
     random, builder = np.random.default_rng(1), Builder("depthwise")
     x = builder.input("x", DType.F32, (1, 12, 12, 8))
     x = builder.one(

@@ -23,7 +23,7 @@ from mace_core.transforms import run_phases
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.design import quantize_and_legalize
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.legalize.boundary import cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
@@ -53,7 +53,7 @@ def read(path: Path, registry: Registry) -> Graph:
     return run_phases(pipeline.load(Model("network", (path,)), registry), registry)
 
 
-def results(formed: LegalizedGraph, x: Array, device: Device) -> Array:
+def results(formed: LegalizedGraph, x: Array, device: Chip) -> Array:
     """What the layers that are outputs give, as real numbers."""
     made = zip(formed.layers, formed.powers, computed(formed, x, device, ROUNDED), strict=True)
     return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
@@ -62,7 +62,7 @@ def results(formed: LegalizedGraph, x: Array, device: Device) -> Array:
 @pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @DEVICES
-def test_digits_lose_no_accuracy(device: Device, registry: Registry) -> None:
+def test_digits_lose_no_accuracy(device: Chip, registry: Registry) -> None:
     graph = read(DIGITS / "digits.onnx", registry)
     pictures, labels = (
         np.load(DIGITS / "test_inputs.npy").reshape(-1, 1, 1, 8, 8),
@@ -94,7 +94,7 @@ class Tiny:
 TINY = (Tiny("ic", 0.08, 15), Tiny("kws", 0.08, 11), Tiny("ad", 0.05, 10))
 
 
-def assert_runs(formed: LegalizedGraph, sample: Array, device: Device) -> None:
+def assert_runs(formed: LegalizedGraph, sample: Array, device: Chip) -> None:
     """The layers find their places, and the simulator, fed with the program's bytes alone, finds what they compute."""
     shape = sample.shape if sample.shape[-1] > 1 else sample.shape[:2]
     placed = place_layers(split_long_bias(formed, device).layers, shape, device, ROUNDED)
@@ -114,7 +114,7 @@ def recorded(tiny: Tiny, kind: str, graph: Graph) -> list[dict[str, Array]]:
 @pytest.mark.sampled(every=3)
 @DEVICES
 @pytest.mark.parametrize("tiny", TINY, ids=lambda t: t.name)
-def test_mlperf_tiny(tiny: Tiny, device: Device, registry: Registry) -> None:
+def test_mlperf_tiny(tiny: Tiny, device: Chip, registry: Registry) -> None:
     graph = read(MODELS / f"mlperf_{tiny.name}" / f"{tiny.name}_fp32.tflite", registry)
     samples = recorded(tiny, "fp32", graph)
     formed = quantize_and_legalize(graph, device, samples, QuantizationPolicy())

@@ -17,7 +17,7 @@ from mace_core.run.reference import execute
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
 from mace_target_max78000.check import find_faults
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.options import Options
@@ -32,12 +32,12 @@ COUNT = int(os.environ.get("MACE_RANDOM_NETWORKS", "150"))
 @pytest.mark.sampled(every=15)
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @pytest.mark.parametrize("seed", range(COUNT))
-def test_simulator_equals_the_reference(seed: int, device: Device) -> None:
+def test_simulator_equals_the_reference(seed: int, device: Chip) -> None:
     graph = random_graph(seed)
     check_placed(assert_same(graph, device, seed), graph, sample_of(graph, seed), device)
 
 
-def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Device) -> None:
+def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Chip) -> None:
     sample = formed.network_input.apply(x)
     shape = sample.shape if sample.ndim < 3 or sample.shape[2] > 1 else sample.shape[:2]
     placed = place_layers(formed.layers, shape, device, Options())

@@ -14,7 +14,7 @@ from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
 from mace_target_max78000.design import DesignedNetwork, design_network
 from mace_target_max78000.device import MAX78000
-from mace_target_max78000.firmware.tensor_words import Feed
+from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.options import Options
 from mace_target_max78000.quantize.plan import QuantizationPolicy
@@ -118,7 +118,7 @@ def test_results_of_other_types_are_refused() -> None:
 def fed(graph: Graph) -> None:
     """Compare the outputs that the application makes of results with the reference's."""
     made = designed(graph)
-    feed = Feed.of(made.network, made.options, [2.0**-7] * 4).with_ends(made.legalized)
+    feed = TensorBinding.of(made.network, made.options, [2.0**-7] * 4).with_ends(made.legalized)
     values = execute(graph, {graph.inputs[0]: sample_of(graph)})
     inner = [made.legalized.tensors[i] for i, layer in enumerate(made.legalized.layers) if layer.output]
     blocks = [

@@ -16,8 +16,8 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.run.reference import execute
 from mace_target_max78000.design import DesignedNetwork, design_network
-from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.firmware.tensor_words import Feed
+from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78000.options import Options
@@ -49,7 +49,7 @@ def emitted(graph: Graph, target: Max78000) -> None:
     target.emit(graph, BuildConfig("cortex-m4", target.name, Model("net", (Path("net.onnx"),))))
 
 
-def designed(graph: Graph, device: Device = MAX78000) -> DesignedNetwork:
+def designed(graph: Graph, device: Chip = MAX78000) -> DesignedNetwork:
     return design_network(graph, [], device, Options(), QuantizationPolicy())
 
 
@@ -231,7 +231,7 @@ def test_results_that_are_views_come_in_their_own_order() -> None:
     graph = view_is_a_result(Writer())
     made = designed(graph)
     expected = execute(graph, {"x": np.rint(made.inputs["x"] * 128).clip(-128, 127).astype(np.int8)})
-    feed = Feed.of(made.network, made.options, [2.0**-7] * 2).with_ends(made.legalized)
+    feed = TensorBinding.of(made.network, made.options, [2.0**-7] * 2).with_ends(made.legalized)
     blocks = [expected[name].reshape(-1, 4).T for name in graph.outputs]
     for name, found in zip(graph.outputs, feed.results(blocks), strict=True):
         assert np.array_equal(found * 128, expected[name]), name

@@ -11,7 +11,7 @@ from check_networks import C1, C2, NO, T2, layer, mask, network, place, told
 
 from mace_frontend_ai8x.network import Eltwise, Layer, Network, Place, Pool, Weights
 from mace_target_max78000.check import find_faults
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 
@@ -35,7 +35,7 @@ def test_conditional_layers_are_the_second_generations() -> None:
     [(MAX78000, 4, 15), (MAX78000, 80, 7), (MAX78002, 4, 255), (MAX78002, 80, 127)],
     ids=str,
 )
-def test_a_write_gap_fits_its_field(device: Device, channels: int, most: int) -> None:
+def test_a_write_gap_fits_its_field(device: Chip, channels: int, most: int) -> None:
     conv = layer(C2, (4, 2, 2), channels)
     for gap, expected in ((most, []), (most + 1, ["one: write_gap"])):
         assert told(network(conv, places=(place(conv, 0, 0x4000, write_gap=gap),)), device) == expected
@@ -60,7 +60,7 @@ def test_a_write_gap_of_a_passthrough_layer_counts_one_pass() -> None:
         (layer(C2, (1025, 2, 2), 4), MAX78002, ["one: in_channels"]),
     ],
 )
-def test_values_that_the_registers_hold(made: Layer, device: Device, expected: list[str]) -> None:
+def test_values_that_the_registers_hold(made: Layer, device: Chip, expected: list[str]) -> None:
     assert told(network(made), device) == expected
 
 
@@ -204,13 +204,13 @@ def test_a_layer_behind_a_stream_may_write_over_what_streamed() -> None:
     ],
 )
 def test_nothing_is_pooled_before_a_transposed_convolution(
-    device: Device, changes: dict[str, Any], expected: list[str]
+    device: Chip, changes: dict[str, Any], expected: list[str]
 ) -> None:
     assert told(network(layer(T2, (4, 8, 8), **changes)), device) == expected
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
-def test_no_element_wise_operation_comes_before_a_convolution_of_lines(device: Device) -> None:
+def test_no_element_wise_operation_comes_before_a_convolution_of_lines(device: Chip) -> None:
     line = layer(C1, (4, 8), operands=2, eltwise=Eltwise.SUB)
     (fault,) = find_faults(network(line), device, Options())
     assert str(fault) == (

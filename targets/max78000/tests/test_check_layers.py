@@ -12,7 +12,7 @@ from mace_frontend_ai8x.network import (
     Pool,
     Weights,
 )
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78002.device import MAX78002
 
 
@@ -102,7 +102,7 @@ from mace_target_max78002.device import MAX78002
         (layer(C2, (4, 1, 1), 513, bias=np.full(513, 1)), MAX78002, None),
     ],
 )
-def test_one_layer(made: Layer, device: Device, expected: str | None) -> None:
+def test_one_layer(made: Layer, device: Chip, expected: str | None) -> None:
     assert told(network(made), device) == ([f"one: {expected}"] if expected else [])
 
 
@@ -121,7 +121,7 @@ def test_one_layer(made: Layer, device: Device, expected: str | None) -> None:
         (eltwise((4, 4, 4), FC), MAX78000, "eltwise"),
     ],
 )
-def test_element_wise_operations(made: Layer, device: Device, expected: str | None) -> None:
+def test_element_wise_operations(made: Layer, device: Chip, expected: str | None) -> None:
     assert told(network(made), device) == ([f"one: {expected}"] if expected else [])
 
 

@@ -19,7 +19,7 @@ from mace_frontend_ai8x.network import (
     Unload,
 )
 from mace_target_max78000.check import find_faults
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 
@@ -58,7 +58,7 @@ from mace_target_max78002.device import MAX78002
         (layer(C2, (4, 4, 4)), {"next": 1}, MAX78000, ["one: next_sequence"]),
     ],
 )
-def test_places(made: Layer, changes: dict[str, Any], device: Device, expected: list[str]) -> None:
+def test_places(made: Layer, changes: dict[str, Any], device: Chip, expected: list[str]) -> None:
     assert told(network(made, places=(place(made, **changes),)), device) == expected
 
 
@@ -265,7 +265,7 @@ def test_unloaded_blocks_lie_in_memory() -> None:
 # Streaming
 
 
-def streaming(count: int, *, among: int, device: Device = MAX78000, **changes: Any) -> list[str]:
+def streaming(count: int, *, among: int, device: Chip = MAX78000, **changes: Any) -> list[str]:
     layers = [layer(C2, (4, 8, 8), inputs=(i - 1,), **changes) for i in range(among)]
     layers = [replace(made, name=f"layer{i}") for i, made in enumerate(layers)]
     places = tuple(

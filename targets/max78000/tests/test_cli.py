@@ -15,7 +15,7 @@ from test_simulator import network
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.cli import main
 from mace_frontend_ai8x.network import Weights
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Expect, Image, Poll, Write
 from mace_target_max78000.options import Options
@@ -120,7 +120,7 @@ def test_what_the_first_generation_lacks_is_refused(argument: str) -> None:
         make_project(network(False), options, MAX78000)
 
 
-def image(device: Device, *arguments: str, fifo: bool = False) -> Image:
+def image(device: Chip, *arguments: str, fifo: bool = False) -> Image:
     return synthesize(
         network(fifo), Options.of_arguments([*arguments, *(["--fifo"] if fifo else [])]), device
     ).image
@@ -179,7 +179,7 @@ def test_unused_quadrants_are_powered_down() -> None:
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
-def test_memories_are_cleared_by_their_self_tests(device: Device) -> None:
+def test_memories_are_cleared_by_their_self_tests(device: Chip) -> None:
     made = image(device, "--zero-sram")
     tests = [device.control_register(quadrant, 3) for quadrant in range(4)]
     steps = [step for step in made.init if step.address in tests][-64:]

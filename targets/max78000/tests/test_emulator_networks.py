@@ -16,13 +16,13 @@ from mace_core.registry import Registry
 from mace_core.testing.requirements import require
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
-from mace_target_max78000.emulator.binary import load
-from mace_target_max78000.emulator.firmware import Outcome, run
+from mace_target_max78000.emulator.command import Outcome, run
+from mace_target_max78000.emulator.machine import load
 from mace_target_max78000.encode import synthesize
+from mace_target_max78000.encode.data_memory import ResultBlock, list_results
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import firmware
 from mace_target_max78000.firmware.packed_tables import make_table
-from mace_target_max78000.firmware.results import Results, list_results
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulate import Simulator
@@ -178,7 +178,7 @@ def test_registers_come_back_from_their_table(name: str) -> None:
     assert len(found.rest) <= 2 + conditions  # the FIFOs' and those of conditional layers
 
 
-def unloaded(block: Results, value: np.ndarray) -> list[int]:
+def unloaded(block: ResultBlock, value: np.ndarray) -> list[int]:
     """A layer's results as cnn_unload delivers them: bytes by channel, words by the memory they lie in, up to a whole word."""
     rows = value.reshape(block.channels, block.pixels).astype("<u4" if block.width == 32 else "u1")
     data = b"".join(part.T.tobytes() for part in np.split(rows, np.cumsum(block.groups)[:-1]))

@@ -22,7 +22,7 @@ from mace_frontend_ai8x.frontend import Ai8x
 from mace_frontend_ai8x.graph import as_any_graph, as_graph
 from mace_frontend_ai8x.network import Eltwise
 from mace_target_max78000.encode.data_memory import make_known_answer
-from mace_target_max78000.encode.hardware_layers import units
+from mace_target_max78000.encode.hardware_layers import make_hardware_layers
 
 # Its ops' references take a minute.
 REFERENCES = [r for r in references() if r.path.parent.name != "camvid_unet"]
@@ -38,7 +38,7 @@ def test_known_answer(reference: Reference) -> None:
             as_graph(network)
     graph = verify(as_any_graph(network))
     values = execute(graph, {"input": network.sample[None].astype(np.int8)})
-    results = [u for u in units(network, reference.device) if network.layers[u.index].output]
+    results = [u for u in make_hardware_layers(network, reference.device) if network.layers[u.index].output]
     pairs = [(u, values[name][0].astype(np.int64)) for u, name in zip(results, graph.outputs, strict=True)]
     found = make_known_answer(pairs, reference.options, reference.device)
     assert found == reference.known_answer

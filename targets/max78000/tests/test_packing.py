@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.firmware.packed_tables import LONGEST, Packed, Table, make_table, pack
 from mace_target_max78000.image import Write
 from mace_target_max78002.device import MAX78002
@@ -64,7 +64,7 @@ def test_weights_take_what_their_entropy_says() -> None:
     assert 8 * len(pack(DATA["weights"]).data) < 1.01 * entropy * len(DATA["weights"])
 
 
-def rewritten(found: Table, device: Device) -> Iterator[Write]:
+def rewritten(found: Table, device: Chip) -> Iterator[Write]:
     """The writes that a table stands for."""
     data, values, written, layer = iter(found.data), [0] * len(found.registers), 0, -1
     for head in data:
@@ -92,7 +92,7 @@ def number(data: Iterator[int]) -> int:
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
-def test_registers_come_back_in_order(device: Device) -> None:
+def test_registers_come_back_in_order(device: Chip) -> None:
     random = np.random.default_rng(3)
     names = [n for n in device.registers if n not in device.stream_registers]
     writes = []

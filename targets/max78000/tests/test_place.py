@@ -18,12 +18,12 @@ from mace_core.testing.requirements import require
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Network, Operation, Pool, Weights
 from mace_target_max78000 import check
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.allocate import find_overlap_distance
 from mace_target_max78000.place.search import PlacedNetwork, place_layers
-from mace_target_max78000.report import Report, analyze_program
+from mace_target_max78000.report import ProgramReport, analyze_program
 from mace_target_max78000.simulate import find_mismatches, replay
 from mace_target_max78002.device import MAX78002
 
@@ -68,9 +68,7 @@ def combined(name: str, inputs: tuple[int, ...], channels: int, dim: tuple[int, 
     )
 
 
-def proven(
-    layers: Sequence[Layer], device: Device = MAX78000, options: Options | None = None
-) -> PlacedNetwork:
+def proven(layers: Sequence[Layer], device: Chip = MAX78000, options: Options | None = None) -> PlacedNetwork:
     """The placement, once the simulator agrees with the arithmetic and no word is lost."""
     layers = [*layers[:-1], replace(layers[-1], output=True)]
     first = layers[0]
@@ -88,7 +86,7 @@ def names(placed: PlacedNetwork) -> list[str]:
     return [layer.name for layer in placed.layers]
 
 
-def highest(report: Report) -> int:
+def highest(report: ProgramReport) -> int:
     return max(r.last for r in report.ranges)
 
 
@@ -124,7 +122,7 @@ def test_the_makers_networks_take_no_more_memory_than_by_hand(name: str) -> None
     assert len(placed.layers) == len(network.layers)
 
 
-def results(network: Network, options: Options, device: Device) -> list[Any]:
+def results(network: Network, options: Options, device: Chip) -> list[Any]:
     return [
         values
         for values, layer in zip(outputs(network, options), network.layers, strict=True)
@@ -152,7 +150,7 @@ def test_input_too_large_for_words_lies_channel_by_channel() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_operands_that_only_the_sum_reads_are_written_interleaved(device: Device) -> None:
+def test_operands_that_only_the_sum_reads_are_written_interleaved(device: Chip) -> None:
     dim = (6, 6)
     placed = proven(
         [
@@ -235,7 +233,7 @@ def test_sums_of_several_passes_get_a_layer_of_their_own() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_what_does_not_fit_streams(device: Device) -> None:
+def test_what_does_not_fit_streams(device: Chip) -> None:
     side = 96 if device is MAX78000 else 160
     dim, half = (side, side), (side // 2, side // 2)
     placed = proven(

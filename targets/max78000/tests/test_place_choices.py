@@ -9,7 +9,7 @@ import pytest
 from test_place import combined, conv, proven
 
 from mace_frontend_ai8x.network import INPUT, Layer, Operation
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, arrange_values
 from mace_target_max78000.place.inserted_layers import split_unsupported
@@ -22,13 +22,13 @@ WORDS, PLANES, FIFO = (False, False), (True, False), (False, True)
 """How an input may arrive: in words of four channels, channel by channel, or through FIFOs."""
 
 
-def arrangement(layers: Sequence[Layer], device: Device) -> Arrangement:
+def arrangement(layers: Sequence[Layer], device: Chip) -> Arrangement:
     source = describe_source(layers, (layers[0].channels, *layers[0].dim))
     return arrange_values(split_unsupported(layers, source, device), source, device)
 
 
 def arrivals(
-    layers: Sequence[Layer], device: Device = MAX78000, fifo: bool = False
+    layers: Sequence[Layer], device: Chip = MAX78000, fifo: bool = False
 ) -> list[tuple[tuple[bool, bool], int]]:
     """Each way with how many layers stream then."""
     found = _list_arrivals(arrangement(layers, device), device, Options(fifo=fifo))
@@ -71,7 +71,7 @@ def chain(*pads: int) -> list[Layer]:
     return layers
 
 
-def streaming(layers: Sequence[Layer], device: Device = MAX78000) -> list[int]:
+def streaming(layers: Sequence[Layer], device: Chip = MAX78000) -> list[int]:
     return [count for _, count in arrivals(layers, device) if count]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placed_memory import faults
 
 from mace_core.errors import MaceError
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.place.search import place_layers
 from mace_target_max78002.device import MAX78002
 
@@ -25,7 +25,7 @@ REFUSALS = {"weights", "data"}
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_simulator_equals_arithmetic(device: Device, data: st.DataObject) -> None:
+def test_simulator_equals_arithmetic(device: Chip, data: st.DataObject) -> None:
     def pick(of: Any) -> Any:
         return data.draw(st.sampled_from(of))
 

@@ -19,8 +19,8 @@ from mace_core.registry import Registry
 from mace_core.run.files import write_all
 from mace_core.testing.requirements import require
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Unload, Weights
-from mace_target_max78000.device import MAX78000, Device
-from mace_target_max78000.emulator.firmware import run
+from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.emulator.command import run
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import firmware
 from mace_target_max78000.image import Block, Check, Chunk, Image, Poll, Write
@@ -38,7 +38,7 @@ GO = 1
 class Recorder:
     """Remembers what is written, and ends its network at once when the master's go bit comes, or with the last word of a FIFO."""
 
-    device: Device = MAX78000
+    device: Chip = MAX78000
     fifo_words: int = 0
     on_done: Callable[[], None] | None = None
     writes: list[tuple[int, int, int]] = field(default_factory=list)
@@ -82,7 +82,7 @@ def written(image: Image) -> Iterator[tuple[int, int, int]]:
     yield from (*inputs, *start, *fed)
 
 
-def image_of(device: Device) -> Image:
+def image_of(device: Chip) -> Image:
     """A program without a meaning: two quadrants, two runs of weights, bias, registers, two blocks of input that are their own results."""
     control = [device.control_register(q, 0) for q in (0, 1)]
     names = ("RCNT", "CCNT", "TPTR", "POST")
@@ -188,7 +188,7 @@ def builder(name: str, folder: Path) -> Build:
     ],
     ids=["plain", "tables", "compact", "busy"],
 )
-def test_firmware_writes_what_the_image_holds(build: Build, device: Device, options: Options) -> None:
+def test_firmware_writes_what_the_image_holds(build: Build, device: Chip, options: Options) -> None:
     image = image_of(device)
     accelerator = Recorder(device)
     outcome = run(build(image, network_of(), options), device, accelerator)
@@ -204,7 +204,7 @@ def test_firmware_writes_what_the_image_holds(build: Build, device: Device, opti
 @pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Device) -> None:
+def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Chip) -> None:
     image = fed_by_fifo(image_of(device), fifos=3)
     accelerator = Recorder(device, fifo_words=6)
     outcome = run(build(image, network_of(), Options(fifo=True)), device, accelerator)
@@ -252,7 +252,7 @@ def test_input_made_from_a_few_words(build: Build) -> None:
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("corrupted", [False, True])
-def test_weights_word_by_word_and_verified(build: Build, device: Device, corrupted: bool) -> None:
+def test_weights_word_by_word_and_verified(build: Build, device: Chip, corrupted: bool) -> None:
     image = image_of(device)
     accelerator = Recorder(device)
     first, last = device.kernel_address(0, 0), device.kernel_address(17, 4)
@@ -315,7 +315,7 @@ BLOCKS = (
 """Results of every kind: slots that begin anywhere, passes, gaps between slots and words, 32 bits."""
 
 
-def in_memory(unload: Unload, values: np.ndarray, device: Device) -> dict[int, int]:
+def in_memory(unload: Unload, values: np.ndarray, device: Chip) -> dict[int, int]:
     """The words of data memory that hold a block's values [channels, pixels], by address, as the facts about the part state them."""
     slots = [p for p in range(64) if unload.processors >> p & 1]
     passes, memory = -(-unload.channels // len(slots)), {}
@@ -350,7 +350,7 @@ def delivered(unload: Unload, values: np.ndarray) -> bytes:
 @pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_results_come_in_the_vendors_order(build: Build, device: Device) -> None:
+def test_results_come_in_the_vendors_order(build: Build, device: Chip) -> None:
     random = np.random.default_rng(7)
     accelerator, expected = Recorder(device), []
     for unload in BLOCKS:
@@ -393,7 +393,7 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     [Options(), Options(wfi=False, timer=1), Options(fifo=True, fast_fifo=True)],
     ids=["plain", "busy", "fast"],
 )
-def test_the_risc_v_core_runs_the_network(device: Device, options: Options, tmp_path: Path) -> None:
+def test_the_risc_v_core_runs_the_network(device: Chip, options: Options, tmp_path: Path) -> None:
     zig = Registry.load().toolchains["zig"]
     require(zig.missing("rv32imc"))
     image = fed_by_fast_fifo(image_of(device)) if options.fast_fifo else image_of(device)

@@ -23,12 +23,18 @@ from mace_frontend_ai8x.network import (
     Pool,
     Weights,
 )
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
-from mace_target_max78000.encode.hardware_layers import units
+from mace_target_max78000.encode.hardware_layers import make_hardware_layers
 from mace_target_max78000.options import Options
-from mace_target_max78000.report import Report, analyze_program, draw_memory_map, format_data, format_summary
-from mace_target_max78000.report.costs import Operations, count_operations, estimate_cycles
+from mace_target_max78000.report import (
+    ProgramReport,
+    analyze_program,
+    draw_memory_map,
+    format_data,
+    format_summary,
+)
+from mace_target_max78000.report.analysis import Operations, count_operations, estimate_cycles
 from mace_target_max78002.device import MAX78002
 
 REAL = {r.name: r for r in references() if r.path.parent.parent.name != "unit"}
@@ -82,7 +88,7 @@ def wide_weights() -> Weights:
     return Weights(np.ones((8, 4, 3, 3), np.int64), 4)
 
 
-def report(device: Device = MAX78000) -> Report:
+def report(device: Chip = MAX78000) -> ProgramReport:
     return analyze_program(network(), synthesize(network(), Options(), device), Options())
 
 
@@ -122,7 +128,9 @@ def estimate(made: Layer, processors: int, output: int, pipeline: bool = False, 
     network = Network(
         "", (made,), (Place(processors, output, **given),), np.zeros((made.channels, *made.dim), np.int64)
     )
-    return estimate_cycles(units(network, MAX78002 if pipeline else MAX78000)[0], (0,), pipeline)
+    return estimate_cycles(
+        make_hardware_layers(network, MAX78002 if pipeline else MAX78000)[0], (0,), pipeline
+    )
 
 
 def test_cycles_by_the_makers_formula() -> None:

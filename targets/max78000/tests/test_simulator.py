@@ -15,7 +15,7 @@ import pytest
 
 from mace_frontend_ai8x.network import INPUT, Activation, Layer, Network, Operation, Place, Pool, Weights
 from mace_target_max78000 import simulate as simulator_package
-from mace_target_max78000.device import FIFO_CONTROL, FIFO_DATA, FIFO_STATUS, MAX78000, Device
+from mace_target_max78000.device import FIFO_CONTROL, FIFO_DATA, FIFO_STATUS, MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Check, Image, Poll, Step, Write
 from mace_target_max78000.options import Options
@@ -62,7 +62,7 @@ def network(streaming: bool = False) -> Network:
     return Network("two", (first, second), places, random.integers(-128, 128, (3, 8, 7)))
 
 
-def program(device: Device, fifo: bool = False) -> Image:
+def program(device: Chip, fifo: bool = False) -> Image:
     """Everything that the program of that network writes."""
     return synthesize(network(fifo), Options(fifo=fifo), device).image
 
@@ -112,13 +112,13 @@ def with_register(
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("fifo", [False, True], ids=["memory", "fifo"])
-def test_computes_what_the_layers_say(device: Device, fifo: bool) -> None:
+def test_computes_what_the_layers_say(device: Chip, fifo: bool) -> None:
     image = program(device, fifo)
     assert np.array_equal(found(replay(image)), answer(image))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_known_answer_is_compared_word_by_word(device: Device) -> None:
+def test_known_answer_is_compared_word_by_word(device: Chip) -> None:
     image = program(device)
     simulator = replay(image)
     assert list(find_mismatches(simulator, image)) == []
@@ -134,7 +134,7 @@ def test_known_answer_is_compared_word_by_word(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_weights_without_the_packing_loader(device: Device) -> None:
+def test_weights_without_the_packing_loader(device: Chip) -> None:
     image = program(device)
     packed = replay(image)
     simulator = Simulator(device)
@@ -234,7 +234,7 @@ def test_a_frame_that_is_too_short() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_gathers_four_positions_of_a_channel(device: Device) -> None:
+def test_gathers_four_positions_of_a_channel(device: Chip) -> None:
     image = program(device)
     simulator = replay(image)
     expected = answer(image)[2].astype(np.int8).reshape(-1)
@@ -248,7 +248,7 @@ def test_gathers_four_positions_of_a_channel(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_memory_reads_back(device: Device) -> None:
+def test_memory_reads_back(device: Chip) -> None:
     simulator = Simulator(device)
     for quadrant in range(4):
         simulator.write(device.control_register(quadrant, 0), CLOCK)
@@ -264,7 +264,7 @@ def test_memory_reads_back(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_addresses_where_nothing_lies(device: Device) -> None:
+def test_addresses_where_nothing_lies(device: Chip) -> None:
     simulator = Simulator(device)
     simulator.write(device.control_register(0, 0), CLOCK)
     for address in (

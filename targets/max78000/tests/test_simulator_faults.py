@@ -10,7 +10,7 @@ import pytest
 from test_simulator_layers import changed, convolution, depthwise, pair, program
 
 from mace_frontend_ai8x.network import Network, Place, Pool
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
@@ -50,10 +50,10 @@ def caught(wrong: Image, right: Image) -> bool:
         (MAX78002, False, "STREAM1", lambda v: v - 1),
         (MAX78002, True, "STREAM1", lambda v: v - 1),
     ],
-    ids=lambda value: value.name if isinstance(value, Device) else None,
+    ids=lambda value: value.name if isinstance(value, Chip) else None,
 )
 def test_a_first_layer_that_waits_too_little(
-    device: Device, planar: bool, name: str, value: Callable[[int], int]
+    device: Chip, planar: bool, name: str, value: Callable[[int], int]
 ) -> None:
     (first, second), places = pair(streaming=True, planar=planar, biased=False)
     pooled = replace(first, pool=Pool(False, (2, 2), 2))
@@ -72,7 +72,7 @@ def test_a_first_layer_that_waits_too_little(
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 @pytest.mark.parametrize("less", [1 << 4, 1 << 16])
-def test_a_later_layer_that_waits_too_little(device: Device, less: int) -> None:
+def test_a_later_layer_that_waits_too_little(device: Chip, less: int) -> None:
     image = program(*pair(streaming=True, planar=False, biased=False), device, Options(fifo=True))
     with pytest.raises(SimulationError, match=r"layer 1, STREAM2: .*its windows need"):
         replay(changed(image, "STREAM2", 1, lambda v: v - less))
@@ -98,13 +98,13 @@ def test_results_of_the_last_layer_over_its_own_buffer() -> None:
 # Bias
 
 
-def biased_convolution(device: Device) -> Image:
+def biased_convolution(device: Chip) -> Image:
     layer = convolution(20, 4, bias=np.arange(4) + 1)
     return program((layer,), (Place(0xFFFFF, 0xF, out_offset=0x4000),), device, Options())
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
-def test_a_bias_in_two_quadrants(device: Device) -> None:
+def test_a_bias_in_two_quadrants(device: Chip) -> None:
     image = biased_convolution(device)
     with pytest.raises(SimulationError, match="a bias in each of the quadrants"):
         replay(planted(image, "POST", 1, lambda v: v | 1 << 12))

@@ -21,7 +21,7 @@ from mace_frontend_ai8x.network import (
     Pool,
     Weights,
 )
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
@@ -95,7 +95,7 @@ def depthwise(channels: int, size: int) -> Layer:
     )
 
 
-def cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
+def cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
     """Name, layer, place and parts."""
     for first in (1, 2, 3):
         yield f"first-slot-{first}", convolution(5, 9), Place(0x1F, 0x1FF << first), DEVICES
@@ -124,7 +124,7 @@ def cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
     yield from depthwise_cases()
 
 
-def eltwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
+def eltwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
     for operation in Eltwise:
         for operands in (2, 3):
             for pool in (None, Pool(False, (2, 2), 2), Pool(True, (2, 2), 1)):
@@ -145,7 +145,7 @@ def eltwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
     )
 
 
-def depthwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Device, ...]]]:
+def depthwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
     maps = {
         "same": (20, 0xFFFFF, 0xFFFFF),
         "moved": (20, 0xFFFFF << 4, 0xFFFFF << 8),
@@ -167,7 +167,7 @@ CASES = [
 ]
 
 
-def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Device, options: Options) -> Image:
+def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Chip, options: Options) -> Image:
     """The program of these layers, with a random sample."""
     first = layers[0]
     shape = (first.channels * first.operands, *(first.dim if not first.one_dimensional else first.dim[:1]))
@@ -177,7 +177,7 @@ def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Device
 
 
 @pytest.mark.parametrize(("layer", "place", "device"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_layer(layer: Layer, place: Place, device: Device) -> None:
+def test_layer(layer: Layer, place: Place, device: Chip) -> None:
     image = program((layer,), (replace(place, out_offset=0x4000),), device, Options())
     assert list(find_mismatches(replay(image), image)) == []
 
@@ -185,7 +185,7 @@ def test_layer(layer: Layer, place: Place, device: Device) -> None:
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("documented", [False, True])
 @pytest.mark.parametrize("rounding", [False, True])
-def test_averages(device: Device, documented: bool, rounding: bool) -> None:
+def test_averages(device: Chip, documented: bool, rounding: bool) -> None:
     options = Options(avg_pool_rounding=rounding, documented=documented)
     for layer in (
         convolution(5, 9, pool=Pool(True, (2, 3), 2)),
@@ -210,19 +210,19 @@ def pair(streaming: bool, planar: bool, biased: bool) -> tuple[tuple[Layer, ...]
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("planar", [False, True])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_fifos(device: Device, planar: bool, streaming: bool) -> None:
+def test_fifos(device: Chip, planar: bool, streaming: bool) -> None:
     image = program(*pair(streaming, planar, biased=not streaming or not planar), device, Options(fifo=True))
     assert list(find_mismatches(replay(image), image)) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_streams_from_data_memory(device: Device) -> None:
+def test_streams_from_data_memory(device: Chip) -> None:
     image = program(*pair(streaming=True, planar=False, biased=False), device, Options())
     assert list(find_mismatches(replay(image), image)) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_fast_fifo(device: Device) -> None:
+def test_fast_fifo(device: Chip) -> None:
     image = program(
         *pair(streaming=True, planar=False, biased=False), device, Options(fast_fifo=True, riscv=True)
     )
@@ -271,7 +271,7 @@ def test_streams_that_cannot_work(name: str, layer: int, value: Callable[[int], 
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_input_that_is_overwritten_too_early(device: Device) -> None:
+def test_input_that_is_overwritten_too_early(device: Chip) -> None:
     run = partial(program, device=device, options=Options(overlap_data=True))
     layer = convolution(4, 4)
     behind = run(layers=(layer,), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x40),))

@@ -11,7 +11,7 @@ from references import IMPOSSIBLE as UNREADABLE
 from references import digest, references
 
 from mace_core.testing.requirements import require
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Write
 from mace_target_max78000.simulate import NotModelledError, Simulator, find_mismatches, replay
@@ -79,7 +79,7 @@ def test_operands_lie_side_by_side(name: str) -> None:
     assert np.array_equal(results(simulator, reference.device, 0x3000, 100), pairs[:, 0] ^ pairs[:, 1])
 
 
-def results(simulator: Simulator, device: Device, offset: int, words: int) -> np.ndarray[Any, Any]:
+def results(simulator: Simulator, device: Chip, offset: int, words: int) -> np.ndarray[Any, Any]:
     """Signed bytes [words, 4] of the first data memory."""
     return np.frombuffer(simulator.read_block(device.data_address(0, offset), 4 * words), np.int8).reshape(
         words, 4

@@ -19,10 +19,10 @@ from test_simulator_layers import (
 
 from mace_frontend_ai8x.network import Layer, Network, Operation, Place, Pool, processors_needed
 from mace_target_max78000.check import find_faults
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import bias_memory, synthesize, weight_runs
-from mace_target_max78000.encode.hardware_layers import Unit, units
-from mace_target_max78000.encode.streaming import streams
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers
+from mace_target_max78000.encode.streaming import list_streams
 from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulate import NotModelledError, find_mismatches, replay
@@ -39,13 +39,13 @@ def network(layer: Layer, place: Place, random: np.random.Generator) -> Network:
     return Network("net", (layer,), (place,), random.integers(-128, 128, shape))
 
 
-def wrong(layer: Layer, place: Place, device: Device, **options: Any) -> list[str]:
+def wrong(layer: Layer, place: Place, device: Chip, **options: Any) -> list[str]:
     """Words of the known answer that the program does not compute."""
     image = synthesize(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
     return list(find_mismatches(replay(image), image))
 
 
-def registers(layer: Layer, place: Place, device: Device, **options: Any) -> dict[tuple[str, int], int]:
+def registers(layer: Layer, place: Place, device: Chip, **options: Any) -> dict[tuple[str, int], int]:
     """The layer's registers by name and quadrant."""
     image = synthesize(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
     values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
@@ -73,7 +73,7 @@ def test_random_layers_compute_their_arithmetic(seed: int) -> None:
         checked += 1
 
 
-def _random_layer(random: np.random.Generator, device: Device) -> tuple[Layer, Place]:
+def _random_layer(random: np.random.Generator, device: Chip) -> tuple[Layer, Place]:
     channels, outputs = (int(n) for n in random.choice(COUNTS, 2))
     bits = int(random.choice([1, 2, 4, 8]))
     pointwise: dict[str, Any] = {"kernel": (1, 1), "pad": (0, 0)} if random.integers(2) else {}
@@ -127,32 +127,32 @@ def _mask(channels: int, random: np.random.Generator) -> int:
 
 @pytest.mark.parametrize(("bits", "outputs"), [(1, 76), (1, 120), (2, 70), (4, 66), (1, 131)])
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_narrow_kernels_go_on_over_output_passes(bits: int, outputs: int, device: Device) -> None:
+def test_narrow_kernels_go_on_over_output_passes(bits: int, outputs: int, device: Chip) -> None:
     """An output pass that is no multiple of the kernels in a byte leaves no gap before the next one."""
     slots = processors_needed(outputs)
     assert wrong(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1, 0, 0x4000), device) == []
-    unit = Unit(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1), 0)
+    unit = HardwareLayer(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1), 0)
     positions = weight_runs.lay_out_runs(unit).bytes
     assert np.array_equal(positions, np.arange(len(positions)))
 
 
 def test_words_of_unused_slots_stay_free() -> None:
     """The words before the first slot in use are the next layer's, and its kernels are counted from there."""
-    first = Unit(convolution(4, 3), Place(0xF, 0xE), 0)
+    first = HardwareLayer(convolution(4, 3), Place(0xF, 0xE), 0)
     layout = weight_runs.lay_out_runs(first)
     assert layout.used.tolist() == [False, True, True, True]
-    gaps = weight_runs.lay_out_runs(Unit(convolution(4, 2), Place(0xF, 0b1001), 0))
+    gaps = weight_runs.lay_out_runs(HardwareLayer(convolution(4, 2), Place(0xF, 0b1001), 0))
     assert gaps.used.tolist() == [True, False, False, True]
-    small = Unit(convolution(4, 1, kernel=(1, 1), pad=(0, 0)), Place(0xF, 1), 1)
+    small = HardwareLayer(convolution(4, 1, kernel=(1, 1), pad=(0, 0)), Place(0xF, 1), 1)
     # the first words are free for a layer that needs one of them
     assert weight_runs.place_runs((first, small), MAX78000) == {
-        0: weight_runs.Run(0, 4),
-        1: weight_runs.Run(0, 1),
+        0: weight_runs.WeightRun(0, 4),
+        1: weight_runs.WeightRun(0, 1),
     }
-    aligned = Unit(convolution(4, 3), Place(0xF, 0x7), 0)
+    aligned = HardwareLayer(convolution(4, 3), Place(0xF, 0x7), 0)
     assert weight_runs.place_runs((aligned, small), MAX78000) == {
-        0: weight_runs.Run(0, 3),
-        1: weight_runs.Run(4, 1),
+        0: weight_runs.WeightRun(0, 3),
+        1: weight_runs.WeightRun(4, 1),
     }
 
 
@@ -170,7 +170,7 @@ def test_a_layer_in_words_that_another_one_leaves_computes_its_own() -> None:
 
 def test_larger_memories_are_filled_from_the_top() -> None:
     """By steps that are the vendor's: below a run from a multiple of four on, so that up to three words stay free."""
-    tops = [Unit(convolution(1, n), Place(1, (1 << n) - 1), i) for i, n in enumerate((10, 10, 4))]
+    tops = [HardwareLayer(convolution(1, n), Place(1, (1 << n) - 1), i) for i, n in enumerate((10, 10, 4))]
     for unit in tops:
         weights = unit.layer.weights
         assert weights is not None
@@ -202,7 +202,7 @@ def test_four_channels_at_once(channels: int, outputs: int) -> None:
 
 
 def place_bias(*layers: tuple[Layer, Place]) -> tuple[dict[int, bias_memory.Bias], dict[int, bytes]]:
-    made = [Unit(layer, place, i) for i, (layer, place) in enumerate(layers)]
+    made = [HardwareLayer(layer, place, i) for i, (layer, place) in enumerate(layers)]
     return bias_memory.place_bias(made, (0, 1, 2, 3), MAX78002, ignore_groups=False)
 
 
@@ -257,7 +257,7 @@ def test_write_pointers_of_layers_that_scatter() -> None:
 @pytest.mark.parametrize(
     ("average", "size", "bit"), [(False, 1, 0), (False, 2, 1), (True, 2, 1), (True, 1, 0)]
 )
-def test_a_pool_of_one_position_is_no_pool(device: Device, average: bool, size: int, bit: int) -> None:
+def test_a_pool_of_one_position_is_no_pool(device: Chip, average: bool, size: int, bit: int) -> None:
     pooled = convolution(4, 4, pool=Pool(average, (size, size), 2))
     given = registers(pooled, Place(0xF, 0xF, 0, 0x4000), device)
     assert given["LCTL", 0] >> 7 & 1 == bit
@@ -268,7 +268,7 @@ def test_a_pool_of_one_position_is_no_pool(device: Device, average: bool, size: 
 @pytest.mark.parametrize(
     ("reading", "slots"), [(0x11111, 0x1000F), (0x1111, 0xF), (0x8421, 0xF), (0xF, 0xF0)]
 )
-def test_results_of_passthrough_layers_are_packed(device: Device, reading: int, slots: int) -> None:
+def test_results_of_passthrough_layers_are_packed(device: Chip, reading: int, slots: int) -> None:
     assert wrong(passthrough(reading.bit_count()), Place(reading, slots, 0, 0x4000), device) == []
 
 
@@ -298,7 +298,7 @@ def test_quadrants_of_the_fast_fifo() -> None:
     [(MAX78000, 38, 0x110000), (MAX78002, 11, 0x20010)],
     ids=["MAX78000", "MAX78002"],
 )
-def test_planes_through_a_fifo_with_pooling(device: Device, start: int, wait: int) -> None:
+def test_planes_through_a_fifo_with_pooling(device: Chip, start: int, wait: int) -> None:
     """The first generation counts positions, the second one words, of which each holds four positions of a plane."""
     layer = convolution(4, 15, pool=Pool(False, (2, 2), 1))
     place = Place(0x0001000100010001, 0xFFFE, 0, 0x400, chw=True, streaming=True)
@@ -365,7 +365,11 @@ def test_options_of_streams_act_on_one_layer() -> None:
     given = Network("net", layers, places, sample)
 
     def waits(**options: Any) -> list[Any]:
-        return list(streams(units(given, MAX78000), Options(fifo=True, **options), MAX78000).values())
+        return list(
+            list_streams(
+                make_hardware_layers(given, MAX78000), Options(fifo=True, **options), MAX78000
+            ).values()
+        )
 
     plain, told = (
         waits(),
@@ -388,6 +392,6 @@ def test_a_1x1_kernel_behind_a_stream_is_widened() -> None:
     second = replace(convolution(4, 4, kernel=(1, 1), pad=(0, 0)), inputs=(0,), name="second")
     places = Place(0xF, 0xF0, 0, 0x1000, streaming=True), Place(0xF0, 0xF, 0x1000, 0x4000)
     given = Network("net", (first, second), places, np.zeros((4, 8, 7), np.int64))
-    assert [unit.layer.kernel for unit in units(given, MAX78000)] == [(3, 3), (3, 3)]
+    assert [unit.layer.kernel for unit in make_hardware_layers(given, MAX78000)] == [(3, 3), (3, 3)]
     plain = replace(given, places=tuple(replace(place, streaming=False) for place in places))
-    assert [unit.layer.kernel for unit in units(plain, MAX78000)] == [(3, 3), (1, 1)]
+    assert [unit.layer.kernel for unit in make_hardware_layers(plain, MAX78000)] == [(3, 3), (1, 1)]

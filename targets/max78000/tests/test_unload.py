@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.firmware.results import list_results
-from mace_target_max78000.firmware.tensor_words import Feed
+from mace_target_max78000.encode.data_memory import list_results
+from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.options import Options
 
 
@@ -34,12 +34,14 @@ def test_words_come_by_memory(channels: int, slots: int, groups: tuple[int, ...]
     values = np.arange(channels * 6, dtype=np.int32).reshape(channels, 6)
     parts = np.split(values, np.cumsum(groups)[:-1])
     words = np.concatenate([part.T.ravel() for part in parts])
-    (found,) = Feed.of(given, Options(), [1.0]).arrays(words.view(np.uint32).tolist())
+    (found,) = TensorBinding.of(given, Options(), [1.0]).arrays(words.view(np.uint32).tolist())
     assert np.array_equal(found, values)
 
 
 def test_bytes_come_channel_by_channel() -> None:
     given = network(6, 0x3F, wide=False)
     values = np.arange(36, dtype=np.int8).reshape(6, 6)
-    (found,) = Feed.of(given, Options(), [1.0]).arrays(np.frombuffer(values.tobytes(), "<u4").tolist())
+    (found,) = TensorBinding.of(given, Options(), [1.0]).arrays(
+        np.frombuffer(values.tobytes(), "<u4").tolist()
+    )
     assert np.array_equal(found, values)

@@ -15,7 +15,7 @@ from mace_frontend_ai8x.checkpoint import Checkpoint, LayerParameters, load_chec
 from mace_frontend_ai8x.described_model import parameter_reader
 from mace_frontend_ai8x.description import read_description
 from mace_frontend_ai8x.network import Activation, Network
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.clock import choose_clock
@@ -46,11 +46,11 @@ def read(folder: Path, *arguments: str, skipped: int = 0, channels: int = 1) -> 
     )
 
 
-def image(device: Device, *arguments: str) -> Image:
+def image(device: Chip, *arguments: str) -> Image:
     return synthesize(network(), Options.of_arguments(arguments), device).image
 
 
-def files_of(device: Device, *arguments: str) -> dict[str, str]:
+def files_of(device: Chip, *arguments: str) -> dict[str, str]:
     options = Options.of_arguments(arguments)
     made = emit_project(synthesize(network(), options, device).image, network(), options, "")
     return {path: content if isinstance(content, str) else content.decode() for path, content in made.items()}
@@ -182,7 +182,7 @@ def test_the_external_ready_signal_is_bit_4_while_the_network_runs() -> None:
     ],
 )
 def test_the_clock(
-    device: Device, arguments: tuple[str, ...], enabled: str, inference: str | None, hertz: float
+    device: Chip, arguments: tuple[str, ...], enabled: str, inference: str | None, hertz: float
 ) -> None:
     files = files_of(device, *arguments)
     calls = [
@@ -211,7 +211,7 @@ def test_full_speed_needs_the_pll() -> None:
     ("device", "arguments", "delay"),
     [(MAX78000, (), 0), (MAX78002, (), 10), (MAX78000, ("--switch-delay", "25"), 25)],
 )
-def test_the_delay_of_load_switches(device: Device, arguments: tuple[str, ...], delay: int) -> None:
+def test_the_delay_of_load_switches(device: Chip, arguments: tuple[str, ...], delay: int) -> None:
     assert f"#define BOARD_CNN_POWER_DELAY {delay}\n" in files_of(device, *arguments)["board/board.h"]
 
 

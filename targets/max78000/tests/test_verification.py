@@ -19,7 +19,7 @@ from mace_target_max78000 import target as target_module
 from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.check.program import check_program
 from mace_target_max78000.design import DesignedNetwork, design_network
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
@@ -33,7 +33,7 @@ SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
 @pytest.mark.parametrize(
     "options", [Options(), Options(fifo=True), Options(one_shot=True)], ids=["memory", "fifo", "one shot"]
 )
-def test_a_right_program_passes(device: Device, options: Options) -> None:
+def test_a_right_program_passes(device: Chip, options: Options) -> None:
     made = network(options.fifo)
     assert check_program(made, synthesize(made, options, device), options) == ()
 
@@ -41,7 +41,7 @@ def test_a_right_program_passes(device: Device, options: Options) -> None:
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("fifo", [False, True], ids=["memory", "fifo"])
 @pytest.mark.parametrize("cleared", [False, True], ids=["as it is", "cleared"])
-def test_a_program_without_the_packing_loader_passes(device: Device, fifo: bool, cleared: bool) -> None:
+def test_a_program_without_the_packing_loader_passes(device: Chip, fifo: bool, cleared: bool) -> None:
     options = Options(mexpress=False, fifo=fifo, zero_sram=cleared)
     made = network(fifo)
     assert check_program(made, synthesize(made, options, device), options) == ()
@@ -104,7 +104,7 @@ def test_results_lie_where_they_are_unloaded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def target_blocks(made: Network) -> list[object]:
-    from mace_target_max78000.firmware.results import list_results
+    from mace_target_max78000.encode.data_memory import list_results
 
     return list(list_results(made))  # type: ignore[return-value]
 
@@ -150,16 +150,16 @@ def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest
 
 
 def test_a_wrong_order_of_outputs_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = target_module.Feed.results
+    results = target_module.TensorBinding.results
     monkeypatch.setattr(
-        target_module.Feed, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)]
+        target_module.TensorBinding, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)]
     )
     with pytest.raises(MaceError, match="the application would make another one"):
         Max78000().emit(graph(), BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),))))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
-def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device: Device) -> None:
+def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device: Chip) -> None:
     """Equal weights of a plain and a transposed convolution are not the same words: the latter are flipped."""
     values = np.random.default_rng(0).integers(-128, 128, (4, 4, 3, 3))
     kernel = {"weights": Weights(values), "kernel": (3, 3), "pad": (1, 1)}

@@ -15,7 +15,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_frontend_ai8x.network import Layer, Network, Place
 from mace_target_max78000.check.graph_comparison import AcceleratorResults
-from mace_target_max78000.device import PROCESSORS, Device
+from mace_target_max78000.device import PROCESSORS, Chip
 from mace_target_max78000.encode.weight_memory import ALIGNMENT, words_of
 from mace_target_max78000.legalize.layer_fields import MAIN_OPS
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph, split_long_bias
@@ -64,7 +64,7 @@ class DesignedNetwork:
 def design_network(
     graph: Graph,
     samples: Sequence[Mapping[str, Array]],
-    device: Device,
+    device: Chip,
     options: Options,
     policy: QuantizationPolicy,
 ) -> DesignedNetwork:
@@ -91,7 +91,7 @@ def design_network(
     return replace(design, network=replace(design.network, notes=(*design.network.notes, note)))
 
 
-def _has_wide_results(graph: Graph, device: Device) -> bool:
+def _has_wide_results(graph: Graph, device: Chip) -> bool:
     """Whether the last layer of a graph of real numbers would give 32-bit sums.
 
     False for a graph that cannot be legalized at all.
@@ -105,7 +105,7 @@ def _has_wide_results(graph: Graph, device: Device) -> bool:
 def _design_with(
     graph: Graph,
     samples: Sequence[Mapping[str, Array]],
-    device: Device,
+    device: Chip,
     options: Options,
     policy: QuantizationPolicy,
 ) -> DesignedNetwork:
@@ -132,7 +132,7 @@ USABLE_SHARE = 0.97
 
 
 def quantize_and_legalize(
-    graph: Graph, device: Device, samples: Sequence[Mapping[str, Array]], policy: QuantizationPolicy
+    graph: Graph, device: Chip, samples: Sequence[Mapping[str, Array]], policy: QuantizationPolicy
 ) -> LegalizedGraph:
     """Return the layers of any graph, which is quantized for this target if it is not yet.
 
@@ -154,7 +154,7 @@ def quantize_and_legalize(
 
 
 def _narrow_weights(
-    plan: QuantizationPlan, layers: Sequence[Layer], policy: QuantizationPolicy, device: Device
+    plan: QuantizationPlan, layers: Sequence[Layer], policy: QuantizationPolicy, device: Chip
 ) -> Mapping[str, int]:
     """Return the bits of each node's weights with which all fit, or with which none can be narrower.
 
@@ -192,7 +192,7 @@ def _measure_harm(plan: QuantizationPlan, node: Node) -> dict[int, float]:
     }
 
 
-def _count_words(layers: Sequence[Layer], device: Device) -> list[tuple[int, int]]:
+def _count_words(layers: Sequence[Layer], device: Chip) -> list[tuple[int, int]]:
     """Return for each layer the words that it takes of each processor's weight memory, and of how many."""
     places = [
         Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
@@ -205,7 +205,7 @@ def _count_words(layers: Sequence[Layer], device: Device) -> list[tuple[int, int
     return [counts.get(index, (0, 0)) for index in range(len(layers))]
 
 
-def _count_missing_words(layers: Sequence[Layer], device: Device) -> float:
+def _count_missing_words(layers: Sequence[Layer], device: Chip) -> float:
     """Return how many words of weight memory are missing, by the tighter of two bounds."""
     counts = _count_words(layers, device)
     # Layers of more than half of the processors must share some, whatever their places; all together must

@@ -82,7 +82,7 @@ FAST_FIFO = 0x400C0400
 
 
 @dataclass(frozen=True)
-class Features:
+class ChipFeatures:
     """What one part's accelerator does and another's does not.  Source: the vendor's lists of limitations.
 
     pipeline: it computes in a pipeline, behind a PLL of its own.
@@ -121,7 +121,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChipLimits:
     """How much one part's memories and register fields hold.
 
     counted_rows: rows or columns that the counters hold; counts_padding: on both sides, they count it as well.
@@ -141,7 +141,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Device:
+class Chip:
     """One part.
 
     generation: 1 or 2, of the registers: which there are, what their fields mean, and what they count.
@@ -198,8 +198,8 @@ class Device:
     generation: int
     core_hertz: int
     switch_delay: int
-    features: Features
-    limits: Limits
+    features: ChipFeatures
+    limits: ChipLimits
 
     def control_register(self, quadrant: int, number: int) -> int:
         """The address of a register that a quadrant has once: 0 control, 1 SRAM control, 2 layer count, 3 SRAM test."""
@@ -247,7 +247,7 @@ class Device:
         return self.data + quadrant * self.quadrant_pitch + p // PER_MEMORY * self.data_pitch + offset
 
 
-MAX78000 = Device(
+MAX78000 = Chip(
     name="MAX78000",
     quadrant_pitch=0x400000,
     control=0x50100000,
@@ -302,7 +302,7 @@ MAX78000 = Device(
     generation=1,
     core_hertz=100_000_000,
     switch_delay=0,
-    features=Features(
+    features=ChipFeatures(
         pipeline=False,
         depthwise=False,
         dilated_pools=False,
@@ -319,7 +319,7 @@ MAX78000 = Device(
         streaming_unpadded=False,
         streaming_without_convolution=True,
     ),
-    limits=Limits(
+    limits=ChipLimits(
         counted_rows=1024,
         counts_padding=True,
         write_step=16,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Image:
     FIFO blocks are fed after the start, one word of each FIFO in turn; others are written before it.
     """
 
-    device: Device
+    device: Chip
     kernels: tuple[Chunk, ...]
     bias: Mapping[int, bytes]
     init: tuple[Step, ...]

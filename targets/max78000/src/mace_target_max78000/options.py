@@ -13,7 +13,7 @@ from typing import Any, Self
 from mace_core.emit.text import CDefine, Word, shown
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.options import NetworkOptions
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.vendor_options import (
     BASE_FREE,
     SAME,
@@ -231,7 +231,7 @@ class Options(NetworkOptions):
                 raise MaceError(place, f"{argument!r} belongs to no option", "write --name, or --name value")
         return cls.of(asked, place)
 
-    def refusals(self, device: Device) -> Iterator[str]:
+    def refusals(self, device: Chip) -> Iterator[str]:
         """What the part does not have of what was asked for, as the vendor's tool refuses it."""
         for name in sorted(self.asked & SECOND_GENERATION) if device.generation == 1 else ():
             yield f"{name.replace('_', '-')}: the {device.name} does not have this; leave it out"

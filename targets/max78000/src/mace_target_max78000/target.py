@@ -30,11 +30,11 @@ from mace_target_max78000.check import add_faults, find_faults
 from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.check.program import REPORT
 from mace_target_max78000.design import DesignedNetwork, design_network
-from mace_target_max78000.device import MAX78000, Device
+from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.firmware.clock import choose_clock
 from mace_target_max78000.firmware.layout import INCLUDES, LINKER_SCRIPT, headers, sources
 from mace_target_max78000.firmware.layout import layout as project_layout
-from mace_target_max78000.firmware.tensor_words import Feed
+from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.options import Options
 from mace_target_max78000.project import MAPS, make_project
 from mace_target_max78000.quantize.plan import QuantizationPolicy
@@ -60,7 +60,7 @@ class Ported:
 
     network: Network
     options: Options
-    feed: Feed
+    feed: TensorBinding
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
     designed: DesignedNetwork | None = None
@@ -109,7 +109,7 @@ class Max78000(ProjectTarget):
     name = "max78000"
     device = "max78000"
     abis: ClassVar[tuple[str, ...]] = ("cortex-m4",)
-    chip: ClassVar[Device] = MAX78000
+    chip: ClassVar[Chip] = MAX78000
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with every option that is none, or has a value that it cannot have."""
@@ -132,7 +132,7 @@ class Max78000(ProjectTarget):
         made = make_project(ported.network, ported.options, self.chip)
         ported.check(made.results)
         details: Json = {
-            "cycles": made.found.cycles,
+            "cycles": made.usage.cycles,
             "hertz": choose_clock(ported.options, self.chip).hertz,
             "feed": ported.feed.described(),
             "documented": ported.options.documented,
@@ -141,8 +141,8 @@ class Max78000(ProjectTarget):
             inputs=tuple(ported.inputs),
             outputs=tuple(ported.outputs),
             layers=tuple(ported.visible()),
-            data_bytes=made.found.data_bytes,
-            weight_bytes=made.found.weight_bytes,
+            data_bytes=made.usage.data_bytes,
+            weight_bytes=made.usage.weight_bytes,
             summary=made.summary,
             details=details,
         )
@@ -182,7 +182,7 @@ class Max78000(ProjectTarget):
         return Ported(
             network,
             options,
-            Feed.of(network, options, [1.0] * len(outputs)),
+            TensorBinding.of(network, options, [1.0] * len(outputs)),
             [input_tensor(network)],
             outputs,
         )
@@ -191,7 +191,7 @@ class Max78000(ProjectTarget):
         made = design_network(graph, _samples(model, graph), self.chip, options, policy)
         formed = made.legalized
         units = [2.0**step for layer, step in zip(formed.layers, formed.powers, strict=True) if layer.output]
-        feed = Feed.of(made.network, made.options, units).with_ends(formed)
+        feed = TensorBinding.of(made.network, made.options, units).with_ends(formed)
         inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
         return Ported(made.network, made.options, feed, inputs, outputs, made)
 

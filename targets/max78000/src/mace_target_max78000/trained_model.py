@@ -12,11 +12,11 @@ from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_frontend_ai8x.network import Layer, Network, Operation
 from mace_target_max78000.design import quantize_and_legalize
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.quantize.plan import QuantizationPolicy
 
 
-def check_trained_model(network: Network, name: str, trained: Graph, device: Device) -> None:
+def check_trained_model(network: Network, name: str, trained: Graph, device: Chip) -> None:
     """Compare a network with the graph of a trained model, which messages call by `name`.
 
     MaceError with every layer that computes something else than the model does.

@@ -110,7 +110,7 @@ WITHOUT_EFFECT = frozenset(
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOptions:
     """Options that are refused for one reason.  reason: why.  remedy: what to do instead."""
 
     names: tuple[str, ...]
@@ -118,8 +118,8 @@ class Refused:
     remedy: str
 
 
-REFUSED: tuple[Refused, ...] = (
-    Refused(
+REFUSED: tuple[RefusedOptions, ...] = (
+    RefusedOptions(
         (
             *(
                 "rtl",
@@ -157,72 +157,72 @@ REFUSED: tuple[Refused, ...] = (
         "is for simulations of the chip's logic, which are not generated",
         "leave it out; `mace validate` runs the firmware on an emulated chip",
     ),
-    Refused(
+    RefusedOptions(
         ("weight_input", "bias_input", "weight_start", "sample_numpy_filename"),
         "is for the development of the vendor's tool",
         "leave it out; weights come from --checkpoint-file, the sample from --sample-input",
     ),
-    Refused(
+    RefusedOptions(
         ("apb_base", "max_proc", "ignore_hw_limits", "no_error_stop"),
         "is for chips other than the MAX78000 and the MAX78002, whose limits hold always",
         "leave it out; what is beyond a limit would compute something else than the network",
     ),
-    Refused(
+    RefusedOptions(
         ("verify_writes",),
         "would read each register back after it is written",
         "leave it out; --verify-weights reads the weights back, and the known-answer test checks what follows from all of them",
     ),
-    Refused(
+    RefusedOptions(
         ("energy",),
         "measures with the power monitor of the vendor's evaluation kit, whose protocol is not public",
         "leave it out; --timer N measures the time of an inference, report.txt estimates its cycles",
     ),
-    Refused(
+    RefusedOptions(
         ("clock_trim",),
         "writes trim registers of the oscillators, which are calibrated in production",
         "leave it out, or write them in board_init of the board layer",
     ),
-    Refused(
+    RefusedOptions(
         ("stop_start",),
         "is a test of cnn_stop and cnn_continue",
         "leave it out; the application may call both after cnn_start",
     ),
-    Refused(
+    RefusedOptions(
         ("repeat_layers",),
         "computes the network several times in one run for measurements; from the second time on its results mean nothing",
         "leave it out, and run the network several times in the application",
     ),
-    Refused(
+    RefusedOptions(
         ("forever",),
         "makes a program that never ends and tells no result",
         "leave it out, and call load_input, cnn_start and board_wait in a loop of the application",
     ),
-    Refused(
+    RefusedOptions(
         ("fixed_input",),
         "replaces the sample by alternating bits, for which there is no known answer",
         "name a sample with such values as --sample-input",
     ),
-    Refused(
+    RefusedOptions(
         ("reshape_inputs",),
         "drops channels of the sample that the first layer has no weights for",
         "store the sample without them",
     ),
-    Refused(
+    RefusedOptions(
         ("input_split",),
         "splits the array of the input into several, which are copied one after another",
         "leave it out; the input is one array for each data memory",
     ),
-    Refused(
+    RefusedOptions(
         ("debug_snoop", "snoop_loop"),
         "is a test of the registers of conditional layers",
         "leave it out; the key snoop of the description sets these registers",
     ),
-    Refused(
+    RefusedOptions(
         ("no_riscv_flash", "no_riscv_cache"),
         "would run the RISC-V core from memory or without its cache; the program runs from flash, through the cache",
         "leave it out",
     ),
-    Refused(
+    RefusedOptions(
         ("no_greedy_kernel",),
         "is no option of the vendor's tool any more",
         "leave it out",
@@ -246,6 +246,6 @@ BASE_FREE = frozenset(
 """Numbers that the vendor's tool reads as Python does: decimal, or hexadecimal after 0x."""
 
 
-def refusal(name: str) -> Refused | None:
+def refusal(name: str) -> RefusedOptions | None:
     """Why an option, with _ in its name, is refused; None where it is not."""
     return next((refused for refused in REFUSED if name in refused.names), None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mace_target_max78000.device import Device, Features, Limits
+from mace_target_max78000.device import Chip, ChipFeatures, ChipLimits
 
-MAX78002 = Device(
+MAX78002 = Chip(
     name="MAX78002",
     quadrant_pitch=0x1000000,
     control=0x51000000,
@@ -69,7 +69,7 @@ MAX78002 = Device(
     generation=2,
     core_hertz=120_000_000,
     switch_delay=10,
-    features=Features(
+    features=ChipFeatures(
         pipeline=True,
         depthwise=True,
         dilated_pools=True,
@@ -86,7 +86,7 @@ MAX78002 = Device(
         streaming_unpadded=True,
         streaming_without_convolution=False,
     ),
-    limits=Limits(
+    limits=ChipLimits(
         counted_rows=2048,
         counts_padding=False,
         write_step=256,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.target import Max78000
 from mace_target_max78002.device import MAX78002
 
@@ -14,4 +14,4 @@ class Max78002(Max78000):
 
     name = "max78002"
     device = "max78002"
-    chip: ClassVar[Device] = MAX78002
+    chip: ClassVar[Chip] = MAX78002

@@ -28,12 +28,12 @@ from mace_target_max78000.check.processors import find_processor_faults, find_qu
 from mace_target_max78000.check.shapes import find_output_faults, find_size_faults, find_window_faults
 from mace_target_max78000.check.streaming import find_buffer_faults, find_row_faults, find_streaming_faults
 from mace_target_max78000.check.weights import find_value_faults, find_weight_faults
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.options import Options
 
 
 def find_faults(
-    network: Network, device: Device, options: Options, unread: Collection[int] = ()
+    network: Network, device: Chip, options: Options, unread: Collection[int] = ()
 ) -> list[Fault]:
     """Find all faults of a network, in the order of its layers.
 

@@ -9,8 +9,8 @@ from math import prod
 from typing import NamedTuple
 
 from mace_frontend_ai8x.network import BUFFER, INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.device import Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.device import Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.options import Options
 
 
@@ -55,7 +55,7 @@ class LayerContext:
     """A layer in its network."""
 
     network: Network
-    device: Device
+    device: Chip
     options: Options
     index: int
 
@@ -70,9 +70,9 @@ class LayerContext:
         return self.network.places[self.index]
 
     @cached_property
-    def unit(self) -> Unit:
+    def unit(self) -> HardwareLayer:
         """Its quantities; of a dilated convolution those of the layer as described."""
-        return Unit(self.layer, self.place, self.index)
+        return HardwareLayer(self.layer, self.place, self.index)
 
     @property
     def fifo(self) -> bool:

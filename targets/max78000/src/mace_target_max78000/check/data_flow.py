@@ -12,7 +12,7 @@ from mace_frontend_ai8x.network import BUFFER, INPUT, Operation
 from mace_target_max78000.check.context import Fault, LayerContext
 from mace_target_max78000.check.processors import format_mask
 from mace_target_max78000.device import PER_MEMORY, WORD_BYTES
-from mace_target_max78000.encode.hardware_layers import Unit, bits_of
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, bits_of
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _find_written(site: LayerContext, index: int) -> ChannelAddresses | None:
     """
     network, rows = site.network, site.place.in_crop[0]
     if index >= 0:
-        return _written_addresses(Unit(network.layers[index], network.places[index], index), rows)
+        return _written_addresses(HardwareLayer(network.layers[index], network.places[index], index), rows)
     first = LayerContext(network, site.device, site.options, 0)
     # In these forms the input does not lie as a layer's output does, so only the first layer can read it.
     if first.fifo or first.place.chw or first.layer.operands > 1 or first.layer.inputs != (INPUT,):
@@ -119,7 +119,7 @@ def _find_written(site: LayerContext, index: int) -> ChannelAddresses | None:
     return replace(actual, offsets=actual.offsets + rows * first.layer.dim[1] * actual.pitch)
 
 
-def _written_addresses(unit: Unit, rows_left_out: int) -> ChannelAddresses:
+def _written_addresses(unit: HardwareLayer, rows_left_out: int) -> ChannelAddresses:
     """A layer's output, from the first row that is read on."""
     layer, place = unit.layer, unit.place
     width = layer.width // 8
@@ -135,7 +135,7 @@ def _written_addresses(unit: Unit, rows_left_out: int) -> ChannelAddresses:
     )
 
 
-def _read_addresses(unit: Unit, operand: int, channels: slice) -> ChannelAddresses:
+def _read_addresses(unit: HardwareLayer, operand: int, channels: slice) -> ChannelAddresses:
     """What a layer takes for some of its channels; operands of one source are positions in turn."""
     layer, place = unit.layer, unit.place
     number = np.arange(channels.start, channels.stop)

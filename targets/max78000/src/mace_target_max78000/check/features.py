@@ -14,7 +14,7 @@ from mace_target_max78000.device import (
     LANES,
     MAX_OPERANDS_BEFORE_POOL,
     WORD_BYTES,
-    Features,
+    ChipFeatures,
 )
 
 
@@ -80,7 +80,7 @@ def find_network_feature_faults(sites: Sequence[LayerContext]) -> Iterator[Fault
 
 def _check_switches(place: Place, site: LayerContext) -> Iterator[Fault]:
     """Check that the part has every feature that is switched on."""
-    features: Features = site.device.features
+    features: ChipFeatures = site.device.features
     switches = {
         "bypass": (place.bypass, features.bypass),
         "readahead": (place.read_ahead, features.read_ahead),

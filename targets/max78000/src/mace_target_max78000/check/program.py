@@ -12,9 +12,13 @@ from mace_core.ir import Array
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import INPUT, Layer, Network
 from mace_target_max78000.encode import Synthesis
-from mace_target_max78000.encode.data_memory import list_result_words, make_input_blocks
-from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.firmware.results import Results, list_results
+from mace_target_max78000.encode.data_memory import (
+    ResultBlock,
+    list_result_words,
+    list_results,
+    make_input_blocks,
+)
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.options import Options
 from mace_target_max78000.simulate import NotModelledError, SimulationError, Simulator, infer_again, replay
 
@@ -78,11 +82,11 @@ class _Checker:
         self.outputs = made.outputs
         self.device = made.image.device
         pairs = zip(made.numbers, made.units, strict=True)
-        self.units: Mapping[int, Unit] = {
+        self.units: Mapping[int, HardwareLayer] = {
             number: unit for number, unit in pairs if not self._streams_on(unit)
         }
 
-    def _streams_on(self, unit: Unit) -> bool:
+    def _streams_on(self, unit: HardwareLayer) -> bool:
         following = unit.index + 1
         places = self.network.places
         return unit.place.streaming and following < len(places) and places[following].streaming
@@ -125,7 +129,7 @@ class _Checker:
             if not np.array_equal(self._unloaded(simulator, block), expected):
                 self._raise(index, "has results that cnn_unload does not find where it reads them")
 
-    def _unloaded(self, simulator: Simulator, block: Results) -> Array:
+    def _unloaded(self, simulator: Simulator, block: ResultBlock) -> Array:
         """A block of results as signed numbers [channels, pixels]."""
         rows = []
         pixels = np.arange(block.pixels) * block.pixel_words

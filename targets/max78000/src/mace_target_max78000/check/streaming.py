@@ -20,8 +20,8 @@ from mace_target_max78000.device import (
     STREAM_COLUMN_BITS,
     WORD_BYTES,
 )
-from mace_target_max78000.encode.hardware_layers import Unit, units
-from mace_target_max78000.encode.streaming import streams
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers
+from mace_target_max78000.encode.streaming import list_streams
 
 SHORTEN_ROWS = "make the rows shorter: pool or crop before, or fold the data into more channels"
 MOVE_APART = "move the data of one of them, or use other processors"
@@ -114,11 +114,11 @@ def find_row_faults(sites: Sequence[LayerContext]) -> Iterator[Fault]:
     For a network without other faults.
     """
     device, options = sites[0].device, sites[0].options
-    lowered = units(sites[0].network, device)
+    lowered = make_hardware_layers(sites[0].network, device)
     yield from _check_row_memory(sites, lowered)
     # Fields of STREAM1 and STREAM2; a wait that they cannot hold would be cut to a shorter one.
     start_bits, row_bits = device.limits.stream_start_bits, device.limits.stream_row_bits
-    for index, stream in streams(lowered, options, device).items():
+    for index, stream in list_streams(lowered, options, device).items():
         if not sites[index].place.streaming:
             continue
         limits = {
@@ -132,7 +132,7 @@ def find_row_faults(sites: Sequence[LayerContext]) -> Iterator[Fault]:
                 yield sites[index].fault("streaming", expected, str(value), SHORTEN_ROWS)
 
 
-def _check_row_memory(sites: Sequence[LayerContext], lowered: Sequence[Unit]) -> Iterator[Fault]:
+def _check_row_memory(sites: Sequence[LayerContext], lowered: Sequence[HardwareLayer]) -> Iterator[Fault]:
     """Check row memory: streaming layers have their rows beside one another, others after one another."""
     device, streaming = sites[0].device, 0
     for site, unit in zip(sites, lowered, strict=True):
@@ -179,8 +179,8 @@ def find_buffer_faults(sites: Sequence[LayerContext]) -> Iterator[Fault]:
     device, options = sites[0].device, sites[0].options
     if not (options.fifo or options.fast_fifo):
         return
-    lowered = units(sites[0].network, device)
-    waits = streams(lowered, options, device)
+    lowered = make_hardware_layers(sites[0].network, device)
+    waits = list_streams(lowered, options, device)
     before: list[_RingBuffer] = []
     for site, unit in zip(sites, lowered, strict=True):
         if not site.place.streaming:
@@ -211,7 +211,9 @@ def _memories_of(mask: int) -> frozenset[int]:
     return frozenset(list_memories(mask).tolist())
 
 
-def _check_output_distance(site: LayerContext, unit: Unit, own_buffer: _RingBuffer) -> Iterator[Fault]:
+def _check_output_distance(
+    site: LayerContext, unit: HardwareLayer, own_buffer: _RingBuffer
+) -> Iterator[Fault]:
     """Check that a layer reads and writes the same memories a buffer's length apart."""
     place = site.place
     if not place.processors & place.output_processors:
@@ -245,7 +247,9 @@ def _check_other_buffers(
             )
 
 
-def _check_results(site: LayerContext, unit: Unit, buffers: Sequence[_RingBuffer]) -> Iterator[Fault]:
+def _check_results(
+    site: LayerContext, unit: HardwareLayer, buffers: Sequence[_RingBuffer]
+) -> Iterator[Fault]:
     """Check that what the last streaming layer writes lies apart from all buffers."""
     rows, columns = unit.layer.out_dim
     length = rows * columns * WORD_BYTES * site.layer.width // 8

@@ -1,4 +1,10 @@
-"""mace_run and mace_benchmark for a firmware: the same arguments, executed by the emulated microcontroller."""
+"""Runs a firmware as mace_run and mace_benchmark do: the same arguments, on an emulated microcontroller.
+
+The emulator executes a core with its memories, the peripherals that the board layer uses, and the accelerator.
+It does not model interrupt controllers (there is one interrupt, taken between two basic blocks whenever the
+program lets it in; a WFI ends at once if it is pending) nor time (each read of the system timer returns a value
+1000 cycles later than the one before).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +21,60 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Storage
 from mace_core.quantization import dequantize, quantize
-from mace_target_max78000.device import Device
-from mace_target_max78000.emulator.firmware import Outcome, run
-from mace_target_max78000.firmware.tensor_words import Feed
+from mace_target_max78000.device import Chip
+from mace_target_max78000.emulator.machine import Accelerator, Machine, load
+from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.simulate import Simulator
+
+RESULTS = ("ml_data", "ml_data32")
+"""Where main() keeps what cnn_unload() gave, 32 bits wide or 8."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    console: its text.  status: what main() returned.  results: the words that cnn_unload() gave; None if the
+    program has none.
+    """
+
+    console: str
+    status: int
+    results: tuple[int, ...] | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the known-answer test said so."""
+        return self.status == 0 and "*** PASS ***" in self.console
+
+
+def run(
+    elf: bytes, device: Chip, accelerator: Accelerator, inputs: Mapping[int, Sequence[int]] | None = None
+) -> Outcome:
+    """Execute a firmware from reset to the end of main().
+
+    inputs: words of other input than the program's own, by the number of the program's array; the known
+    answer is then not asked. MaceError if it faults, waits for what never comes, or takes longer than two
+    minutes.
+    """
+    firmware = load(elf)
+    machine = Machine(firmware, device, accelerator)
+    for number, words in (inputs or {}).items():
+        machine.patch(f"input_{number}", words)
+    if inputs and "sample_output" in firmware.symbols:
+        machine.patch("sample_output", (0,))
+    status = machine.run()
+    found = next((firmware.symbols[n] for n in RESULTS if n in firmware.symbols), None)
+    results = machine.words(found) if found else None
+    return Outcome(machine.console, status, results)
+
 
 PROGRAMS = ("mace_run", "mace_benchmark")
 DEPTH = 4
 """Parents that the path of a program has: bin/LIBRARY below the folder of a build, and the root."""
 
 
-def main(device: Device, arguments: Sequence[str]) -> int:
+def main(device: Chip, arguments: Sequence[str]) -> int:
     """Run one program; the exit status, 2 with a message where it cannot."""
     try:
         asked = _arguments(arguments)
@@ -99,11 +149,11 @@ def _storage(described: Mapping[str, Any]) -> Storage | None:
 class _Runner:
     """One model's firmware and what its report says of it."""
 
-    def __init__(self, device: Device, elf: bytes, report: Mapping[str, Any]) -> None:
+    def __init__(self, device: Chip, elf: bytes, report: Mapping[str, Any]) -> None:
         self.device = device
         self.elf = elf
         self.report = report
-        self.feed = Feed.read(report["feed"])
+        self.feed = TensorBinding.read(report["feed"])
 
     def benchmark(self, asked: argparse.Namespace) -> str:
         """The estimated time of an inference, as mace_benchmark writes what it measured."""

@@ -1,21 +1,79 @@
-"""Executes a processor's program on memory and peripherals.
+"""Executes a firmware: reads its ELF file, and runs it on memories, peripherals and an accelerator.
 
-A core and what it sees: memories, peripherals, the accelerator and its interrupt.
-
-The part's other peripherals, as far as the board layer looks at them: registers that keep their values, and a few that do not.
+The peripherals are those that the board layer looks at: registers that keep their values, and a few that do not.
 """
 
 from __future__ import annotations
 
+import io
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mace_core.errors import MaceError
-from mace_target_max78000.device import Device
-from mace_target_max78000.emulator.binary import Firmware, Symbol
+from mace_target_max78000.device import Chip
 from mace_target_max78000.emulator.cores import EXIT, CortexM4, RiscV
+
+CORES = ((32, "EM_ARM"), (32, "EM_RISCV"))
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A function or an object: its address and its bytes."""
+
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """What a loader brings into flash, as (address, bytes), and the symbols by name.
+
+    arm: for the Cortex-M4, not the RISC-V core.
+    """
+
+    segments: tuple[tuple[int, bytes], ...]
+    symbols: Mapping[str, Symbol]
+    arm: bool
+
+    @property
+    def thumb(self) -> int:
+        """The bit in an instruction's address that says Thumb."""
+        return int(self.arm)
+
+    def address(self, name: str) -> int:
+        """A function's address without the bit that says Thumb; MaceError if there is no such symbol."""
+        if name not in self.symbols:
+            raise MaceError(
+                "firmware", f"has no symbol {name}", "link it with its symbols and our board layer"
+            )
+        return self.symbols[name].address & ~1
+
+
+def load(elf: bytes) -> Firmware:
+    """Read an ELF file; MaceError if it is none, or not one for one of the part's cores."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        file = ELFFile(io.BytesIO(elf))
+    except ELFError as error:
+        raise MaceError(
+            "firmware", f"is no ELF file ({error})", "give the firmware.elf that the build made"
+        ) from error
+    if (file.elfclass, file["e_machine"]) not in CORES:
+        raise MaceError("firmware", f"is for {file['e_machine']}", "build it for cortex-m4")
+    segments = tuple((s["p_paddr"], s.data()) for s in file.iter_segments("PT_LOAD") if s["p_filesz"])
+    table = file.get_section_by_name(".symtab")
+    named = table.iter_symbols() if table is not None else ()
+    return Firmware(
+        segments,
+        {s.name: Symbol(s["st_value"], s["st_size"]) for s in named if s.name},
+        file["e_machine"] == "EM_ARM",
+    )
+
 
 FLASH, SRAM = 0x10000000, 0x20000000
 ACCELERATOR = ((0x50000000, 0x10000000), (0x400C0000, 0x1000))
@@ -40,7 +98,7 @@ class Accelerator(Protocol):
 class Machine:
     """A firmware in the flash of a part, before its reset."""
 
-    def __init__(self, firmware: Firmware, device: Device, accelerator: Accelerator) -> None:
+    def __init__(self, firmware: Firmware, device: Chip, accelerator: Accelerator) -> None:
         import unicorn
 
         self.firmware = firmware

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from mace_core.ir import Array
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.encode.bias_memory import place_bias
 from mace_target_max78000.encode.control_registers import Control
 from mace_target_max78000.encode.data_memory import make_input_blocks, make_known_answer
-from mace_target_max78000.encode.hardware_layers import Unit, units, used_quadrants
-from mace_target_max78000.encode.layer_registers import Plan, Registers
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers, used_quadrants
+from mace_target_max78000.encode.layer_registers import LayerRegisters, RegisterPlan
 from mace_target_max78000.encode.second_generation import SecondGeneration
-from mace_target_max78000.encode.streaming import streams
-from mace_target_max78000.encode.weight_memory import Run, make_chunks, place_runs
+from mace_target_max78000.encode.streaming import list_streams
+from mace_target_max78000.encode.weight_memory import WeightRun, make_chunks, place_runs
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
 
@@ -31,22 +31,24 @@ class Synthesis:
     """
 
     image: Image
-    units: tuple[Unit, ...]
-    runs: Mapping[int, Run]
+    units: tuple[HardwareLayer, ...]
+    runs: Mapping[int, WeightRun]
     numbers: tuple[int, ...]
     outputs: tuple[Array, ...]
 
 
-def synthesize(network: Network, options: Options, device: Device) -> Synthesis:
+def synthesize(network: Network, options: Options, device: Chip) -> Synthesis:
     """The program of a network that `check.find_faults` has nothing to say about.
 
     MaceError where weights or bias do not fit.
     """
-    layers, quadrants = units(network, device), used_quadrants(network)
+    layers, quadrants = make_hardware_layers(network, device), used_quadrants(network)
     runs = place_runs(layers, device, options.deduplicate_weights)
     found, memories = place_bias(layers, quadrants, device, options.ignore_bias_groups)
-    plan = Plan(layers, quadrants, runs, found, streams(layers, options, device), options, device)
-    registers = (SecondGeneration if device.generation == 2 else Registers)(plan)
+    plan = RegisterPlan(
+        layers, quadrants, runs, found, list_streams(layers, options, device), options, device
+    )
+    registers = (SecondGeneration if device.generation == 2 else LayerRegisters)(plan)
     control = Control(layers, quadrants, options, device)
     results = outputs(network, options)
     checked = [u for u in layers if network.layers[u.index].output and network.runs(u.index)]

@@ -9,8 +9,8 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.encode.weight_runs import LANES
 
 _NONE = 1 << 16
@@ -40,7 +40,7 @@ class Memories:
     data: list[list[int]] = field(default_factory=lambda: [[] for _ in range(QUADRANTS)])
     faults: list[str] = field(default_factory=list)
 
-    def add(self, quadrant: int, values: Sequence[int], unit: Unit) -> int:
+    def add(self, quadrant: int, values: Sequence[int], unit: HardwareLayer) -> int:
         """Append bytes; returns the number of the first."""
         memory = self.data[quadrant]
         first = len(memory)
@@ -51,7 +51,7 @@ class Memories:
             )
         return first
 
-    def fill(self, quadrant: int, step: int, unit: Unit) -> None:
+    def fill(self, quadrant: int, step: int, unit: HardwareLayer) -> None:
         """Append zeros up to a multiple of `step` bytes."""
         self.add(quadrant, [0] * (-len(self.data[quadrant]) % step), unit)
 
@@ -61,7 +61,7 @@ class Memories:
 
 
 def place_bias(
-    units: Sequence[Unit], quadrants: Sequence[int], device: Device, ignore_groups: bool
+    units: Sequence[HardwareLayer], quadrants: Sequence[int], device: Chip, ignore_groups: bool
 ) -> tuple[dict[int, Bias], dict[int, bytes]]:
     """Where every bias lies, by layer, and the memories by quadrant; a bias of zeros only is none.
 
@@ -96,19 +96,19 @@ def place_bias(
     return found, memories.bytes_of()
 
 
-def _allowed_quadrants(unit: Unit, quadrants: Sequence[int], ignore_groups: bool) -> Sequence[int]:
+def _allowed_quadrants(unit: HardwareLayer, quadrants: Sequence[int], ignore_groups: bool) -> Sequence[int]:
     groups = unit.place.bias_groups
     return quadrants if groups is None or ignore_groups else groups
 
 
-def _urgency(unit: Unit, allowed: Sequence[int], device: Device) -> tuple[bool, bool, int]:
+def _urgency(unit: HardwareLayer, allowed: Sequence[int], device: Chip) -> tuple[bool, bool, int]:
     """Flattened layers first on the first generation, then layers with one choice, then long ones."""
     flat = unit.layer.flatten and device.generation == 1
     choice = len(allowed) > 1
     return not flat, choice, -len(_values(unit, device)) if choice else 0
 
 
-def _alike(a: Unit, b: Unit) -> bool:
+def _alike(a: HardwareLayer, b: HardwareLayer) -> bool:
     """Whether two depthwise layers can share their bias."""
     assert a.layer.bias is not None
     assert b.layer.bias is not None
@@ -119,7 +119,7 @@ def _alike(a: Unit, b: Unit) -> bool:
     )
 
 
-def _values(unit: Unit, device: Device) -> Array:
+def _values(unit: HardwareLayer, device: Chip) -> Array:
     """The bytes with those for unused output slots before them."""
     assert unit.layer.bias is not None
     lead = unit.skipped_slots * unit.out_passes
@@ -127,7 +127,7 @@ def _values(unit: Unit, device: Device) -> Array:
     return np.concatenate((np.zeros(lead + first, np.int64), unit.layer.bias))
 
 
-def _depthwise(unit: Unit, memories: Memories) -> Bias:
+def _depthwise(unit: HardwareLayer, memories: Memories) -> Bias:
     """Each channel's byte in the quadrant of its processor, pass by pass.
 
     Every quadrant begins with the layer's own first byte.
@@ -153,7 +153,7 @@ def _depthwise(unit: Unit, memories: Memories) -> Bias:
     return Bias(first, offsets)
 
 
-def _rows(unit: Unit) -> list[list[int]]:
+def _rows(unit: HardwareLayer) -> list[list[int]]:
     """For each pass the bytes of all processors from the beginning of the first quadrant on."""
     assert unit.layer.bias is not None
     passes, count = unit.in_passes, len(unit.processors)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, PER_QUADRANT, QUADRANTS, Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, PER_QUADRANT, QUADRANTS, Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.image import Expect, Poll, Step, Write
 from mace_target_max78000.options import Options
 
@@ -36,7 +36,7 @@ class Control:
     """Values and order of the control registers for one network."""
 
     def __init__(
-        self, units: Sequence[Unit], quadrants: Sequence[int], options: Options, device: Device
+        self, units: Sequence[HardwareLayer], quadrants: Sequence[int], options: Options, device: Chip
     ) -> None:
         self.units = units
         self.quadrants = quadrants

@@ -1,24 +1,28 @@
-"""Data memory: where input and results lie, as words and addresses.
+"""Lays out data memory: where input and results lie, as words and addresses.
 
 A word holds the same position of four consecutive channels, the lowest processor in the lowest byte; further
-passes follow it.
+passes follow it. A block of results says where the words of one output lie, for the loops of cnn_unload.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.device import FIFO_DATA, PER_MEMORY, PER_QUADRANT, Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_frontend_ai8x.network import Layer, Network, Place, Unload
+from mace_target_max78000.device import FIFO_DATA, PER_MEMORY, PER_QUADRANT, Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, bits_of
 from mace_target_max78000.image import Block, Check
 from mace_target_max78000.options import Options
 
 
-def make_input_blocks(unit: Unit, sample: Array, options: Options, device: Device) -> tuple[Block, ...]:
+def make_input_blocks(
+    unit: HardwareLayer, sample: Array, options: Options, device: Chip
+) -> tuple[Block, ...]:
     """The sample as the first layer reads it: a block for each data memory, or for each FIFO."""
     pixels = (sample.reshape(sample.shape[0], -1) & 0xFF).astype(np.uint8)
     offset = unit.place.in_offset
@@ -31,13 +35,13 @@ def make_input_blocks(unit: Unit, sample: Array, options: Options, device: Devic
     return tuple(blocks)
 
 
-def _by_channel(unit: Unit, pixels: Array) -> Iterator[tuple[int, Array]]:
+def _by_channel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]:
     """Four pixels of one channel to a word."""
     padded = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % 4)))
     yield from zip(unit.processors, padded.view("<u4"), strict=False)
 
 
-def _by_pixel(unit: Unit, pixels: Array) -> Iterator[tuple[int, Array]]:
+def _by_pixel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]:
     """Four channels of one pixel to a word: all operands of a pass, then the next pass, then the next pixel."""
     passes, operands, count = unit.in_passes, unit.layer.operands, len(unit.processors)
     channels = pixels.shape[0] // operands
@@ -53,7 +57,7 @@ def _by_pixel(unit: Unit, pixels: Array) -> Iterator[tuple[int, Array]]:
         yield group[0][1], words.reshape(-1, PER_MEMORY).view("<u4").ravel()
 
 
-def list_result_words(unit: Unit, output: Array, device: Device) -> Iterator[tuple[Array, int, Array]]:
+def list_result_words(unit: HardwareLayer, output: Array, device: Chip) -> Iterator[tuple[Array, int, Array]]:
     """Where a layer's output lies: for each group of slots the addresses of its words, the mask of bytes in use, and the words.
 
     output: int64 [channels, rows, columns].
@@ -84,7 +88,7 @@ def list_result_words(unit: Unit, output: Array, device: Device) -> Iterator[tup
 
 
 def make_known_answer(
-    pairs: Sequence[tuple[Unit, Array]], options: Options, device: Device
+    pairs: Sequence[tuple[HardwareLayer, Array]], options: Options, device: Chip
 ) -> tuple[Check, ...]:
     """What the program compares: all output layers' words by mask and address, consecutive ones together."""
     parts = [part for unit, output in pairs for part in list_result_words(unit, output, device)]
@@ -106,3 +110,76 @@ def _lines(options: Options) -> int | None:
     if options.max_checklines is None:
         return None
     return options.max_checklines + (not options.documented)
+
+
+@dataclass(frozen=True)
+class ResultBlock:
+    """One block: bytes channel by channel.
+
+    Words as they lie in the memories, position by position the channels of each four slots.
+
+    slots: of the channels of one pass, ascending; channel c lies in slot c % len, pass c // len.
+    offset: bytes in each data memory.  pass_words, pixel_words: words from a pass or a pixel to the next.
+    """
+
+    slots: tuple[int, ...]
+    channels: int
+    pixels: int
+    offset: int
+    width: int
+    pass_words: int
+    pixel_words: int
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many channels are delivered together: all slots of one memory in one pass, for words.
+
+        One channel for bytes.
+        """
+        if self.width == 8:
+            return (1,) * self.channels
+        places = [divmod(channel, len(self.slots)) for channel in range(self.channels)]
+        keys = [(number, self.slots[rank] // PER_MEMORY) for number, rank in places]
+        return tuple(len(list(members)) for _, members in groupby(keys))
+
+    @property
+    def words(self) -> str:
+        """The block in words."""
+        kind = "bytes" if self.width == 8 else "words"
+        return f"{self.channels} channels of {self.pixels} {kind}, from offset 0x{self.offset:04x}"
+
+    @property
+    def size(self) -> int:
+        """Words of 32 bits that the block takes once unloaded."""
+        return -(-self.channels * self.pixels * self.width // 32)
+
+
+def list_results(network: Network) -> tuple[ResultBlock, ...]:
+    """The network's own blocks where it names some, else all of its output layers."""
+    if network.unloads:
+        return tuple(_listed_block(u) for u in network.unloads)
+    pairs = zip(network.layers, network.places, strict=True)
+    return tuple(_output(layer, place) for layer, place in pairs if layer.output)
+
+
+def _listed_block(unload: Unload) -> ResultBlock:
+    slots = bits_of(unload.processors)
+    pixels = unload.dim[0] * unload.dim[1]
+    return _block(slots, (unload.channels, pixels), (unload.offset, unload.width, unload.write_gap))
+
+
+def _output(layer: Layer, place: Place) -> ResultBlock:
+    pixels = layer.out_dim[0] * layer.out_dim[1]
+    return _block(
+        bits_of(place.output_processors),
+        (layer.out_channels, pixels),
+        (place.out_offset, layer.width, place.write_gap),
+    )
+
+
+def _block(slots: tuple[int, ...], size: tuple[int, int], place: tuple[int, int, int]) -> ResultBlock:
+    channels, pixels = size
+    offset, width, gap = place
+    passes = -(-channels // len(slots))
+    step = width // 8 * (gap + 1)
+    return ResultBlock(slots, channels, pixels, offset, width, pass_words=step, pixel_words=passes * step)

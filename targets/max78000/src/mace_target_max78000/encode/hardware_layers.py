@@ -12,11 +12,11 @@ import numpy as np
 
 from mace_core.ir import Array
 from mace_frontend_ai8x.network import Layer, Network, Operation, Place
-from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
+from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Chip
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class HardwareLayer:
     """A layer in hardware form and its place.  index: its number among the network's layers.
 
     ignored: words at the beginning of the output that hold nothing (the write pointer starts before its
@@ -203,14 +203,16 @@ def used_quadrants(network: Network) -> tuple[int, ...]:
     return tuple(q for q in range(QUADRANTS) if mask >> q * PER_QUADRANT & 0xFFFF)
 
 
-def units(network: Network, device: Device) -> tuple[Unit, ...]:
+def make_hardware_layers(network: Network, device: Chip) -> tuple[HardwareLayer, ...]:
     """The network's layers as the hardware runs them."""
     pairs = zip(network.layers, network.places, strict=True)
     streams = (False, *(place.streaming for place in network.places))
-    return tuple(_unit(Unit(layer, place, i), device, streams[i]) for i, (layer, place) in enumerate(pairs))
+    return tuple(
+        _unit(HardwareLayer(layer, place, i), device, streams[i]) for i, (layer, place) in enumerate(pairs)
+    )
 
 
-def _unit(unit: Unit, device: Device, behind_a_stream: bool) -> Unit:
+def _unit(unit: HardwareLayer, device: Chip, behind_a_stream: bool) -> HardwareLayer:
     layer, place, index = unit.layer, unit.place, unit.index
     # what streams, or reads what streamed, waits for rows, which a 1x1 kernel does not have
     waits = place.streaming or behind_a_stream
@@ -221,7 +223,7 @@ def _unit(unit: Unit, device: Device, behind_a_stream: bool) -> Unit:
         and layer.weights is not None
         and not place.bypass
     ):
-        return Unit(_widen(layer), place, index)
+        return HardwareLayer(_widen(layer), place, index)
     if layer.operation is Operation.CONV1D and layer.dilation[0] > 1:
         return _dilate(layer, place, index)
     passes = unit.in_passes
@@ -242,7 +244,7 @@ def _widen(layer: Layer) -> Layer:
     return replace(layer, kernel=(3, 3), pad=(1, 1), weights=replace(layer.weights, values=values))
 
 
-def _dilate(layer: Layer, place: Place, index: int) -> Unit:
+def _dilate(layer: Layer, place: Place, index: int) -> HardwareLayer:
     """A dilated Conv1d: filled with zeros up to the longest kernel, else rows of as many columns as it is dilated."""
     length, dilation = layer.kernel[0], layer.dilation[0]
     assert layer.weights is not None
@@ -250,7 +252,9 @@ def _dilate(layer: Layer, place: Place, index: int) -> Unit:
     if (length - 1) * dilation < MAX_KERNEL_1D:
         filled = np.zeros((*values.shape[:2], (length - 1) * dilation + 1), values.dtype)
         filled[:, :, ::dilation] = values
-        return Unit(_kernel(layer, filled, kernel=(filled.shape[2], 1), dilation=(1, 1)), place, index)
+        return HardwareLayer(
+            _kernel(layer, filled, kernel=(filled.shape[2], 1), dilation=(1, 1)), place, index
+        )
     square = np.zeros((*values.shape[:2], 3, 3), values.dtype)
     square[:, :, 3 - length :, 1] = values
     rows = -(-layer.dim[0] // dilation)
@@ -264,7 +268,7 @@ def _dilate(layer: Layer, place: Place, index: int) -> Unit:
         dim=(rows, dilation),
     )
     ignored = dilation * -(-layer.out_channels // PROCESSORS) if length == 3 else 0
-    return Unit(flat, place, index, ignored=ignored)
+    return HardwareLayer(flat, place, index, ignored=ignored)
 
 
 def _kernel(layer: Layer, values: Array, **changes: object) -> Layer:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from mace_frontend_ai8x.network import Activation, Operation
-from mace_target_max78000.device import PER_MEMORY, Device
+from mace_target_max78000.device import PER_MEMORY, Chip
 from mace_target_max78000.encode.bias_memory import Bias
-from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.encode.streaming import Stream
-from mace_target_max78000.encode.weight_runs import LANES, Run, numbered_kernel
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
+from mace_target_max78000.encode.streaming import StreamRegisters
+from mace_target_max78000.encode.weight_runs import LANES, WeightRun, numbered_kernel
 from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
 
@@ -56,7 +56,7 @@ WEIGHT_SIZE: Mapping[int, int] = {0: 0, 8: 0, 1: 1, 2: 2, 4: 3}
 
 
 @dataclass(frozen=True)
-class Plan:
+class RegisterPlan:
     """What the registers of all layers follow from.
 
     quadrants: in use, the first is the master.  runs: of weight memory, by layer.  bias: where each layer's
@@ -64,23 +64,23 @@ class Plan:
     streams: by layer.
     """
 
-    units: tuple[Unit, ...]
+    units: tuple[HardwareLayer, ...]
     quadrants: tuple[int, ...]
-    runs: Mapping[int, Run]
+    runs: Mapping[int, WeightRun]
     bias: Mapping[int, Bias]
-    streams: Mapping[int, Stream]
+    streams: Mapping[int, StreamRegisters]
     options: Options
-    device: Device
+    device: Chip
 
-    def row_memory(self, unit: Unit) -> int:
+    def row_memory(self, unit: HardwareLayer) -> int:
         """Words of row memory that streaming layers before this one take."""
         return sum(u.tram * u.in_passes for u in self.units[: unit.index])
 
 
-class Registers:
+class LayerRegisters:
     """The first generation: 32 layers, one pass of counters over padded rows and columns."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: RegisterPlan) -> None:
         self.plan = plan
 
     def writes(self) -> Iterator[Write]:
@@ -103,15 +103,15 @@ class Registers:
         ):
             yield Write(device.layer_register(quadrant, name, number), 0)
 
-    def inserted(self, unit: Unit) -> dict[str, int]:
+    def inserted(self, unit: HardwareLayer) -> dict[str, int]:
         """Registers of a layer that the hardware needs before this one; none if it needs none."""
         return {}
 
-    def number(self, unit: Unit) -> int:
+    def number(self, unit: HardwareLayer) -> int:
         """The number of the layer in hardware."""
         return unit.index
 
-    def layer(self, unit: Unit, quadrant: int) -> dict[str, int]:
+    def layer(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """The values of one layer in one quadrant, by name."""
         return {
             **self.counts(unit),
@@ -127,23 +127,23 @@ class Registers:
             **self.stream(unit),
         }
 
-    def counts(self, unit: Unit) -> dict[str, int]:
+    def counts(self, unit: HardwareLayer) -> dict[str, int]:
         """Rows and columns with their padding."""
         axes = zip(("RCNT", "CCNT"), unit.in_dim, unit.pad, strict=True)
         return {name: count - 1 + 2 * pad | pad << 16 for name, count, pad in axes}
 
-    def pool(self, unit: Unit) -> dict[str, int]:
+    def pool(self, unit: HardwareLayer) -> dict[str, int]:
         """The pool's window and stride."""
         size, dilation, _ = unit.layer.window
         rows, columns = ((s - 1) * d for s, d in zip(size, dilation, strict=True))
         return {"PRCNT": rows, "PCCNT": columns, "STRIDE": self.stride(unit)}
 
-    def stride(self, unit: Unit) -> int:
+    def stride(self, unit: HardwareLayer) -> int:
         """Steps of the input window."""
         transposed = unit.layer.operation is Operation.CONV_TRANSPOSE2D
         return 0 if transposed else unit.layer.window[2] - 1
 
-    def pointers(self, unit: Unit, quadrant: int) -> dict[str, int]:
+    def pointers(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """Where results are written."""
         memory, layer = self.plan.device.offset_bits, unit.layer
         base = (unit.place.out_offset // 4 - unit.ignored) | self.target(unit, quadrant) << memory
@@ -156,28 +156,28 @@ class Registers:
             "WPTR_CHOFFS": step,
         }
 
-    def target(self, unit: Unit, quadrant: int) -> int:
+    def target(self, unit: HardwareLayer, quadrant: int) -> int:
         """The data memory that the first results go to."""
         if unit.convolves:
             return unit.slots[0] // PER_MEMORY
         inside = [p for p in unit.slots if p // 16 == quadrant]
         return inside[0] // PER_MEMORY if inside else 0
 
-    def time_step(self, unit: Unit) -> int:
+    def time_step(self, unit: HardwareLayer) -> int:
         """What a time slot adds to the write pointer."""
         if unit.convolves:
             return int(unit.pointwise and not unit.depthwise)
         wide = len(unit.processors) > PER_MEMORY or (unit.layer.operands > 1 and unit.in_passes > 1)
         return 1 << self.plan.device.offset_bits if wide else 1 << self.plan.device.offset_bits - 2
 
-    def control(self, unit: Unit, quadrant: int) -> dict[str, int]:
+    def control(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """What kind of layer it is, and how many passes it makes."""
         return {
             "LCTL": self.kind(unit, quadrant),
             "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 8,
         }
 
-    def kind(self, unit: Unit, quadrant: int) -> int:
+    def kind(self, unit: HardwareLayer, quadrant: int) -> int:
         """The layer control register."""
         layer, place = unit.layer, unit.place
         flags = (
@@ -193,7 +193,7 @@ class Registers:
         value = sum(1 << bit for flag, bit in flags if flag)
         return value | self.sources(unit, quadrant) << 12
 
-    def sources(self, unit: Unit, quadrant: int) -> int:
+    def sources(self, unit: HardwareLayer, quadrant: int) -> int:
         """Quadrants whose sums the master adds to its own: those with active processors, and the one that holds the bias."""
         if quadrant != self.plan.quadrants[0] or not unit.convolves or unit.depthwise:
             return 0
@@ -201,29 +201,29 @@ class Registers:
         others = [q for q in self.plan.quadrants if q != quadrant]
         return sum(1 << q for q in others if unit.in_quadrant(q) or (bias is not None and bias.quadrant == q))
 
-    def passes(self, unit: Unit) -> int:
+    def passes(self, unit: HardwareLayer) -> int:
         """Passes over the input beyond the first."""
         if unit.emulated_rows > 1:
             return 0
         return unit.flattened - 1 & 15 if unit.layer.flatten else unit.in_passes - 1
 
-    def write_increment(self, unit: Unit) -> int:
+    def write_increment(self, unit: HardwareLayer) -> int:
         """Words between positions of the output beyond the first."""
         return unit.out_passes * unit.write_step - 1 if unit.convolves else unit.place.write_gap
 
-    def span(self, unit: Unit) -> int:
+    def span(self, unit: HardwareLayer) -> int:
         """Weight bits from the first output slot's word to the last one."""
         if not unit.convolves:
             return 0
         return (unit.slots[-1] - unit.slots[0] // PER_MEMORY * PER_MEMORY) * unit.bits
 
-    def first_kernel(self, unit: Unit) -> tuple[int, int]:
+    def first_kernel(self, unit: HardwareLayer) -> tuple[int, int]:
         """The number of the layer's first kernel, in bits, and bytes that are left over."""
         run = self.plan.runs.get(unit.index)
         kernel, rest = divmod(9 * run.column, unit.taps) if run else (0, 0)
         return 8 * numbered_kernel(kernel, unit, self.plan.device), rest
 
-    def kernel_range(self, unit: Unit) -> tuple[int, int]:
+    def kernel_range(self, unit: HardwareLayer) -> tuple[int, int]:
         """The first and the last kernel, in bits."""
         first, _ = self.first_kernel(unit)
         count = (
@@ -236,14 +236,14 @@ class Registers:
             last = -(-(last + unit.bits) // LANES) - unit.bits
         return first, first + last
 
-    def kernels(self, unit: Unit) -> dict[str, int]:
+    def kernels(self, unit: HardwareLayer) -> dict[str, int]:
         """Which kernels are used."""
         if not unit.convolves:
             return {"MCNT": 0 if unit.emulated_rows > 1 else (unit.out_passes - 1) * 8}
         first, last = self.kernel_range(unit)
         return {"MCNT": first << 16 | last}
 
-    def one_dimensional(self, unit: Unit) -> int:
+    def one_dimensional(self, unit: HardwareLayer) -> int:
         """Time slots, one-dimensional kernels and element-wise operations."""
         layer = unit.layer
         value = unit.timeslots(self.plan.quadrants) | self.first_kernel(unit)[1] << 4
@@ -256,7 +256,7 @@ class Registers:
             value |= (layer.pools and layer.pool_first) << 16 | unit.convolves << 17
         return value
 
-    def row_pointer(self, unit: Unit) -> int:
+    def row_pointer(self, unit: HardwareLayer) -> int:
         """Row memory: its last word and where the layer's part begins."""
         if unit.joins:
             return unit.flattened - 1 << 16 | 2 * unit.flattened - 1
@@ -267,7 +267,7 @@ class Registers:
             return unit.tram - 1 + before | before << 16
         return unit.tram - 1
 
-    def post(self, unit: Unit, quadrant: int) -> int:
+    def post(self, unit: HardwareLayer, quadrant: int) -> int:
         """Bias, shift and activation."""
         layer, shift = unit.layer, unit.layer.shift
         value = abs(shift) << 13 | (shift < 0) << 17 | WEIGHT_SIZE[unit.bits] << 22
@@ -283,12 +283,12 @@ class Registers:
             value |= (unit.flattened - 1 >> 4) << 18 | 1 << 27
         return value
 
-    def enable(self, unit: Unit, quadrant: int) -> int:
+    def enable(self, unit: HardwareLayer, quadrant: int) -> int:
         """Processors, and weight memories, that take part."""
         mask = unit.in_quadrant(quadrant)
         return mask | mask << 16 if unit.convolves and not unit.place.bypass else mask
 
-    def stream(self, unit: Unit) -> dict[str, int]:
+    def stream(self, unit: HardwareLayer) -> dict[str, int]:
         """When a layer begins, and when it waits.
 
         A layer that waits for nothing has zeros, which are written where all zeros are; its buffer and the
@@ -296,7 +296,7 @@ class Registers:
         """
         if not self.plan.device.has_stream_registers(self.number(unit)):
             return {}
-        found = self.plan.streams.get(unit.index, Stream())
+        found = self.plan.streams.get(unit.index, StreamRegisters())
         at_once = (self.plan.options.fifo_go and unit.index == self.plan.options.start_layer) << 25
         values = {
             "STREAM1": found.start | at_once,

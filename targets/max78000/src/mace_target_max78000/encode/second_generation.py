@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from mace_frontend_ai8x.network import STOP
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT
-from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.encode.layer_registers import Registers
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
+from mace_target_max78000.encode.layer_registers import LayerRegisters
 from mace_target_max78000.encode.weight_runs import LANES
 
 JUMP = 0x80
 END = 0x100
 
 
-class SecondGeneration(Registers):
+class SecondGeneration(LayerRegisters):
     """128 layers in any order; counters hold where they stop and what comes next."""
 
-    def resets(self, unit: Unit) -> bool:
+    def resets(self, unit: HardwareLayer) -> bool:
         """Whether an average pool follows a layer with operands: its sums must be cleared by a layer of its own."""
         pool = unit.layer.pool
         return (
@@ -25,11 +25,11 @@ class SecondGeneration(Registers):
             and self.plan.units[unit.index - 1].layer.operands > 1
         )
 
-    def number(self, unit: Unit) -> int:
+    def number(self, unit: HardwareLayer) -> int:
         """The number in hardware, with the inserted layers before it."""
         return unit.index + sum(self.resets(u) for u in self.plan.units[: unit.index + 1])
 
-    def inserted(self, unit: Unit) -> dict[str, int]:
+    def inserted(self, unit: HardwareLayer) -> dict[str, int]:
         """A layer that does nothing but begin an average anew, in the first quadrant."""
         if not self.resets(unit):
             return {}
@@ -47,11 +47,11 @@ class SecondGeneration(Registers):
             "ENA": 1,
         }
 
-    def layer(self, unit: Unit, quadrant: int) -> dict[str, int]:
+    def layer(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """The values of one layer in one quadrant, by name."""
         return {"NXTLYR": self.follows(unit), **super().layer(unit, quadrant)}
 
-    def follows(self, unit: Unit) -> int:
+    def follows(self, unit: HardwareLayer) -> int:
         """Which layer comes next, where it is not the next one."""
         units, then = self.plan.units, unit.place.next
         last = unit.index + 1 == len(units)
@@ -64,7 +64,7 @@ class SecondGeneration(Registers):
             return 0 if last else END
         return JUMP | self.number(units[then])
 
-    def counts(self, unit: Unit) -> dict[str, int]:
+    def counts(self, unit: HardwareLayer) -> dict[str, int]:
         """The last row and column where a window begins, padding, and how far the next row and column lie."""
         (rows, columns), (height, width) = unit.in_dim, unit.pad
         size, dilation, _ = unit.layer.window
@@ -84,18 +84,18 @@ class SecondGeneration(Registers):
             "CCNT": last[1] | _padding(width) << 13 | left << 16,
         }
 
-    def pool(self, unit: Unit) -> dict[str, int]:
+    def pool(self, unit: HardwareLayer) -> dict[str, int]:
         """The pool's window, dilation and stride."""
         first = super().pool(unit)
         rows, columns = (d - 1 for d in unit.layer.window[1])
         return {**first, "PRCNT": first["PRCNT"] | rows << 4, "PCCNT": first["PCCNT"] | columns << 4}
 
-    def stride(self, unit: Unit) -> int:
+    def stride(self, unit: HardwareLayer) -> int:
         """Steps of the input window, in positions and in words."""
         words = unit.layer.window[2] * unit.layer.operands * unit.in_passes * (unit.place.read_gap + 1)
         return super().stride(unit) | words << 4
 
-    def target(self, unit: Unit, quadrant: int) -> int:
+    def target(self, unit: HardwareLayer, quadrant: int) -> int:
         """The data memory of the first results; in depthwise layers each quadrant's own."""
         if not self.scatters(unit):
             return super().target(unit, quadrant)
@@ -105,11 +105,11 @@ class SecondGeneration(Registers):
         ahead = (quadrant - first) * PER_QUADRANT - (unused if quadrant != first else 0)
         return (ahead + unit.slots[0]) // PER_MEMORY
 
-    def scatters(self, unit: Unit) -> bool:
+    def scatters(self, unit: HardwareLayer) -> bool:
         """Whether it is a depthwise layer whose results go to other memories than those that it reads."""
         return unit.depthwise and not unit.broadcast
 
-    def pointers(self, unit: Unit, quadrant: int) -> dict[str, int]:
+    def pointers(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """Where results are written.
 
         Quadrants before the first one that a scattering layer reads in point nowhere.
@@ -118,13 +118,13 @@ class SecondGeneration(Registers):
         nowhere = self.scatters(unit) and quadrant < unit.processors[0] // PER_QUADRANT
         return {**found, "WPTR_BASE": 0} if nowhere else found
 
-    def time_step(self, unit: Unit) -> int:
+    def time_step(self, unit: HardwareLayer) -> int:
         """What a time slot adds to the write pointer."""
         if self.scatters(unit) and not unit.layer.one_dimensional:
             return 1 << self.plan.device.offset_bits
         return super().time_step(unit)
 
-    def control(self, unit: Unit, quadrant: int) -> dict[str, int]:
+    def control(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """What kind of layer it is, its kernel's size, and how many passes it makes."""
         height, width = unit.layer.kernel
         kernel = (width - 1) << 18 | (height - 1) << 22 if unit.convolves else 0
@@ -134,12 +134,12 @@ class SecondGeneration(Registers):
             "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 12,
         }
 
-    def ahead(self, unit: Unit) -> int:
+    def ahead(self, unit: HardwareLayer) -> int:
         """The switch of reading ahead, and how many further passes, or fours of them, are shifted."""
         shifts = (unit.in_passes - 1) // (4 if unit.tcalc else 1)
         return 1 << 17 | shifts << 26 if unit.place.read_ahead else 0
 
-    def kernels(self, unit: Unit) -> dict[str, int]:
+    def kernels(self, unit: HardwareLayer) -> dict[str, int]:
         """Which kernels are used, and how many outputs each pass has."""
         slots = unit.timeslots(self.plan.quadrants)
         if not unit.convolves:
@@ -151,7 +151,7 @@ class SecondGeneration(Registers):
             channels = unit.layer.out_channels
         return {"MCNT1": last, "MCNT2": first, "OCHAN": (channels - 1) // (LANES if unit.place.calcx4 else 1)}
 
-    def post(self, unit: Unit, quadrant: int) -> int:
+    def post(self, unit: HardwareLayer, quadrant: int) -> int:
         """Bias, shift and activation."""
         depthwise = 1 << 24 | 1 << 30 if unit.depthwise else 0
         return super().post(unit, quadrant) | depthwise | unit.place.calcx4 << 29 | unit.tcalc << 31

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mace_target_max78000.device import Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.device import Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.options import Options
 
 CHANNEL_BUFFER = 12
@@ -18,7 +18,7 @@ CHANNEL_BUFFER = 12
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamRegisters:
     """A streaming layer's registers.
 
     start: words that must be there before it begins.  columns, rows: words to wait for at each column, at the
@@ -35,14 +35,18 @@ class Stream:
     frame: int = 0
 
 
-def streams(units: Sequence[Unit], options: Options, device: Device) -> Mapping[int, Stream]:
+def list_streams(
+    units: Sequence[HardwareLayer], options: Options, device: Chip
+) -> Mapping[int, StreamRegisters]:
     """The streams of all layers that wait for data, by layer."""
     fifo = options.fifo or options.fast_fifo
     waiting = [u for u in units if u.place.streaming or (u.index == 0 and fifo)]
     return {u.index: _stream(u, units, options, device.generation) for u in waiting}
 
 
-def _stream(unit: Unit, units: Sequence[Unit], options: Options, generation: int) -> Stream:
+def _stream(
+    unit: HardwareLayer, units: Sequence[HardwareLayer], options: Options, generation: int
+) -> StreamRegisters:
     fifo = options.fifo or options.fast_fifo
     if unit.index == 0:
         make = _first_of_second_generation if generation == 2 else _first
@@ -56,7 +60,7 @@ def _stream(unit: Unit, units: Sequence[Unit], options: Options, generation: int
     return found if fifo and unit.place.streaming else replace(found, rollover=0)
 
 
-def _words(values: int, unit: Unit) -> int:
+def _words(values: int, unit: HardwareLayer) -> int:
     """Words that hold as many positions: four of them each where a channel lies by itself."""
     return -(-values // 4) if unit.place.chw else values
 
@@ -70,7 +74,7 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def _roll_over(start: int, unit: Unit) -> int:
+def _roll_over(start: int, unit: HardwareLayer) -> int:
     """The first generation's buffer: what must be there, the rest of a window, and a step."""
     layer = unit.layer
     (rows, columns), _, stride = layer.window
@@ -79,7 +83,7 @@ def _roll_over(start: int, unit: Unit) -> int:
     return _up(start + (rows - 1) * layer.dim[1] + max(stride, columns), unit.in_passes)
 
 
-def _first(unit: Unit, options: Options) -> Stream:
+def _first(unit: HardwareLayer, options: Options) -> StreamRegisters:
     """The first generation's first layer; options about streams that begin with `override` speak of it alone.
 
     What must be there before it begins is counted in positions, even where a word holds four of them; without
@@ -90,21 +94,23 @@ def _first(unit: Unit, options: Options) -> Stream:
     (rows, columns), _, stride = layer.window
     if not unit.place.streaming:
         frame = _words(layer.dim[0] * layer.dim[1], unit)
-        return Stream(_override(options.override_start, frame * rows))
+        return StreamRegisters(_override(options.override_start, frame * rows))
     start = _override(options.override_start, ((rows - 1) * layer.dim[1] + columns) * rows)
     step = _override(options.override_delta1, (stride - 1) * layer.operands)
     wait = _override(options.override_delta2, (rows - 1) * layer.dim[1] * layer.operands)
-    return Stream(start, step, wait, rollover=_override(options.override_rollover, _roll_over(start, unit)))
+    return StreamRegisters(
+        start, step, wait, rollover=_override(options.override_rollover, _roll_over(start, unit))
+    )
 
 
-def _later(unit: Unit, units: Sequence[Unit], options: Options) -> Stream:
+def _later(unit: HardwareLayer, units: Sequence[HardwareLayer], options: Options) -> StreamRegisters:
     layer, before = unit.layer, units[unit.index - 1]
     (rows, columns), _, stride = layer.window
     row = before.layer.pooled[1] + 2 * before.pad[1]
     kernel = before.layer.kernel
     start = row * (kernel[0] - 1 + rows - 1) + kernel[1] - 1 + columns + options.increase_start
     wait = (stride - 1) * row + columns * layer.operands
-    return Stream(start, stride * layer.operands, wait, rollover=_roll_over(start, unit))
+    return StreamRegisters(start, stride * layer.operands, wait, rollover=_roll_over(start, unit))
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class _Geometry:
     left_out: int
 
 
-def _geometry(unit: Unit, first: bool) -> _Geometry:
+def _geometry(unit: HardwareLayer, first: bool) -> _Geometry:
     layer = unit.layer
     (rows, columns), (row_dilation, column_dilation), stride = layer.window
     down, right = max(rows * row_dilation, stride), max(columns * column_dilation, stride)
@@ -129,7 +135,7 @@ def _geometry(unit: Unit, first: bool) -> _Geometry:
     return _Geometry(down, right, width + 2 * unit.pad[1], rest, max(0, width - steps * stride))
 
 
-def _first_of_second_generation(unit: Unit, options: Options) -> Stream:
+def _first_of_second_generation(unit: HardwareLayer, options: Options) -> StreamRegisters:
     """The second generation's first layer.
 
     Positions and steps are counted in words, of which one holds four positions by channels.
@@ -137,7 +143,7 @@ def _first_of_second_generation(unit: Unit, options: Options) -> Stream:
     layer = unit.layer
     (rows, columns), _, stride = layer.window
     if not unit.place.streaming:
-        return Stream(_override(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
+        return StreamRegisters(_override(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
     at = _geometry(unit, first=True)
     single = stride == 1 and rows == 1
     positions = (
@@ -152,10 +158,10 @@ def _first_of_second_generation(unit: Unit, options: Options) -> Stream:
     wait = _override(options.override_delta2, wait + (options.pipeline and wait != 0))
     rollover = positions + at.right + (stride - 1) * at.padded
     rollover = rollover * 4 * stride if unit.place.chw else rollover
-    return Stream(start, step, wait, rollover=_override(options.override_rollover, rollover))
+    return StreamRegisters(start, step, wait, rollover=_override(options.override_rollover, rollover))
 
 
-def _later_of_second_generation(unit: Unit, units: Sequence[Unit]) -> Stream:
+def _later_of_second_generation(unit: HardwareLayer, units: Sequence[HardwareLayer]) -> StreamRegisters:
     layer, at = unit.layer, _geometry(unit, first=False)
     stride, pad, width = layer.window[2], unit.pad[1], layer.dim[1]
     last = unit.index + 1 == len(units) or not units[unit.index + 1].place.streaming
@@ -164,4 +170,4 @@ def _later_of_second_generation(unit: Unit, units: Sequence[Unit]) -> Stream:
     step = stride * layer.operands
     wait = step + at.rest if stride == 1 else (stride - 1) * width + at.rest
     rollover = start + (unit.in_passes - 1) * (at.down * width + pad + at.right) + at.right
-    return Stream(start, step, wait, rollover=_up(rollover, unit.in_passes))
+    return StreamRegisters(start, step, wait, rollover=_up(rollover, unit.in_passes))

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.ir import Array
-from mace_target_max78000.device import KERNEL_BYTES, PROCESSORS, Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.device import KERNEL_BYTES, PROCESSORS, Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.encode.weight_runs import (
     ALIGNMENT,
     LANES,
-    Run,
+    WeightRun,
     lay_out_runs,
     physical_columns,
     place_runs,
@@ -27,11 +27,11 @@ from mace_target_max78000.encode.weight_runs import (
 )
 from mace_target_max78000.image import Chunk
 
-__all__ = ["ALIGNMENT", "Run", "Stream", "make_chunks", "place_runs", "stream", "words_of"]
+__all__ = ["ALIGNMENT", "WeightRun", "WeightStream", "make_chunks", "place_runs", "stream", "words_of"]
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class WeightStream:
     """What one layer puts into weight memory.
 
     data: uint8 [processors, words, 9], bytes of a word from the most significant on.
@@ -42,7 +42,7 @@ class Stream:
     used: Array
 
 
-def stream(unit: Unit) -> Stream:
+def stream(unit: HardwareLayer) -> WeightStream:
     """The bytes of a layer's weights, processor by processor."""
     layout = lay_out_runs(unit)
     kernels = _flatten(unit) if unit.layer.flatten else _depthwise(unit) if unit.depthwise else _full(unit)
@@ -51,10 +51,10 @@ def stream(unit: Unit) -> Stream:
     content = kernels[:, : len(layout.bytes)]
     data = np.zeros((len(unit.processors), len(layout.used) * KERNEL_BYTES), np.uint8)
     data[:, layout.bytes[: content.shape[1]]] = content
-    return Stream(data.reshape(len(unit.processors), -1, KERNEL_BYTES)[:, :, ::-1], layout.used)
+    return WeightStream(data.reshape(len(unit.processors), -1, KERNEL_BYTES)[:, :, ::-1], layout.used)
 
 
-def _fields(values: Array, unit: Unit) -> Array:
+def _fields(values: Array, unit: HardwareLayer) -> Array:
     """Weights as the bits that are stored."""
     weights = unit.layer.weights
     assert weights is not None
@@ -76,7 +76,7 @@ def _pack(fields: Array, bits: int) -> Array:
     return np.asarray(shifted.sum(-1), np.uint8)
 
 
-def _by_processor(unit: Unit, values: Array) -> Array:
+def _by_processor(unit: HardwareLayer, values: Array) -> Array:
     """[out, in, taps] as [processors, passes, out, taps].
 
     Channels that are missing in the last pass are 0.
@@ -87,7 +87,7 @@ def _by_processor(unit: Unit, values: Array) -> Array:
     return padded.reshape(values.shape[0], passes, count, -1).transpose(2, 1, 0, 3)
 
 
-def _full(unit: Unit) -> Array:
+def _full(unit: HardwareLayer) -> Array:
     """Bytes [processors, n]: kernel after kernel in the order of output channels, all passes of the input for each."""
     fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(*fields.shape[:2], -1)[:, :, ::-1]
@@ -103,7 +103,7 @@ def _full(unit: Unit) -> Array:
     return _pack(pairs, unit.bits).transpose(0, 2, 1).reshape(count, -1)
 
 
-def _depthwise(unit: Unit) -> Array:
+def _depthwise(unit: HardwareLayer) -> Array:
     """Bytes [processors, n]: a kernel for each pass."""
     fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(fields.shape[0], 1, -1)[:, :, ::-1].transpose(1, 0, 2)
@@ -113,7 +113,7 @@ def _depthwise(unit: Unit) -> Array:
     )
 
 
-def _flatten(unit: Unit) -> Array:
+def _flatten(unit: HardwareLayer) -> Array:
     """Bytes [processors, n]: values of one output after another, position by position, the passes of each."""
     fields = _fields(plain_values(unit), unit)
     outputs, count = fields.shape[0], len(unit.processors)
@@ -123,7 +123,7 @@ def _flatten(unit: Unit) -> Array:
 
 
 def make_chunks(
-    units: Sequence[Unit], runs: Mapping[int, Run], device: Device, cleared: bool = False
+    units: Sequence[HardwareLayer], runs: Mapping[int, WeightRun], device: Chip, cleared: bool = False
 ) -> tuple[Chunk, ...]:
     """The words of weight memory that are in use, as maximal runs of each processor in ascending order.
 
@@ -149,7 +149,7 @@ def _spans(used: Array) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _chunk(memory: Array, processor: int, span: tuple[int, int], device: Device) -> Chunk:
+def _chunk(memory: Array, processor: int, span: tuple[int, int], device: Chip) -> Chunk:
     first, last = span
     data = memory[processor, first:last].tobytes()
     words = np.frombuffer(data + b"\0" * (-len(data) % 4), ">u4")

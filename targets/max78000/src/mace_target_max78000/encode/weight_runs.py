@@ -16,8 +16,8 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.network import Operation
-from mace_target_max78000.device import KERNEL_BYTES, PER_QUADRANT, PROCESSORS, Device
-from mace_target_max78000.encode.hardware_layers import Unit
+from mace_target_max78000.device import KERNEL_BYTES, PER_QUADRANT, PROCESSORS, Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 
 ALIGNMENT = 4
 """Words: a layer's run starts at a multiple of this in every processor's memory."""
@@ -28,7 +28,7 @@ LANES = 4
 
 
 @dataclass(frozen=True)
-class Run:
+class WeightRun:
     """A layer's words in the memories of its processors: `count` from `column` on."""
 
     column: int
@@ -36,7 +36,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class RunLayout:
     """How a layer fills its words.
 
     bytes: for each byte of the weights, in the order in which they are read, its number from the beginning of
@@ -50,7 +50,7 @@ class Layout:
     minimum: int
 
 
-def lay_out_runs(unit: Unit) -> Layout:
+def lay_out_runs(unit: HardwareLayer) -> RunLayout:
     """The layout of a layer's weights.
 
     Words that belong to output slots that are not in use stay free for other layers, those before the first
@@ -74,22 +74,22 @@ def lay_out_runs(unit: Unit) -> Layout:
     used[: skipped // KERNEL_BYTES] = False
     for before, after in pairwise(parts):
         used[-(-int(before[-1] + 1) // KERNEL_BYTES) : int(after[0]) // KERNEL_BYTES] = False
-    return Layout(positions, used, minimum)
+    return RunLayout(positions, used, minimum)
 
 
-def words_of(unit: Unit) -> int:
+def words_of(unit: HardwareLayer) -> int:
     """Words from a run's beginning to its end."""
     return len(lay_out_runs(unit).used)
 
 
-def leading_bytes(unit: Unit) -> tuple[int, int]:
+def leading_bytes(unit: HardwareLayer) -> tuple[int, int]:
     """Bytes before the first kernel, for output slots that are not in use: of words left out, and zeros in the first word."""
     skipped = unit.skipped_slots * unit.in_passes * unit.positions
     words, rest = divmod(skipped * unit.taps, KERNEL_BYTES)
     return words * KERNEL_BYTES, rest // (8 // unit.bits)
 
 
-def _minimum(unit: Unit) -> int:
+def _minimum(unit: HardwareLayer) -> int:
     """Words that the kernels need.
 
     Where narrow ones leave a byte in part empty, one byte more for each weight of them.
@@ -103,7 +103,7 @@ def _minimum(unit: Unit) -> int:
     return -(-bits // (8 * KERNEL_BYTES))
 
 
-def _segments(unit: Unit) -> Iterator[tuple[int, int]]:
+def _segments(unit: HardwareLayer) -> Iterator[tuple[int, int]]:
     """Bytes that follow each other, with the unused words before them.
 
     Kernels of narrow weights lie packed over all output channels: those of an output pass that is no multiple
@@ -129,7 +129,7 @@ def _segments(unit: Unit) -> Iterator[tuple[int, int]]:
     yield begun, length
 
 
-def _gaps(unit: Unit) -> list[int]:
+def _gaps(unit: HardwareLayer) -> list[int]:
     """For each group of output slots that share their bytes, the words left out before it: one for each group without a slot in use."""
     fraction, mask = 8 // unit.bits, unit.place.output_processors >> unit.slots[0]
     gaps = []
@@ -143,7 +143,9 @@ def _gaps(unit: Unit) -> list[int]:
     return gaps
 
 
-def place_runs(units: Sequence[Unit], device: Device, deduplicate: bool = True) -> dict[int, Run]:
+def place_runs(
+    units: Sequence[HardwareLayer], device: Chip, deduplicate: bool = True
+) -> dict[int, WeightRun]:
     """Where each layer's run lies, by the layer's number: the first free place, layers on all processors first.
 
     Raises MaceError that names every layer that does not fit.
@@ -151,8 +153,8 @@ def place_runs(units: Sequence[Unit], device: Device, deduplicate: bool = True) 
     free = np.ones((PROCESSORS, device.first_kernel_words), bool)
     for p in range(PROCESSORS):
         free[p, device.kernel_capacity(p) :] = False
-    runs: dict[int, Run] = {}
-    faults: list[tuple[Unit, int]] = []
+    runs: dict[int, WeightRun] = {}
+    faults: list[tuple[HardwareLayer, int]] = []
     weighted = [u for u in units if u.layer.weights is not None and not u.place.bypass]
     owners = {u.index: _owner(u, weighted, deduplicate) for u in weighted}
     for unit in sorted(weighted, key=lambda u: len(u.processors) != PROCESSORS):
@@ -165,13 +167,13 @@ def place_runs(units: Sequence[Unit], device: Device, deduplicate: bool = True) 
             continue
         columns = column + np.flatnonzero(layout.used)
         free[np.ix_(np.asarray(rows), columns)] = False
-        runs[unit.index] = Run(column, len(layout.used))
+        runs[unit.index] = WeightRun(column, len(layout.used))
     if faults:
         raise _too_large(faults, free)
     return {index: runs[owner] for index, owner in owners.items()}
 
 
-def _owner(unit: Unit, weighted: Sequence[Unit], deduplicate: bool) -> int:
+def _owner(unit: HardwareLayer, weighted: Sequence[HardwareLayer], deduplicate: bool) -> int:
     """The layer whose run this one uses: its own, the one that the description names, or an earlier one with equal weights."""
     if unit.place.weight_source is not None:
         return unit.place.weight_source
@@ -179,7 +181,7 @@ def _owner(unit: Unit, weighted: Sequence[Unit], deduplicate: bool) -> int:
     return next((u.index for u in earlier if _same(u, unit)), unit.index)
 
 
-def _same(a: Unit, b: Unit) -> bool:
+def _same(a: HardwareLayer, b: HardwareLayer) -> bool:
     """Whether two layers store the same words in the same processors."""
     return (
         a.bits == b.bits
@@ -188,7 +190,7 @@ def _same(a: Unit, b: Unit) -> bool:
     )
 
 
-def plain_values(unit: Unit) -> Array:
+def plain_values(unit: HardwareLayer) -> Array:
     """Weights [out, in, ...].
 
     Those of a transposed convolution as the plain one that is stored, with flipped kernels.
@@ -200,7 +202,9 @@ def plain_values(unit: Unit) -> Array:
     return weights.values
 
 
-def _column(unit: Unit, units: Sequence[Unit], free: Array, layout: Layout, device: Device) -> int | None:
+def _column(
+    unit: HardwareLayer, units: Sequence[HardwareLayer], free: Array, layout: RunLayout, device: Chip
+) -> int | None:
     """The column where a run begins, None where it does not fit.
 
     free: bool [processors of the layer, words].
@@ -222,13 +226,13 @@ def _column(unit: Unit, units: Sequence[Unit], free: Array, layout: Layout, devi
     return column * LANES if column is not None and mixed else column
 
 
-def _fits(free: Array, column: int, layout: Layout) -> bool:
+def _fits(free: Array, column: int, layout: RunLayout) -> bool:
     """Whether all words that are filled exist and are free."""
     columns = column + np.flatnonzero(layout.used)
     return bool(columns[-1] < free.shape[1] and free[:, columns].all())
 
 
-def _from_top(unit: Unit, free: Array, count: int) -> int | None:
+def _from_top(unit: HardwareLayer, free: Array, count: int) -> int | None:
     """The column of the highest run of `count` words, by steps that are those of the vendor's search.
 
     It goes down by four words as long as the first processor's word is taken; then from below a word in the
@@ -251,7 +255,7 @@ def _from_top(unit: Unit, free: Array, count: int) -> int | None:
     return None
 
 
-def _from_bottom(unit: Unit, free: Array, layout: Layout, device: Device) -> int | None:
+def _from_bottom(unit: HardwareLayer, free: Array, layout: RunLayout, device: Chip) -> int | None:
     """The first column from which on enough words are free, and where all that is filled fits."""
     everywhere, count = np.asarray(free.all(axis=0)), layout.minimum
     lengths = np.zeros(everywhere.size + 1, np.int64)
@@ -263,7 +267,7 @@ def _from_bottom(unit: Unit, free: Array, layout: Layout, device: Device) -> int
     return next((int(start) for start in starts if _fits(free, int(start), layout)), None)
 
 
-def _in_one_instance(columns: Array, count: int, device: Device) -> Array:
+def _in_one_instance(columns: Array, count: int, device: Chip) -> Array:
     """Whether runs lie in one physical memory each.
 
     One that does not begin there must not reach a memory's last word.
@@ -273,7 +277,7 @@ def _in_one_instance(columns: Array, count: int, device: Device) -> Array:
     return np.asarray(within + count + (within > 0) <= size)
 
 
-def _too_large(faults: Sequence[tuple[Unit, int]], free: Array) -> MaceError:
+def _too_large(faults: Sequence[tuple[HardwareLayer, int]], free: Array) -> MaceError:
     lines = [
         f"layer {unit.index} ({unit.layer.name}) needs {count} words in {len(unit.processors)} processors, "
         f"{int(np.all(free[list(unit.processors)], axis=0).sum())} are free in all of them"
@@ -285,7 +289,7 @@ def _too_large(faults: Sequence[tuple[Unit, int]], free: Array) -> MaceError:
     return MaceError("weight memory", "; ".join(lines), remedy)
 
 
-def physical_columns(unit: Unit, run: Run, used: Array, device: Device) -> Array:
+def physical_columns(unit: HardwareLayer, run: WeightRun, used: Array, device: Chip) -> Array:
     """The words of memory that a layer's words are written to: int [words in use].
 
     A layer that computes four channels at once has a fourth of its words in each of four memories, from the
@@ -301,7 +305,7 @@ def physical_columns(unit: Unit, run: Run, used: Array, device: Device) -> Array
     return np.asarray(lane * sizes + rest + run.column // LANES + np.where(upper, device.kernel_words, 0))
 
 
-def numbered_kernel(kernel: int, unit: Unit, device: Device) -> int:
+def numbered_kernel(kernel: int, unit: HardwareLayer, device: Chip) -> int:
     """The number of a kernel as registers have it; in four memories every fourth one lies in the same."""
     if not unit.place.calcx4:
         return kernel

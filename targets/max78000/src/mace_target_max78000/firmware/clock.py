@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mace_target_max78000.device import Device
+from mace_target_max78000.device import Chip
 from mace_target_max78000.options import Options
 
 MAX_HERTZ_WITHOUT_PIPELINE = 50_000_000
@@ -36,7 +36,7 @@ class Clock:
         return self.inference_divider != self.divider
 
 
-def choose_clock(options: Options, device: Device) -> Clock:
+def choose_clock(options: Options, device: Chip) -> Clock:
     """Choose the clock of a program.
 
     With the pipeline the PLL is divided less for the inference than before and after it, which saves energy,

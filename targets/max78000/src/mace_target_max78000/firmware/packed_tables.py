@@ -22,13 +22,13 @@ import numpy as np
 
 from mace_core.emit.text import Code
 from mace_core.ir import Array
-from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, QUADRANTS, Device
+from mace_target_max78000.device import AON_CONTROL, FAST_FIFO, FIFO_CONTROL, QUADRANTS, Chip
 from mace_target_max78000.image import Step, Write
 
 GLOBAL = ("control", "SRAM control", "layer count", "SRAM test")
 
 
-def name_registers(device: Device) -> Mapping[int, str]:
+def name_registers(device: Chip) -> Mapping[int, str]:
     """Every register's address -> what it is, in words."""
     found = {AON_CONTROL: "always-on domain: control", FIFO_CONTROL: "FIFO: control"}
     found |= {FAST_FIFO: "fast FIFO: control", FAST_FIFO + 8: "fast FIFO: interrupts"}
@@ -146,7 +146,7 @@ class _Place:
     register: int
 
 
-def make_table(steps: Sequence[Step], device: Device) -> Table:
+def make_table(steps: Sequence[Step], device: Chip) -> Table:
     """The steps of cnn_configure as a table; the program makes the same writes from it in the same order."""
     places = _places(device)
     count = next((i for i, s in enumerate(steps) if s.address not in places), len(steps))
@@ -166,7 +166,7 @@ def _locate_writes(
     return ((places[w.address], w.value) for w in writes)
 
 
-def _places(device: Device) -> dict[int, tuple[int, int, str]]:
+def _places(device: Chip) -> dict[int, tuple[int, int, str]]:
     """Address -> layer, quadrant and name of every layer's registers."""
     found = {}
     for name in (*device.registers, *device.stream_registers):
@@ -178,7 +178,7 @@ def _places(device: Device) -> dict[int, tuple[int, int, str]]:
     return found
 
 
-def _register(name: str, device: Device) -> Register:
+def _register(name: str, device: Chip) -> Register:
     first, second = (device.layer_register(0, name, layer) for layer in (0, 1))
     return Register(Code(name), first, second - first)
 

@@ -11,7 +11,8 @@ import numpy as np
 from mace_core.emit.text import CComment, CDefine, CIdentifier, Code, Line, Word
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import Layer, Network, Operation
-from mace_target_max78000.device import FAST_FIFO, FIFO_STATUS, PER_QUADRANT, QUADRANTS, Device
+from mace_target_max78000.device import FAST_FIFO, FIFO_STATUS, PER_QUADRANT, QUADRANTS, Chip
+from mace_target_max78000.encode.data_memory import ResultBlock, list_results
 from mace_target_max78000.firmware.clock import choose_clock
 from mace_target_max78000.firmware.layout import header, layout, own_sources
 from mace_target_max78000.firmware.packed_tables import (
@@ -21,7 +22,6 @@ from mace_target_max78000.firmware.packed_tables import (
     name_registers,
     pack,
 )
-from mace_target_max78000.firmware.results import Results, list_results
 from mace_target_max78000.image import Block, Image
 from mace_target_max78000.options import Options
 from mace_target_max78000.report.formats import shorten_name
@@ -33,7 +33,7 @@ STREAMING = 1 << 14
 
 
 @dataclass(frozen=True)
-class Input:
+class InputArray:
     """One block of input as the program has it.
 
     number: what its array is called by.  sample: the words that the program holds.  length: words that the
@@ -49,7 +49,7 @@ class Input:
     about: CComment
 
 
-def _input(block: Block, options: Options) -> Input:
+def _input(block: Block, options: Options) -> InputArray:
     number = block.processor if block.fifo is None else block.fifo
     place = f"data memory of processor {block.processor}" if block.fifo is None else f"FIFO {block.fifo}"
     sample, value = block.words, f"input_{number}[i]"
@@ -63,7 +63,7 @@ def _input(block: Block, options: Options) -> Input:
             )
         sample, value = sample[:n], f"input_{number}[i % {n}] + {_hex(options.synthesize_input)} * (i / {n})"
     about = CComment(f"{len(block.words)} words for the {place}")
-    return Input(number, block.address, sample, len(block.words), Code(value), about)
+    return InputArray(number, block.address, sample, len(block.words), Code(value), about)
 
 
 def make_template_values(image: Image, network: Network, options: Options, summary: str) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _results(network: Network, options: Options) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Memory:
+class CoreMemory:
     """Where a core's program and data lie: addresses and bytes."""
 
     flash: int
@@ -176,13 +176,16 @@ class Memory:
     sram_size: int
 
 
-def _memories(device: Device, options: Options) -> dict[str, Any]:
+def _memories(device: Chip, options: Options) -> dict[str, Any]:
     """All memory is the Cortex-M4's, unless the RISC-V core, which reaches the upper part only, has a program too."""
-    whole = Memory(FLASH, device.flash, SRAM, device.sram)
+    whole = CoreMemory(FLASH, device.flash, SRAM, device.sram)
     if not options.riscv:
         return {"arm": whole}
     flash, sram = device.flash // 2, device.sram // 2
-    return {"arm": Memory(FLASH, flash, SRAM, sram), "riscv": Memory(FLASH + flash, flash, SRAM + sram, sram)}
+    return {
+        "arm": CoreMemory(FLASH, flash, SRAM, sram),
+        "riscv": CoreMemory(FLASH + flash, flash, SRAM + sram, sram),
+    }
 
 
 def _pack(image: Image, options: Options) -> Packed:
@@ -228,7 +231,7 @@ def _macros(defines: Sequence[CDefine]) -> Code:
     return Code(" ".join(f"-D{define}" for define in defines))
 
 
-def _function(block: Results, options: Options) -> CIdentifier:
+def _function(block: ResultBlock, options: Options) -> CIdentifier:
     gathered = options.mlator and block.width == 8 and block.pixels % 4 == 0
     return CIdentifier("unload_gathered" if gathered else f"unload_{block.width}")
 

@@ -13,10 +13,9 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.device import Device
-from mace_target_max78000.encode.data_memory import make_input_blocks
-from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.firmware.results import list_results
+from mace_target_max78000.device import Chip
+from mace_target_max78000.encode.data_memory import list_results, make_input_blocks
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.legalize.boundary import TAIL_FUNCTIONS, AxisFold, InputFold, NetworkInput, cut_tail
 from mace_target_max78000.legalize.pipeline import LegalizedGraph
 from mace_target_max78000.legalize.tensors import VIEW_OPS
@@ -27,7 +26,7 @@ Functions = tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class ModelOutput:
     """One of the model's outputs.
 
     order: the positions of its elements among all results, one block after another.  functions: computed
@@ -47,7 +46,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Feed:
+class TensorBinding:
     """How the first layer reads its input, and how the model's outputs are made of what cnn_unload gives.
 
     channels: of one operand.  dim: rows and columns.
@@ -65,10 +64,10 @@ class Feed:
     fifo: bool
     blocks: tuple[tuple[int, int, int, float, tuple[int, ...]], ...]
     entry: NetworkInput | None = None
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[ModelOutput, ...] = ()
 
     @classmethod
-    def of(cls, network: Network, options: Options, units: Sequence[float]) -> Feed:
+    def of(cls, network: Network, options: Options, units: Sequence[float]) -> TensorBinding:
         """The feed of a network.  units: what the last bit of each block's values stands for."""
         layer, place = network.layers[0], network.places[0]
         pairs = zip(list_results(network), units, strict=False)
@@ -85,11 +84,11 @@ class Feed:
             blocks,
         )
 
-    def with_ends(self, formed: LegalizedGraph) -> Feed:
+    def with_ends(self, formed: LegalizedGraph) -> TensorBinding:
         """The feed of a network that was formed from a graph."""
         return replace(self, entry=formed.network_input, outputs=tuple(_outputs(formed)))
 
-    def words(self, sample: Array, device: Device) -> dict[int, Sequence[int]]:
+    def words(self, sample: Array, device: Chip) -> dict[int, Sequence[int]]:
         """The words of each of the program's input arrays, by its number; sample: one input of the model."""
         data = self.entry.apply(sample) if self.entry else sample.astype(np.int64)
         first = Layer(
@@ -101,7 +100,7 @@ class Feed:
             self.channels,
             operands=self.operands,
         )
-        unit = Unit(first, Place(self.processors, self.processors, chw=self.chw), 0)
+        unit = HardwareLayer(first, Place(self.processors, self.processors, chw=self.chw), 0)
         found = make_input_blocks(
             unit, data.reshape(self.channels * self.operands, -1), Options(fifo=self.fifo), device
         )
@@ -153,14 +152,14 @@ class Feed:
         return {**plain, "entry": entry, "outputs": outputs}
 
     @classmethod
-    def read(cls, described: Mapping[str, Any]) -> Feed:
+    def read(cls, described: Mapping[str, Any]) -> TensorBinding:
         """The feed as a report holds it."""
         entry = described["entry"]
         made = entry and NetworkInput(
             entry["name"], entry["power"], np.asarray(entry["order"]), _fold(entry["fold"])
         )
         outputs = tuple(
-            Output(np.asarray(o["order"]), tuple((name, attrs) for name, attrs in o["functions"]))
+            ModelOutput(np.asarray(o["order"]), tuple((name, attrs) for name, attrs in o["functions"]))
             for o in described["outputs"]
         )
         plain = {
@@ -179,7 +178,7 @@ def _fold(axes: Sequence[Any] | None) -> InputFold | None:
     )
 
 
-def _outputs(formed: LegalizedGraph) -> Iterator[Output]:
+def _outputs(formed: LegalizedGraph) -> Iterator[ModelOutput]:
     """The outputs of a graph: its last nodes are executed on positions in place of values."""
     graph = formed.graph
     inner, tail = cut_tail(graph)
@@ -200,7 +199,7 @@ def _outputs(formed: LegalizedGraph) -> Iterator[Output]:
         else:
             positions[result] = positions[source]
     for name in graph.outputs:
-        yield Output(positions[name], functions.get(name, ()))
+        yield ModelOutput(positions[name], functions.get(name, ()))
 
 
 def _functions(graph: Graph, node: Node, sources: Mapping[str, tuple[Array, Functions]]) -> Functions:

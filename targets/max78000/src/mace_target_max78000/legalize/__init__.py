@@ -6,8 +6,8 @@ The path of one convolution, in the order of `pipeline.legalize_graph`:
     pipeline.refuse_shapes                 data must be a row, a line or an image of one sample
     pipeline.absorb_limits                 pointwise.absorb_bias, absorb_limit, absorb_quantize:
                                            Conv + Add + Relu + Quantize become one Conv
-    pipeline.rewrite_to_hardware_ops       ops without an equivalent become convolutions (pointwise, pools,
-                                           transposed), all before the convolutions, because they add some
+    pipeline.rewrite_to_hardware_ops       ops without an equivalent become convolutions (pointwise,
+                                           resampling), all before the convolutions, because they add some
       pipeline.fold_input                  the application folds an input that no kernel can take
       convolutions.convolution_rule        the kernel as 3x3 or 1x1, by a plan of window_plans:
                                            one kernel alone (DirectPlan), else copies of the data (CopyPlan)

@@ -19,7 +19,7 @@ from mace_core.ir import Array, Node
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.rewrite import Match
-from mace_target_max78000.device import MAX_DILATED_KERNEL_1D, PROCESSORS, Device
+from mace_target_max78000.device import MAX_DILATED_KERNEL_1D, PROCESSORS, Chip
 from mace_target_max78000.legalize.copies import (
     LINE_RANK,
     UNIT_QUANT,
@@ -75,7 +75,7 @@ def share_stride(axes: Sequence[WindowAxis]) -> tuple[WindowAxis, ...] | None:
     return tuple(replace(axis, stride=min(strides)) for axis in axes)
 
 
-def convolution_rule(device: Device) -> Callable[[Match], Sequence[str] | None]:
+def convolution_rule(device: Chip) -> Callable[[Match], Sequence[str] | None]:
     """Return the rule that rewrites each Conv that the device lacks."""
 
     def rewrite_convolution(match: Match) -> Sequence[str] | None:
@@ -126,7 +126,7 @@ class ConvolutionRewrite:
     match: Match
     axes: tuple[WindowAxis, ...]
     filters: Array
-    device: Device
+    device: Chip
 
     @property
     def rank(self) -> int:

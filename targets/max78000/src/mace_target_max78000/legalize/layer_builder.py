@@ -11,7 +11,7 @@ from mace_core.ir import Array, Graph, Node
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.shapes import AxisAttributes
 from mace_frontend_ai8x.network import INPUT, Activation, Layer, Operation
-from mace_target_max78000.device import PROCESSORS, SHIFTS, UNIT_SHIFT, Device
+from mace_target_max78000.device import PROCESSORS, SHIFTS, UNIT_SHIFT, Chip
 from mace_target_max78000.legalize.copies import LINE_RANK, ROW_RANK
 from mace_target_max78000.legalize.layer_fields import (
     ELTWISE_OPS,
@@ -39,7 +39,7 @@ class LayerBuilder:
     """
 
     graph: Graph
-    device: Device
+    device: Chip
     refusals: Refusals
     layers: list[Layer] = field(default_factory=list)
     tensors: list[str] = field(default_factory=list)

@@ -14,8 +14,8 @@ from mace_core.ir import Array, Graph, Node, Tensor
 from mace_core.ops.conv import ConvAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_frontend_ai8x.network import INPUT, Layer, Operation
-from mace_target_max78000.device import PER_MEMORY, Device
-from mace_target_max78000.legalize import convolutions, pointwise, pools, transposed
+from mace_target_max78000.device import PER_MEMORY, Chip
+from mace_target_max78000.legalize import convolutions, pointwise, resampling
 from mace_target_max78000.legalize.boundary import (
     TAIL_FUNCTIONS,
     InputFold,
@@ -45,12 +45,12 @@ POINTWISE_RULES = (
     pointwise.select_channels,
     # Before Clip becomes a copy with an activation, which has no upper limit.
     pointwise.cap_by_negation,
-    pools.rewrite_reduction,
+    resampling.rewrite_reduction,
     pointwise.rewrite_pointwise,
     pointwise.rewrite_matrix,
     # Before transposed convolutions, because it makes one.
-    transposed.rewrite_resize,
-    transposed.rewrite_transposed,
+    resampling.rewrite_resize,
+    resampling.rewrite_transposed,
 )
 
 
@@ -97,7 +97,7 @@ class LegalizedGraph:
         return replace(self, notes=(*notes, *self.notes))
 
 
-def legalize_graph(graph: Graph, device: Device) -> LegalizedGraph:
+def legalize_graph(graph: Graph, device: Chip) -> LegalizedGraph:
     """Return the layers of a graph that is quantized for this target.
 
     The accelerator computes what the graph says, bit for bit, except for halves between two results, which
@@ -181,9 +181,7 @@ def absorb_limits(graph: Graph) -> Graph:
     return graph
 
 
-def rewrite_to_hardware_ops(
-    graph: Graph, device: Device, refusals: Refusals
-) -> tuple[Graph, InputFold | None]:
+def rewrite_to_hardware_ops(graph: Graph, device: Chip, refusals: Refusals) -> tuple[Graph, InputFold | None]:
     """Rewrite a graph to operations of the hardware; what it cannot do is recorded and left.
 
     Returned with how the application folds the input, if that is needed.
@@ -192,7 +190,7 @@ def rewrite_to_hardware_ops(
     graph = rewrite(graph, refusals.collect(pointwise.split_rule(pointwise.find_input_operands(graph))))
     for rule in POINTWISE_RULES:
         graph = rewrite(graph, refusals.collect(rule))
-    graph = rewrite(graph, refusals.collect(pools.pool_rule(device.features.dilated_pools)))
+    graph = rewrite(graph, refusals.collect(resampling.pool_rule(device.features.dilated_pools)))
     # Pools with padding have made Pad nodes.
     graph = rewrite(graph, refusals.collect(pointwise.rewrite_padding))
     # Before the convolutions are rewritten: a fold saves all the copies of the first one.
@@ -203,11 +201,11 @@ def rewrite_to_hardware_ops(
     if not device.features.wide_padded_conv1d:
         graph = rewrite(graph, refusals.collect(convolutions.pad_wide_line))
     # Crops come last, because convolutions make them; a pool that follows one may make it needless.
-    graph = rewrite(graph, refusals.collect(pools.remove_crop_before_pool))
+    graph = rewrite(graph, refusals.collect(resampling.remove_crop_before_pool))
     return rewrite(graph, refusals.collect(crop_by_convolution)), fold
 
 
-def fold_input(graph: Graph, device: Device) -> tuple[Graph, InputFold | None]:
+def fold_input(graph: Graph, device: Chip) -> tuple[Graph, InputFold | None]:
     """Let the application fold the input, where the first convolution could not be computed in one layer."""
     readers = [node for node in graph.nodes if graph.inputs[0] in node.inputs]
     if len(readers) != 1 or graph.inputs[0] in graph.outputs or readers[0].op.name != "Conv":
@@ -231,7 +229,7 @@ def fold_input(graph: Graph, device: Device) -> tuple[Graph, InputFold | None]:
     return fold_graph_input(graph, node, plan, filters)
 
 
-def _note_dense_depthwise(before: Graph, after: Graph, device: Device) -> Iterator[str]:
+def _note_dense_depthwise(before: Graph, after: Graph, device: Chip) -> Iterator[str]:
     """Note which depthwise convolutions have become dense ones, with weights of zero between channels."""
     grouped: set[str] = set()
     for node in after.nodes:
@@ -255,7 +253,7 @@ def _list_depthwise(graph: Graph) -> list[Node]:
     return [node for node, count in channels if node.attributes(ConvAttributes).group == count > 1]
 
 
-def split_long_bias(legalized: LegalizedGraph, device: Device) -> LegalizedGraph:
+def split_long_bias(legalized: LegalizedGraph, device: Chip) -> LegalizedGraph:
     """Split each output layer whose bias is too long for a bias memory into several.
 
     Each makes a part of the channels. Results of a network may as well be those of several layers; the
@@ -286,7 +284,7 @@ def split_long_bias(legalized: LegalizedGraph, device: Device) -> LegalizedGraph
     )
 
 
-def _split_layer(layer: Layer, device: Device) -> Sequence[Layer]:
+def _split_layer(layer: Layer, device: Chip) -> Sequence[Layer]:
     """Return a layer in parts whose bias fits one memory; the layer itself where that is not needed."""
     count = -(-layer.out_channels // device.bias_bytes)
     if count == 1 or layer.bias is None or not np.any(layer.bias) or layer.weights is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
-from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Device
+from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Chip
 from mace_target_max78000.encode.weight_memory import ALIGNMENT, words_of
 from mace_target_max78000.place.inserted_layers import copy_layer, select_layer
 from mace_target_max78000.place.values import (
@@ -59,7 +59,7 @@ class ReadLayout:
     side_by_side: tuple[int, ...] = ()
 
 
-def arrange_values(layers: Sequence[Layer], source: Layer, device: Device) -> Arrangement:
+def arrange_values(layers: Sequence[Layer], source: Layer, device: Chip) -> Arrangement:
     """Insert the copies that the layers need.  source: the network's input."""
     arranger = _Arranger(layers, source, device)
     for index in range(len(layers)):
@@ -74,7 +74,7 @@ def arrange_values(layers: Sequence[Layer], source: Layer, device: Device) -> Ar
     )
 
 
-def _count_kernel_words(layers: Sequence[Layer], device: Device) -> tuple[int, ...]:
+def _count_kernel_words(layers: Sequence[Layer], device: Chip) -> tuple[int, ...]:
     places = [
         Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
     ]
@@ -106,7 +106,7 @@ class _Arranger:
     renamed: new numbers of old layers.
     """
 
-    def __init__(self, layers: Sequence[Layer], source: Layer, device: Device) -> None:
+    def __init__(self, layers: Sequence[Layer], source: Layer, device: Chip) -> None:
         self.old: Mapping[int, Layer] = dict(enumerate(layers)) | {INPUT: source}
         self.old_values, self.device = list_values(layers, source, device), device
         channels = {i: layer.out_channels for i, layer in self.old.items()}

@@ -179,7 +179,7 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
-class Region:
+class MemoryRegion:
     """Values that share an offset.  lead, size: bytes before and after the offset in each memory.
 
     lives: of its values.
@@ -200,7 +200,7 @@ class RegionPacking:
     offsets: tuple[int, ...]
     overlapping: bool
 
-    def count_touched(self, buffers: Sequence[Region]) -> int:
+    def count_touched(self, buffers: Sequence[MemoryRegion]) -> int:
         """Count the bytes of all data memories that any region takes."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for buffer, offset in zip(buffers, self.offsets, strict=True):
@@ -211,7 +211,7 @@ class RegionPacking:
                 spans.setdefault(memory, []).append((offset - buffer.lead, offset + buffer.size))
         return sum(_measure_union(sorted(ranges)) for ranges in spans.values())
 
-    def highest(self, buffers: Sequence[Region]) -> int:
+    def highest(self, buffers: Sequence[MemoryRegion]) -> int:
         """Return the first byte that no region reaches in any data memory."""
         return max(offset + buffer.size for buffer, offset in zip(buffers, self.offsets, strict=True))
 
@@ -264,7 +264,10 @@ class RegionPacker:
     """
 
     def __init__(
-        self, buffers: Sequence[Region], capacity: int, overlaps: Mapping[tuple[int, int], AllowedOverlap]
+        self,
+        buffers: Sequence[MemoryRegion],
+        capacity: int,
+        overlaps: Mapping[tuple[int, int], AllowedOverlap],
     ) -> None:
         self.buffers = buffers
         self.capacity = capacity

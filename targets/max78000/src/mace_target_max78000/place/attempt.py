@@ -11,10 +11,10 @@ from itertools import chain
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, WORD_BYTES, Device
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, WORD_BYTES, Chip
 from mace_target_max78000.encode.bias_memory import place_bias
-from mace_target_max78000.encode.hardware_layers import Unit
-from mace_target_max78000.encode.streaming import streams
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
+from mace_target_max78000.encode.streaming import list_streams
 from mace_target_max78000.encode.weight_runs import place_runs
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, group_by_cluster
@@ -24,7 +24,7 @@ from mace_target_max78000.place.allocate import (
     GroupDemand,
     Lifetime,
     MemoryCapacity,
-    Region,
+    MemoryRegion,
     RegionPacker,
     SlotAim,
     choose_slots,
@@ -89,7 +89,7 @@ class PlacementAttempt:
     Times are numbers of layers; layers that stream run at one time.
     """
 
-    def __init__(self, arrangement: Arrangement, way: PlacementWay, device: Device, options: Options) -> None:
+    def __init__(self, arrangement: Arrangement, way: PlacementWay, device: Chip, options: Options) -> None:
         self.layers, self.lanes, self.groups = arrangement.layers, arrangement.lanes, arrangement.groups
         self.words = arrangement.words
         self.way, self.device = way, device
@@ -207,7 +207,7 @@ class PlacementAttempt:
             chw=index == 0 and self.way.chw,
         )
 
-    def _memory_faults(self, units: Sequence[Unit]) -> list[str]:
+    def _memory_faults(self, units: Sequence[HardwareLayer]) -> list[str]:
         """List what does not fit into weight and bias memory."""
         quadrants = sorted(set().union(*(_quadrants_of(unit.processors) for unit in units)))
         checks = (
@@ -216,7 +216,7 @@ class PlacementAttempt:
         )
         return [*chain.from_iterable(_collect_faults(check) for check in checks)]
 
-    def _make_regions(self, units: Sequence[Unit]) -> dict[int, Region]:
+    def _make_regions(self, units: Sequence[HardwareLayer]) -> dict[int, MemoryRegion]:
         """Return what lies in data memory, by cluster.
 
         Of a value that streams, only what its reader has not yet passed.
@@ -226,7 +226,7 @@ class PlacementAttempt:
             size = WORD_BYTES * max(
                 rings.get(v, self.values[v].words - self.values[v].lead) * self.lanes[v].gap for v in members
             )
-            regions[cluster] = Region(
+            regions[cluster] = MemoryRegion(
                 lead=WORD_BYTES * max(self.values[v].lead for v in members),
                 size=size,
                 lives=tuple(chain.from_iterable(self._lives(v) for v in members)),
@@ -262,14 +262,14 @@ class PlacementAttempt:
         ):
             yield Lifetime(1, self._time(value - 1), self._time(value))
 
-    def _rings(self, units: Sequence[Unit]) -> dict[int, int]:
+    def _rings(self, units: Sequence[HardwareLayer]) -> dict[int, int]:
         """Return the words of each value that streams."""
         if not self.way.streaming:
             return {}
-        waits = streams(units, self.options, self.device)
+        waits = list_streams(units, self.options, self.device)
         return {self.layers[i].inputs[0]: waits[i].rollover for i in range(self.way.streaming)}
 
-    def _count_spare_bytes(self, units: Sequence[Unit], value: int, size: int) -> int:
+    def _count_spare_bytes(self, units: Sequence[HardwareLayer], value: int, size: int) -> int:
         """Return the bytes that stay free behind a value that a streaming layer reads or writes.
 
         The vendor's rules (`check.streaming`) count the end of a buffer as a part of it, hence a word more;
@@ -278,13 +278,13 @@ class PlacementAttempt:
         """
         if value >= self.way.streaming or not self.way.streaming:
             return 0
-        waits = streams(units, self.options, self.device)
+        waits = list_streams(units, self.options, self.device)
         return WORD_BYTES * SPARE_WORDS + (
             max(0, WORD_BYTES * waits[value].rollover - size) if value >= 0 else 0
         )
 
     def _find_overlaps(
-        self, units: Sequence[Unit], numbers: Sequence[int]
+        self, units: Sequence[HardwareLayer], numbers: Sequence[int]
     ) -> dict[tuple[int, int], AllowedOverlap]:
         """Return where a layer's output may lie over its input, by the numbers of their regions."""
         if not self.way.overlap:
@@ -302,7 +302,7 @@ class PlacementAttempt:
                 )
         return overlaps
 
-    def _data_faults(self, buffers: Sequence[Region]) -> list[str]:
+    def _data_faults(self, buffers: Sequence[MemoryRegion]) -> list[str]:
         """List each layer at which more bytes are needed than a data memory has."""
         capacity, faults = self.device.data_bytes, []
         for time, layer in enumerate(self.layers):
@@ -317,7 +317,7 @@ class PlacementAttempt:
         return faults
 
 
-def _writes_in_read_order(unit: Unit) -> bool:
+def _writes_in_read_order(unit: HardwareLayer) -> bool:
     """Whether a layer reads its input position by position as it writes its output."""
     layer = unit.layer
     transposed = layer.operation is Operation.CONV_TRANSPOSE2D
@@ -331,7 +331,7 @@ def _writes_in_read_order(unit: Unit) -> bool:
     )
 
 
-def _find_idle_quadrants(units: Sequence[Unit]) -> int:
+def _find_idle_quadrants(units: Sequence[HardwareLayer]) -> int:
     """Return as bits the quadrants that must work (for results, and the first) and do not."""
     used = _quadrants_of(units[-1].slots)
     needed = {0}
@@ -351,7 +351,7 @@ def _describe_idle(idle: int) -> str:
     return f"network: {problem}; let the layer with the most results be the last one"
 
 
-def _is_alive(buffer: Region, time: int, memory: int) -> bool:
+def _is_alive(buffer: MemoryRegion, time: int, memory: int) -> bool:
     return any(life.memories >> memory & 1 and life.first <= time <= life.last for life in buffer.lives)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, Operation, Weights
-from mace_target_max78000.device import COPY_BITS, PER_MEMORY, PROCESSORS, UNIT_SHIFT, Device
+from mace_target_max78000.device import COPY_BITS, PER_MEMORY, PROCESSORS, UNIT_SHIFT, Chip
 from mace_target_max78000.place.values import count_passes, find_readers, processors_per_pass, runs_as_image
 
 PART_SUFFIX = re.compile(r"\[[0-9]+:[0-9]+\]$")
@@ -40,7 +40,7 @@ class LayerDraft:
         return tuple(chain.from_iterable(self.parts[source] for source in layer.inputs))
 
 
-def split_unsupported(layers: Sequence[Layer], source: Layer, device: Device) -> tuple[Layer, ...]:
+def split_unsupported(layers: Sequence[Layer], source: Layer, device: Chip) -> tuple[Layer, ...]:
     """Take apart every combination that the part lacks.  source: the network's input.
 
     Raises one MaceError with all layers that cannot lie anywhere.
@@ -76,7 +76,7 @@ def select_layer(producer: Layer, name: str, source: int, span: range) -> Layer:
     )
 
 
-def _separate_eltwise(layers: Sequence[Layer], device: Device) -> tuple[Layer, ...]:
+def _separate_eltwise(layers: Sequence[Layer], device: Chip) -> tuple[Layer, ...]:
     """Put element-wise operations into layers of their own where the part cannot go on in the same layer."""
     draft = LayerDraft(layers)
     for index, layer in enumerate(layers):
@@ -118,7 +118,7 @@ def _widen_one_bit(layer: Layer) -> Layer:
     return replace(layer, weights=Weights(weights.values, COPY_BITS))
 
 
-def _must_separate(layer: Layer, device: Device) -> bool:
+def _must_separate(layer: Layer, device: Chip) -> bool:
     """Whether an element-wise operation and what follows it are more than a layer of the part can do.
 
     Source: the vendor's limits of element-wise operations: none before Conv1d, few with more than 64

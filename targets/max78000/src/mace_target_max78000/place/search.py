@@ -21,7 +21,7 @@ from mace_target_max78000.device import (
     PER_QUADRANT,
     PROCESSORS,
     QUADRANTS,
-    Device,
+    Chip,
 )
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, arrange_values
@@ -48,7 +48,7 @@ class PlacedNetwork:
 
 
 def place_layers(
-    layers: Sequence[Layer], sample_shape: tuple[int, ...] | None, device: Device, options: Options
+    layers: Sequence[Layer], sample_shape: tuple[int, ...] | None, device: Chip, options: Options
 ) -> PlacedNetwork:
     """Place layers; what they compute stays as it is.
 
@@ -71,7 +71,7 @@ def place_layers(
     return PlacedNetwork(arrangement.layers, best.places, best.options, best.touched, best.highest)
 
 
-def _try_ways(arrangement: Arrangement, device: Device, options: Options) -> list[PlacementResult]:
+def _try_ways(arrangement: Arrangement, device: Chip, options: Options) -> list[PlacementResult]:
     """Try groups of ways until any fits; return what came of that group, or of the last one."""
     if len(arrangement.layers) > device.layers:
         problem = f"{len(arrangement.layers)} layers are needed, the {device.name} runs {device.layers}"
@@ -88,7 +88,7 @@ def _try_ways(arrangement: Arrangement, device: Device, options: Options) -> lis
     return last
 
 
-def _list_rounds(arrangement: Arrangement, device: Device, options: Options) -> Iterator[list[PlacementWay]]:
+def _list_rounds(arrangement: Arrangement, device: Chip, options: Options) -> Iterator[list[PlacementWay]]:
     """List groups of ways to compare, those that ask least of the hardware first.
 
     Where the user asks for FIFOs, any number of layers may as well stream; where not, only as many as must.
@@ -122,7 +122,7 @@ def _widest_group(arrangement: Arrangement) -> int:
 
 
 def _list_arrivals(
-    arrangement: Arrangement, device: Device, options: Options
+    arrangement: Arrangement, device: Chip, options: Options
 ) -> Iterator[tuple[bool, bool, int]]:
     """List how the input may arrive: channel by channel, through FIFOs, and how many layers stream then."""
     first = arrangement.layers[0]
@@ -144,7 +144,7 @@ def _list_arrivals(
         yield from ((False, True, count) for count in _list_stream_lengths(arrangement, device))
 
 
-def _list_stream_lengths(arrangement: Arrangement, device: Device) -> Iterator[int]:
+def _list_stream_lengths(arrangement: Arrangement, device: Chip) -> Iterator[int]:
     """List how many layers may stream: convolutions one after another from the first on."""
     users = find_readers(arrangement.layers)
     for index, layer in enumerate(arrangement.layers[:MAX_STREAMING_LAYERS]):
@@ -171,7 +171,7 @@ def _list_stream_lengths(arrangement: Arrangement, device: Device) -> Iterator[i
             return
 
 
-def _refuse(attempts: Sequence[PlacementResult], device: Device) -> MaceError:
+def _refuse(attempts: Sequence[PlacementResult], device: Chip) -> MaceError:
     """Return all that keeps the network from fitting, of the attempt that lacks least."""
     if not attempts:
         fifos = f"the FIFOs of the {device.name}, which feed one convolution of the first layer"

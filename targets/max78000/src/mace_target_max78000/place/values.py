@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
-from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PROCESSORS, Device
-from mace_target_max78000.encode.hardware_layers import Unit, units
+from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PROCESSORS, Chip
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ def contiguous_slots(channels: int) -> int:
     return (1 << processors_per_pass(channels)) - 1
 
 
-def make_units(layers: Sequence[Layer], places: Sequence[Place], device: Device) -> tuple[Unit, ...]:
+def make_units(layers: Sequence[Layer], places: Sequence[Place], device: Chip) -> tuple[HardwareLayer, ...]:
     """Return the layers as the hardware runs them."""
     # Only layers and places decide; the sample does not.
     network = Network("", tuple(layers), tuple(places), np.zeros(0, np.int64))
-    return units(network, device)
+    return make_hardware_layers(network, device)
 
 
 def describe_source(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> Layer:
@@ -73,7 +73,7 @@ def describe_source(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> L
     return Layer("the network's input", Operation.PASSTHROUGH, (), channels, dim, channels)
 
 
-def list_values(layers: Sequence[Layer], source: Layer, device: Device) -> dict[int, StoredValue]:
+def list_values(layers: Sequence[Layer], source: Layer, device: Chip) -> dict[int, StoredValue]:
     """Return the value of each layer, and that of the input under `INPUT`."""
     places = [
         Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
@@ -89,7 +89,7 @@ def list_values(layers: Sequence[Layer], source: Layer, device: Device) -> dict[
     return values
 
 
-def _output_value(unit: Unit) -> StoredValue:
+def _output_value(unit: HardwareLayer) -> StoredValue:
     layer = unit.layer
     rows, columns = layer.out_dim
     # A sum of 32 bits takes a word for each channel instead of a byte.

@@ -18,8 +18,13 @@ from mace_target_max78000.legalize.layer_fields import MAIN_OPS
 from mace_target_max78000.legalize.pipeline import absorb_limits
 from mace_target_max78000.legalize.tensors import find_exponent, is_native, make_storage
 from mace_target_max78000.quantize.calibrate import TensorStatistics, choose_powers, observe, random_inputs
-from mace_target_max78000.quantize.equalize import equalize_channels, fill_ranges, move_limits
-from mace_target_max78000.quantize.real_graph import as_real_graph, split_large_means
+from mace_target_max78000.quantize.real_graph import (
+    as_real_graph,
+    equalize_channels,
+    fill_ranges,
+    move_limits,
+    split_large_means,
+)
 from mace_target_max78000.quantize.weights import RoundedWeights, describe_rounding, reshape_rows
 
 DRAFT_POWER = -4

@@ -1,27 +1,27 @@
-"""Formats a report as text for people and as data.
+"""Formats a report: as lines of text, as data for JSON, and as a picture.
 
-A report as plain lines.
-
-A report as plain data, for JSON.
+The picture shows weight memory by processor and column, and data memory over time.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import Any
 
-from mace_core.emit.text import shortened, visible
+from mace_core.emit.render import render
+from mace_core.emit.text import Code, Word, XmlText, shortened, visible
 from mace_frontend_ai8x.network import INPUT
-from mace_target_max78000.device import PER_QUADRANT
-from mace_target_max78000.report.analysis import DataRange, LayerReport, Report
-from mace_target_max78000.report.costs import Operations
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS
+from mace_target_max78000.report.analysis import DataRange, LayerUsage, Operations, ProgramReport
 
 LONGEST = 60
 """Characters of a name."""
 HEADINGS = ("layer", "name", "processors", "output", "weights", "operations", "cycles")
 
 
-def format_summary(report: Report) -> str:
+def format_summary(report: ProgramReport) -> str:
     """Operations, memory and cycles of the whole, then a table of layers and one of data memory."""
     lines = [
         f"{shorten_name(report.name)} on {report.device.name}, quadrants {', '.join(map(str, report.quadrants))}",
@@ -60,7 +60,7 @@ def _share(used: int, capacity: int) -> str:
     return f"{used:,} of {capacity:,} bytes ({100 * used // capacity} %)"
 
 
-def _row(index: int, layer: LayerReport) -> tuple[str, ...]:
+def _row(index: int, layer: LayerUsage) -> tuple[str, ...]:
     run = layer.run
     weights = "-" if run is None else f"{run.column}-{run.column + run.count - 1}"
     masks = _mask(layer.processors), _mask(layer.output_processors)
@@ -78,7 +78,7 @@ def _mask(mask: int) -> str:
     return ".".join(f"{mask >> PER_QUADRANT * q & 0xFFFF:04x}" for q in (3, 2, 1, 0))
 
 
-def _range(report: Report, found: DataRange) -> tuple[str, ...]:
+def _range(report: ProgramReport, found: DataRange) -> tuple[str, ...]:
     name = "input" if found.maker == INPUT else shorten_name(report.layers[found.maker].name)
     end = "end" if found.end >= len(report.layers) else str(found.end)
     return name, _runs(found.memories), f"0x{found.first:05x}-0x{found.last - 1:05x}", f"{found.start}-{end}"
@@ -102,7 +102,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def format_data(report: Report) -> dict[str, Any]:
+def format_data(report: ProgramReport) -> dict[str, Any]:
     """Numbers, texts, lists and dicts only.
 
     Masks are hexadecimal texts, byte ranges [first, after the last].
@@ -144,3 +144,92 @@ def format_data(report: Report) -> dict[str, Any]:
             for r in report.ranges
         ],
     }
+
+
+TEMPLATE = files("mace_target_max78000") / "report" / "templates" / "memory.svg.in"
+HUE = 137.5
+"""Degrees from a layer's hue to the next one's: the golden angle, so that neighbours differ most."""
+ROW = 6
+WEIGHTS = 640
+"""Units of length: height of a processor's row, width of the weight memory."""
+PANEL = 150, 110
+PANELS = 4
+"""A data memory's panel, and how many lie side by side: those of a quadrant."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle.  title: what a viewer shows where one points at it."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: Code
+    title: XmlText
+
+
+def draw_memory_map(report: ProgramReport) -> str:
+    """SVG text, the same for the same report."""
+    return render(
+        TEMPLATE,
+        name=XmlText(shorten_name(report.name)),
+        device=Word(report.device.name),
+        weights=list(_weights(report)),
+        data=list(_data(report)),
+        rows=PROCESSORS,
+        row=ROW,
+        weights_width=WEIGHTS,
+        panel=PANEL,
+        panels=[(m, m % PANELS, m // PANELS) for m in range(PROCESSORS // PER_MEMORY)],
+        legend=[(XmlText(shorten_name(layer.name)), _colour(i)) for i, layer in enumerate(report.layers)],
+    )
+
+
+def _colour(layer: int) -> Code:
+    return Code("hsl(0,0%,60%)" if layer == INPUT else f"hsl({layer * HUE % 360:g},60%,60%)")
+
+
+def _weights(report: ProgramReport) -> Iterator[Box]:
+    """A box for each layer's run in each processor's row, neighbouring rows together."""
+    scale = WEIGHTS / max(report.device.kernel_capacity(p) for p in range(PROCESSORS))
+    for index, layer in enumerate(report.layers):
+        if layer.run is None:
+            continue
+        title = (
+            f"{shorten_name(layer.name)}: words {layer.run.column}-{layer.run.column + layer.run.count - 1}"
+        )
+        for first, count in _rows(layer):
+            x, width = round(layer.run.column * scale, 2), round(layer.run.count * scale, 2)
+            yield Box(x, first * ROW, width, count * ROW, _colour(index), XmlText(title))
+
+
+def _rows(layer: LayerUsage) -> Iterator[tuple[int, int]]:
+    """Runs of processors side by side: the first and how many."""
+    first = None
+    for p in range(PROCESSORS + 1):
+        active = layer.processors >> p & 1
+        if active and first is None:
+            first = p
+        elif not active and first is not None:
+            yield first, p - first
+            first = None
+
+
+def _data(report: ProgramReport) -> Iterator[Box]:
+    """A box for each range of bytes in each memory; time goes to the right, bytes go up."""
+    width, height = PANEL
+    across, up = width / (len(report.layers) + 1), height / report.device.data_bytes
+    for found in report.ranges:
+        name = "input" if found.maker == INPUT else shorten_name(report.layers[found.maker].name)
+        for memory in found.memories:
+            yield Box(
+                x=round(memory % PANELS * (width + 10) + found.start * across, 2),
+                y=round(memory // PANELS * (height + 20) + height - found.last * up, 2),
+                width=round((found.end - found.start + 1) * across, 2),
+                height=round((found.last - found.first) * up, 2),
+                colour=_colour(found.maker),
+                title=XmlText(
+                    f"{name}: bytes {found.first}-{found.last - 1} of data memory {memory}, layers {found.start}-{found.end}"
+                ),
+            )

@@ -19,8 +19,7 @@ same.
 
 from __future__ import annotations
 
-from mace_target_max78000.simulate.accelerator import Simulator
-from mace_target_max78000.simulate.faults import NotModelledError, SimulationError
-from mace_target_max78000.simulate.replay import find_mismatches, infer_again, replay
+from mace_target_max78000.simulate.accelerator import Simulator, find_mismatches, infer_again, replay
+from mace_target_max78000.simulate.memory import NotModelledError, SimulationError
 
 __all__ = ["NotModelledError", "SimulationError", "Simulator", "find_mismatches", "infer_again", "replay"]

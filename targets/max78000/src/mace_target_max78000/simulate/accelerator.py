@@ -1,8 +1,11 @@
-"""The accelerator on its bus: what a program writes, what it starts, what it reads back."""
+"""Simulates the accelerator on its bus: what a program writes, what it starts, what it reads back.
+
+`replay` makes the writes of a program without the program: it runs an image and compares its known answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,23 +15,35 @@ from mace_target_max78000.device import (
     FIFO_CONTROL,
     FIFO_DATA,
     FIFO_STATUS,
+    KERNEL_BYTES,
     PER_MEMORY,
     PER_QUADRANT,
     QUADRANTS,
-    Device,
+    Chip,
 )
+from mace_target_max78000.image import Block, Chunk, Expect, Image, Poll, Step
 from mace_target_max78000.simulate.data_paths import Fifos
-from mace_target_max78000.simulate.faults import SimulationError
 from mace_target_max78000.simulate.memory import (
     BiasMemory,
+    BusMemory,
     DataMemory,
     Gatherer,
-    Memory,
     RowMemory,
+    SimulationError,
     WeightMemory,
+    spread,
 )
-from mace_target_max78000.simulate.registers import CLEAR_BIAS, CLOCK, DONE, GO, SYNC, Registers, read_start
-from mace_target_max78000.simulate.run import Chip, Run
+from mace_target_max78000.simulate.registers import (
+    CLEAR_BIAS,
+    CLOCK,
+    DONE,
+    GO,
+    ONE_SHOT,
+    SYNC,
+    RegisterFile,
+    read_start,
+)
+from mace_target_max78000.simulate.run import ChipState, Inference
 
 PACKING, GATHERING = 1 << 20, 1 << 16
 TEST = 12
@@ -49,28 +64,28 @@ class Simulator:
     """
 
     def __init__(
-        self, device: Device, on_done: Callable[[], None] | None = None, documented: bool = False
+        self, device: Chip, on_done: Callable[[], None] | None = None, documented: bool = False
     ) -> None:
         self.device = device
         self.data = DataMemory(device)
         self.weights = WeightMemory(device)
         self.bias = BiasMemory(device)
-        self.registers = Registers(device, self._act_on_control)
+        self.registers = RegisterFile(device, self._act_on_control)
         self.fifos = Fifos()
         self.on_done = on_done
         self.on_layer: Callable[[int], None] | None = None
         state = device, self.registers, self.data, self.weights, self.bias, self.fifos, documented
-        self._chip = Chip(*state, on_layer=self._report_layer)
+        self._chip = ChipState(*state, on_layer=self._report_layer)
         self._gatherer = Gatherer(device, self.data)
-        self._run: Run | None = None
+        self._run: Inference | None = None
         self._plain: dict[int, int] = {}
         self._blocks = self._map()
 
-    def _map(self) -> tuple[tuple[int, int, Memory], ...]:
+    def _map(self) -> tuple[tuple[int, int, BusMemory], ...]:
         """Offsets within a quadrant, from and up to, and what lies there; first come first served."""
         device, base = self.device, self.device.control
         slots = PER_QUADRANT // PER_MEMORY
-        blocks: tuple[tuple[int, int, Memory], ...] = (
+        blocks: tuple[tuple[int, int, BusMemory], ...] = (
             (device.data - base, slots * device.data_pitch, self.data),
             (device.kernels - base, PER_QUADRANT * device.kernel_pitch, self.weights),
             (device.tram - base, PER_QUADRANT * device.tram_pitch, RowMemory()),
@@ -80,7 +95,7 @@ class Simulator:
         )
         return tuple((first, first + size, memory) for first, size, memory in blocks)
 
-    def _find(self, address: int, size: int) -> tuple[Memory, int, int]:
+    def _find(self, address: int, size: int) -> tuple[BusMemory, int, int]:
         quadrant, offset = divmod(address - self.device.control, self.device.quadrant_pitch)
         if 0 <= quadrant < QUADRANTS:
             for first, last, memory in self._blocks:
@@ -173,7 +188,7 @@ class Simulator:
     def _start(self, master: int) -> None:
         """Begin an inference, or go on with one that stopped after a layer."""
         if self._run is None or self._run.layer is None:
-            self._run = Run(self._chip, read_start(self.device, self.registers, master))
+            self._run = Inference(self._chip, read_start(self.device, self.registers, master))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -200,3 +215,108 @@ class Simulator:
     def waits_for(self) -> str:
         """What an inference still waits for; empty where it does not."""
         return self._run.missing() if self._run else "a start"
+
+
+Watch = Callable[[Simulator, int], None]
+"""Looks at the simulator after each layer, which the hardware's number tells."""
+
+
+def replay(image: Image, documented: bool = False, watch: Watch | None = None) -> Simulator:
+    """Write everything of an image in the order of its program, and run it.
+
+    documented: as `Simulator` has it.
+
+    Raises SimulationError where the hardware could not, and where it still waits for input at the end.
+    """
+    simulator = Simulator(image.device, documented=documented)
+    if watch:
+        simulator.on_layer = lambda number: watch(simulator, number)
+    _load(simulator, image)
+    _infer(simulator, image, image.inputs)
+    return simulator
+
+
+def infer_again(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:
+    """Run a program once more with other inputs, on what the inference before left in every memory, as an application does.
+
+    Raises SimulationError as `replay` does.
+    """
+    for quadrant in image.quadrants:
+        control = image.device.control_register(quadrant, 0)
+        # What the handler of the interrupt does.
+        simulator.write(control, simulator.read(control) & ~(DONE | GO))
+    _infer(simulator, image, inputs)
+
+
+def _load(simulator: Simulator, image: Image) -> None:
+    """Write everything but the input."""
+    _steps(simulator, image.init)
+    for chunk in image.kernels:
+        _load_run(simulator, chunk, image.packing)
+    for quadrant, values in image.bias.items():
+        simulator.write_block(
+            image.device.bias_address(quadrant), np.frombuffer(values, np.uint8).astype("<u4").tobytes()
+        )
+    _steps(simulator, image.configure)
+
+
+def _load_run(simulator: Simulator, chunk: Chunk, packing: bool) -> None:
+    """Write a run of weights as cnn_load_weights does: through the packing loader, or four words for each word of the memory."""
+    if packing:
+        simulator.write(chunk.address | 1, 1, size=1)
+        simulator.write_block(chunk.address, _bytes(chunk.words))
+        return
+    packed = np.array(chunk.words, ">u4").view(np.uint8)[: KERNEL_BYTES * chunk.count]
+    address = simulator.device.kernel_address(chunk.processor, chunk.column)
+    simulator.write_block(address, spread(packed.reshape(-1, KERNEL_BYTES)))
+
+
+def _infer(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:
+    """Write the input and start."""
+    streamed = [block for block in inputs if block.fifo is not None]
+    for block in inputs:
+        if block.fifo is None:
+            simulator.write_block(block.address, _bytes(block.words))
+    _steps(simulator, image.start)
+    for block in streamed:
+        simulator.write_block(block.address, _bytes(block.words))
+    _continue(simulator, image)
+    if not simulator.done:
+        raise SimulationError("the accelerator", f"it never ends: {simulator.waits_for}")
+
+
+def _continue(simulator: Simulator, image: Image) -> None:
+    """Go on after every layer of a program that stops there, as cnn_continue does once the interrupt has been acknowledged."""
+    control = image.device.control_register(image.quadrants[0], 0)
+    while not simulator.done and not simulator.waits_for and simulator.read(control) & ONE_SHOT:
+        waiting = simulator.read(control) & ~(DONE | GO)
+        simulator.write(control, waiting)
+        simulator.write(control, waiting | GO)
+
+
+def find_mismatches(simulator: Simulator, image: Image) -> Iterator[str]:
+    """Each word of the known answer that data memory does not hold."""
+    for check in image.known_answer:
+        found = np.frombuffer(simulator.read_block(check.address, 4 * len(check.values)), "<u4") & check.mask
+        for i in np.flatnonzero(found != np.array(check.values, np.uint32)).tolist():
+            yield f"{check.address + 4 * i:#x}: {int(found[i]):#010x} instead of {check.values[i]:#010x}, mask {check.mask:#010x}"
+
+
+def _bytes(words: Iterable[int]) -> bytes:
+    return np.fromiter(words, "<u4").tobytes()
+
+
+def _steps(simulator: Simulator, steps: Iterable[Step]) -> None:
+    for step in steps:
+        if isinstance(step, Poll):
+            if simulator.read(step.address) & step.mask != step.mask:
+                raise SimulationError(
+                    f"address {step.address:#x}", f"a program would wait for {step.mask:#x} without end"
+                )
+        elif isinstance(step, Expect):
+            if simulator.read(step.address) & step.errors:
+                raise SimulationError(
+                    f"address {step.address:#x}", f"a program would fail because of {step.errors:#x}"
+                )
+        else:
+            simulator.write(step.address, step.value)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from mace_frontend_ai8x.products import add_product
-from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PER_QUADRANT, Device
-from mace_target_max78000.simulate.layer_settings import Kind, Setting
+from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PER_QUADRANT, Chip
+from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSettings
 from mace_target_max78000.simulate.memory import Array
 
 EXACT = 1 << 24
 """Whole numbers below this are exact in 32-bit floats."""
 
 
-def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Array:
+def convolve(setting: LayerSettings, values: Array, weights: Array, master: int) -> Array:
     """Sums int64 [outputs, rows, columns] of values [processors, passes, rows, columns] and weights [processors, kernels, taps].
 
     Outputs of a depthwise layer are its processors' passes, processor by processor.  Only quadrants whose
@@ -33,7 +33,7 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
             f"a kernel of {kernel.rows}x{kernel.columns} does not fit {padded.shape[2]}x{padded.shape[3]} positions",
         )
     corners = [(r, c) for r in range(kernel.rows) for c in range(kernel.columns)]
-    if setting.kind is Kind.DEPTHWISE:
+    if setting.kind is LayerKind.DEPTHWISE:
         taps = [padded[:, :, r : r + rows, c : c + columns] for r, c in corners]
         sums = sum(tap.astype(np.int64) * weights[:, :, i, None, None] for i, tap in enumerate(taps))
         return np.asarray(sums).reshape(-1, rows, columns)
@@ -60,14 +60,14 @@ def convolve(setting: Setting, values: Array, weights: Array, master: int) -> Ar
     return total.reshape(-1, rows, wide)[:, :, :columns].astype(np.int64)
 
 
-def sum_bypassed(setting: Setting) -> Array:
+def sum_bypassed(setting: LayerSettings) -> Array:
     """The weights of a layer whose weight memory is bypassed: ones, int8 [processors, kernels, taps]."""
     taps = setting.kernel.rows * setting.kernel.columns
-    count = setting.kernel.count if setting.kind is Kind.CONVOLUTION else setting.reading.passes
+    count = setting.kernel.count if setting.kind is LayerKind.CONVOLUTION else setting.reading.passes
     return np.ones((len(setting.processors), count, taps), np.int8)
 
 
-def _pad(setting: Setting, values: Array) -> Array:
+def _pad(setting: LayerSettings, values: Array) -> Array:
     """Zeros around the input.
 
     A transposed convolution has them between its positions and after the last ones as well.
@@ -80,14 +80,14 @@ def _pad(setting: Setting, values: Array) -> Array:
     return np.pad(values, ((0, 0), (0, 0), (rows, rows), (columns, columns)))
 
 
-def read_biases(setting: Setting, memory: Array, master: int, dummy: bool) -> Array:
+def read_biases(setting: LayerSettings, memory: Array, master: int, dummy: bool) -> Array:
     """What the bias memories add to each output: int64 [outputs], in units of the sum.
 
     memory: uint8 [quadrants, bytes].  dummy: the first generation reads one byte too many where it streams
     from the first layer on.
     """
     outputs = setting.kernel.count // setting.reading.passes
-    if setting.kind is Kind.DEPTHWISE:
+    if setting.kind is LayerKind.DEPTHWISE:
         return _own_biases(setting, memory)
     total = np.zeros(outputs, np.int64)
     for quadrant, first in setting.biases.items():
@@ -98,7 +98,7 @@ def read_biases(setting: Setting, memory: Array, master: int, dummy: bool) -> Ar
     return 128 * total
 
 
-def _own_biases(setting: Setting, memory: Array) -> Array:
+def _own_biases(setting: LayerSettings, memory: Array) -> Array:
     """Each processor's own quadrant has its bias, in a row of bytes for each pass.
 
     Where results go to the slots read from, four memories are read side by side: a row is a whole quadrant's.
@@ -123,7 +123,7 @@ def _own_biases(setting: Setting, memory: Array) -> Array:
     return 128 * total.reshape(-1)
 
 
-def _bytes(setting: Setting, memory: Array, index: Array) -> Array:
+def _bytes(setting: LayerSettings, memory: Array, index: Array) -> Array:
     """Signed bytes; output slots that no channel uses may lie beyond the end and get nothing."""
     if index[0] >= memory.size:
         raise setting.fault("POST", f"bias from byte {int(index[0])} on, {memory.size} exist")
@@ -132,7 +132,7 @@ def _bytes(setting: Setting, memory: Array, index: Array) -> Array:
     )
 
 
-def read_kernels(setting: Setting, memory: Array, device: Device, binary: bool) -> Array:
+def read_kernels(setting: LayerSettings, memory: Array, device: Chip, binary: bool) -> Array:
     """Weights int8 [processors, kernels, rows * columns] of uint8 words [processors, words, 9].
 
     A processor's words make one stream of bytes, from the least significant byte of each word on; a kernel is
@@ -154,7 +154,7 @@ def read_kernels(setting: Setting, memory: Array, device: Device, binary: bool) 
     return np.asarray(by_output.swapaxes(1, 2)).reshape(len(setting.processors), kernel.count, -1)
 
 
-def _stored_values(setting: Setting, memory: Array, part: tuple[int, int, int], binary: bool) -> Array:
+def _stored_values(setting: LayerSettings, memory: Array, part: tuple[int, int, int], binary: bool) -> Array:
     """Kernels of one memory.  part: its first byte, how many kernels, and the byte where it ends."""
     base, count, limit = part
     taps, bits = setting.kernel.rows * setting.kernel.columns, setting.kernel.bits

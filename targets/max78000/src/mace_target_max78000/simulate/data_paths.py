@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Device
-from mace_target_max78000.simulate.faults import SimulationError
-from mace_target_max78000.simulate.layer_settings import Kind, Reading, Setting
-from mace_target_max78000.simulate.memory import Array, whole_words
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Chip
+from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSettings, Reading
+from mace_target_max78000.simulate.memory import Array, SimulationError, whole_words
 
 SUBTRACT, ADD, OR = 0, 1, 2
 """Codes of element-wise operations; 3 is the exclusive or."""
@@ -42,7 +41,7 @@ class Averaging:
         return np.asarray(np.sign(total) * ((np.abs(total) + half) // count))
 
 
-def read_input(setting: Setting, data: Array, averaging: Averaging) -> Array:
+def read_input(setting: LayerSettings, data: Array, averaging: Averaging) -> Array:
     """What each processor reads, pooled and combined: int32 [processors, passes, rows, columns].
 
     data: uint8 [memories, bytes].
@@ -71,7 +70,7 @@ def read_input(setting: Setting, data: Array, averaging: Averaging) -> Array:
     return (pooled if first else _combine(reading, pooled)).transpose(0, 3, 1, 2)
 
 
-def _gather(setting: Setting, data: Array, inner: int) -> Array:
+def _gather(setting: LayerSettings, data: Array, inner: int) -> Array:
     """One position of every window: int8 [processors, rows, columns, passes, operands]."""
     reading, processors = setting.reading, np.array(setting.processors)
     memories, where = np.unique(processors // PER_MEMORY, return_inverse=True)
@@ -92,7 +91,7 @@ def _gather(setting: Setting, data: Array, inner: int) -> Array:
     return np.asarray(found.view(np.int8)).reshape(shape)
 
 
-def _mask_inside(setting: Setting, index: Array, size: int) -> Array:
+def _mask_inside(setting: LayerSettings, index: Array, size: int) -> Array:
     last = int(index.max())
     if last >= size:
         raise setting.fault("RPTR_BASE", f"position {last} is read where a data memory ends at {size}")
@@ -112,7 +111,7 @@ def _combine(reading: Reading, values: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Places:
+class OutputPlaces:
     """Where channels go: number of the memory, word and byte of each, and words between positions."""
 
     memory: Array
@@ -121,7 +120,7 @@ class Places:
     pixel: int
 
 
-def finish_sums(setting: Setting, sums: Array) -> Array:
+def finish_sums(setting: LayerSettings, sums: Array) -> Array:
     """Sums as they are written: int8, shifted with rounding, saturated and activated.
 
     Or the 32-bit sums themselves.
@@ -136,10 +135,10 @@ def finish_sums(setting: Setting, sums: Array) -> Array:
     return np.asarray(np.minimum(np.abs(result), 127) if setting.absolute else result).astype(np.int8)
 
 
-def find_places(setting: Setting, device: Device, outputs: int, master: int) -> Places:
+def find_places(setting: LayerSettings, device: Chip, outputs: int, master: int) -> OutputPlaces:
     """Where each output channel goes."""
     writing = setting.writing
-    if setting.kind is Kind.CONVOLUTION:
+    if setting.kind is LayerKind.CONVOLUTION:
         passes, slots = np.divmod(np.arange(outputs), writing.slots)
         base, steps, slot, step = (
             np.full(outputs, writing.bases[master]),
@@ -158,16 +157,16 @@ def find_places(setting: Setting, device: Device, outputs: int, master: int) -> 
     )
     # a memory's number and a word in it are counted apart: no word number carries into the next memory
     lane = slot % PER_MEMORY
-    several = 4 if writing.wide else setting.reading.passes if setting.kind is Kind.PASSTHROUGH else 1
-    return Places(
+    several = 4 if writing.wide else setting.reading.passes if setting.kind is LayerKind.PASSTHROUGH else 1
+    return OutputPlaces(
         np.asarray(memory), word + lane if writing.wide else np.asarray(word), lane, several * writing.pixel
     )
 
 
-def _by_processor(setting: Setting, processors: Array, master: int) -> tuple[Array, Array, Array, int]:
+def _by_processor(setting: LayerSettings, processors: Array, master: int) -> tuple[Array, Array, Array, int]:
     """Base, steps from there, slot and step of layers that do not sum over processors."""
     writing = setting.writing
-    if setting.kind is Kind.DEPTHWISE and writing.aligned:
+    if setting.kind is LayerKind.DEPTHWISE and writing.aligned:
         steps = processors // PER_MEMORY - processors.min() // PER_MEMORY
         return np.full(len(processors), writing.bases[master]), steps, processors, writing.memory_step
     if setting.reading.rows and writing.wide:
@@ -183,13 +182,13 @@ def _by_processor(setting: Setting, processors: Array, master: int) -> tuple[Arr
         for i, p in enumerate(sorted({p for p in processors.tolist() if p // PER_QUADRANT == q}))
     }
     ranks = np.array([order[p] for p in processors.tolist()])
-    if setting.kind is Kind.PASSTHROUGH:
+    if setting.kind is LayerKind.PASSTHROUGH:
         # results of a quadrant are packed: processors that are not in use leave no bytes between them
         ranks += np.array([first[q] % PER_MEMORY for q in quadrants.tolist()])
     return base, ranks // PER_MEMORY, ranks, writing.time_step
 
 
-def write_outputs(setting: Setting, results: Array, places: Places, data: Array) -> None:
+def write_outputs(setting: LayerSettings, results: Array, places: OutputPlaces, data: Array) -> None:
     """Results [channels, positions] to data, uint8 [memories, bytes].
 
     Channels of one word are written together, missing ones as 0.

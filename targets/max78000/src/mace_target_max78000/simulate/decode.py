@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
-from mace_target_max78000.simulate.faults import NotModelledError
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Chip
 from mace_target_max78000.simulate.layer_settings import (
     Fields,
-    Kernel,
-    Kind,
-    Setting,
-    Stream,
+    KernelSettings,
+    LayerKind,
+    LayerSettings,
+    StreamSettings,
     Writing,
     first_generation,
     second_generation,
 )
+from mace_target_max78000.simulate.memory import NotModelledError
 
 WEIGHT_BITS: Mapping[int, int] = {0: 8, 1: 1, 2: 2, 3: 4}
 OWN_BITS: Mapping[str, int] = {"ENA": 0xFFFFFFFF, "LCTL": 0xF000, "POST": 0x1FFF}
@@ -28,7 +28,7 @@ OWN_BITS: Mapping[str, int] = {"ENA": 0xFFFFFFFF, "LCTL": 0xF000, "POST": 0x1FFF
 JUMP, END = 0x80, 0x100
 
 
-def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]]) -> Setting:
+def decode(device: Chip, layer: int, registers: Mapping[int, Mapping[str, int]]) -> LayerSettings:
     """A layer's setting from its registers by quadrant, the master's first.
 
     Quadrants whose registers are all 0 are idle.
@@ -41,7 +41,7 @@ def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]
     kind = _kind(master, enabled)
     _agree(master, quadrants, kind)
     reading = (second_generation if device.generation == 2 else first_generation)(master)
-    setting = Setting(
+    setting = LayerSettings(
         layer=layer,
         kind=kind,
         reading=reading,
@@ -66,7 +66,7 @@ def decode(device: Device, layer: int, registers: Mapping[int, Mapping[str, int]
     return setting
 
 
-def _kind(master: Fields, enabled: Mapping[int, int]) -> Kind:
+def _kind(master: Fields, enabled: Mapping[int, int]) -> LayerKind:
     """Convolution where weight memories are enabled; every reading processor needs its own."""
     if not any(enabled.values()):
         raise master.fault(
@@ -79,14 +79,14 @@ def _kind(master: Fields, enabled: Mapping[int, int]) -> Kind:
             raise master.fault("ENA", problem, "enable the weights of the processors that read")
     depthwise = master.device.generation == 2 and master.flag("POST", 30)
     if depthwise:
-        return Kind.DEPTHWISE
-    return Kind.CONVOLUTION if weighted or _bypass(master) else Kind.PASSTHROUGH
+        return LayerKind.DEPTHWISE
+    return LayerKind.CONVOLUTION if weighted or _bypass(master) else LayerKind.PASSTHROUGH
 
 
-def _agree(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> None:
+def _agree(master: Fields, quadrants: Sequence[Fields], kind: LayerKind) -> None:
     """Raise SimulationError if a register differs between quadrants though it may not."""
     own = dict(OWN_BITS)
-    if kind is not Kind.CONVOLUTION:
+    if kind is not LayerKind.CONVOLUTION:
         own["WPTR_BASE"] = 0xFFFFFFFF
     for fields in quadrants:
         for name in sorted(master.values.keys() | fields.values.keys()):
@@ -131,7 +131,7 @@ def _reads_ahead(master: Fields) -> bool:
     return ahead
 
 
-def _kernel(master: Fields, kind: Kind) -> Kernel:
+def _kernel(master: Fields, kind: LayerKind) -> KernelSettings:
     """Which kernels a layer uses."""
     if master.device.generation == 2:
         first, last = master.take("MCNT2", 0, 19), master.take("MCNT1", 0, 19)
@@ -139,9 +139,9 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
         first, last = master.take("MCNT", 16, 16), master.take("MCNT", 0, 16)
     bits = WEIGHT_BITS[master.take("POST", 22, 2)]
     rows, columns = _kernel_size(master, kind)
-    if kind is Kind.PASSTHROUGH:
+    if kind is LayerKind.PASSTHROUGH:
         passes = (first if master.device.generation == 2 else last) // 8 + 1
-        return Kernel(rows, columns, 0, passes, bits, one_dimensional=False, bypassed=False)
+        return KernelSettings(rows, columns, 0, passes, bits, one_dimensional=False, bypassed=False)
     if first % 8 or (last - first) % bits or last < first:
         raise master.fault(
             "MCNT1" if master.device.generation == 2 else "MCNT",
@@ -153,7 +153,7 @@ def _kernel(master: Fields, kind: Kind) -> Kernel:
         count *= lanes  # the first layer counts the kernels of one memory, later ones those of all four
     if count % lanes:
         raise master.fault("MCNT1", f"{count} kernels for {lanes} memories")
-    return Kernel(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypass(master), lanes)
+    return KernelSettings(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypass(master), lanes)
 
 
 def _lanes(master: Fields, rows: int, columns: int) -> int:
@@ -168,7 +168,7 @@ def _lanes(master: Fields, rows: int, columns: int) -> int:
     return 4
 
 
-def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
+def _kernel_size(master: Fields, kind: LayerKind) -> tuple[int, int]:
     """Rows and columns of a kernel.
 
     The second generation has them a second time, where they must be the same.
@@ -179,7 +179,7 @@ def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
     elif length > 1:
         raise master.fault("ONED", f"a length of {length} without a one-dimensional kernel")
     else:
-        size = (1, 1) if length or kind is Kind.PASSTHROUGH else (3, 3)
+        size = (1, 1) if length or kind is LayerKind.PASSTHROUGH else (3, 3)
     if not 1 <= size[0] <= 9:
         raise master.fault("ONED", f"a kernel of {size[0]} values", "use 1 to 9")
     if master.device.generation == 2:
@@ -191,7 +191,7 @@ def _kernel_size(master: Fields, kind: Kind) -> tuple[int, int]:
     return size
 
 
-def _writing(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> Writing:
+def _writing(master: Fields, quadrants: Sequence[Fields], kind: LayerKind) -> Writing:
     """Where results go."""
     second, pointer = master.device.generation == 2, master.device.offset_bits + 4
     span, bits = master.take("LCTL2", 12 if second else 8, 9), WEIGHT_BITS[master.take("POST", 22, 2)]
@@ -205,14 +205,17 @@ def _writing(master: Fields, quadrants: Sequence[Fields], kind: Kind) -> Writing
         pixel=master.take("LCTL2", 4, 8 if second else 4) + 1,
         slots=span // bits + 1,
         wide=master.flag("LCTL", 16),
-        aligned=second and not _reads_ahead(master) and kind is Kind.DEPTHWISE and master.flag("LCTL", 29),
+        aligned=second
+        and not _reads_ahead(master)
+        and kind is LayerKind.DEPTHWISE
+        and master.flag("LCTL", 29),
     )
 
 
-def _stream(master: Fields) -> Stream:
+def _stream(master: Fields) -> StreamSettings:
     """When it begins, and how long it waits."""
     passes = master.take("LCTL2", 0, 4) + 1
-    return Stream(
+    return StreamSettings(
         start=master.take("STREAM1", 0, 15),
         passes=master.take("STREAM2", 0, 4),
         rollover=master.take("FMAX", 0, 20),
@@ -235,7 +238,7 @@ def _following(master: Fields) -> int | None:
     return value & 0x7F if value & JUMP else master.layer + 1
 
 
-def check(setting: Setting, master: Fields) -> None:
+def check(setting: LayerSettings, master: Fields) -> None:
     """Raise SimulationError for the first contradiction."""
     _slots(setting, master)
     _kernels(setting, master)
@@ -254,13 +257,13 @@ def check(setting: Setting, master: Fields) -> None:
         )
 
 
-def _slots(setting: Setting, master: Fields) -> None:
+def _slots(setting: LayerSettings, master: Fields) -> None:
     """Time slots must be those that the enabled processors need."""
     code = master.take("POST", 24, 2)
     expected = {
-        Kind.CONVOLUTION: 0,
-        Kind.DEPTHWISE: 1,
-        Kind.PASSTHROUGH: 1 if setting.reading.operands > 1 else 3,
+        LayerKind.CONVOLUTION: 0,
+        LayerKind.DEPTHWISE: 1,
+        LayerKind.PASSTHROUGH: 1 if setting.reading.operands > 1 else 3,
     }[setting.kind]
     if code != expected:
         raise master.fault(
@@ -269,9 +272,9 @@ def _slots(setting: Setting, master: Fields) -> None:
         )
     busy = max(sum(p // PER_QUADRANT == q for p in setting.processors) for q in range(QUADRANTS))
     width = 4 if setting.writing.wide else 1
-    if setting.kind is Kind.CONVOLUTION:
+    if setting.kind is LayerKind.CONVOLUTION:
         needed = 0
-    elif setting.kind is Kind.PASSTHROUGH:
+    elif setting.kind is LayerKind.PASSTHROUGH:
         needed = (busy * width - 1) // PER_MEMORY
     else:
         needed = min(busy, PER_MEMORY) * width - 1 if setting.writing.aligned else busy * width - 1
@@ -280,22 +283,22 @@ def _slots(setting: Setting, master: Fields) -> None:
             "ONED",
             f"{setting.timeslots} further time slots where {busy} processors of a quadrant need {needed}",
         )
-    if setting.kind is Kind.PASSTHROUGH and _groups(setting) > setting.timeslots + 1:
+    if setting.kind is LayerKind.PASSTHROUGH and _groups(setting) > setting.timeslots + 1:
         problem = f"results for {_groups(setting)} data memories in {setting.timeslots + 1} time slots"
         raise master.fault("ENA", problem, "let the first processor be the first of its memory")
 
 
-def _groups(setting: Setting) -> int:
+def _groups(setting: LayerSettings) -> int:
     """The most data memories that the packed results of a quadrant lie in."""
     quadrants = [[p for p in setting.processors if p // PER_QUADRANT == q] for q in range(QUADRANTS)]
     return max((q[0] % PER_MEMORY + len(q) - 1) // PER_MEMORY + 1 for q in quadrants if q)
 
 
-def _bias(setting: Setting, master: Fields) -> None:
+def _bias(setting: LayerSettings, master: Fields) -> None:
     """A bias must be read by somebody: by processors of its quadrant, or by the master, which adds those of the quadrants it listens to."""
-    if setting.kind is Kind.PASSTHROUGH and setting.biases:
+    if setting.kind is LayerKind.PASSTHROUGH and setting.biases:
         raise master.fault("POST", "a bias in a layer without weights")
-    if setting.kind is Kind.DEPTHWISE:
+    if setting.kind is LayerKind.DEPTHWISE:
         reading = {p // PER_QUADRANT for p in setting.processors}
         if setting.biases and set(setting.biases) != reading:
             problem = f"quadrants {sorted(setting.biases)} have a bias where {sorted(reading)} have channels of their own"
@@ -313,13 +316,13 @@ def _bias(setting: Setting, master: Fields) -> None:
         )
 
 
-def _kernels(setting: Setting, master: Fields) -> None:
+def _kernels(setting: LayerSettings, master: Fields) -> None:
     """The number of kernels must be that of outputs and passes."""
     passes, count = setting.reading.passes, setting.kernel.count
     register = "MCNT1" if master.device.generation == 2 else "MCNT"
-    if setting.kind is Kind.CONVOLUTION and count % passes:
+    if setting.kind is LayerKind.CONVOLUTION and count % passes:
         raise master.fault(register, f"{count} kernels are no whole number of {passes} passes")
-    if setting.kind is not Kind.CONVOLUTION and not setting.kernel.bypassed and count != passes:
+    if setting.kind is not LayerKind.CONVOLUTION and not setting.kernel.bypassed and count != passes:
         raise master.fault(
             register, f"{count} kernels or output passes where the input takes {passes} passes"
         )
@@ -328,31 +331,33 @@ def _kernels(setting: Setting, master: Fields) -> None:
     told = master.take("OCHAN", 0, 16) + 1
     slots = setting.timeslots + 1
     count = count // setting.kernel.lanes
-    expected = {Kind.CONVOLUTION: count, Kind.DEPTHWISE: slots * passes, Kind.PASSTHROUGH: slots}[
-        setting.kind
-    ]
+    expected = {
+        LayerKind.CONVOLUTION: count,
+        LayerKind.DEPTHWISE: slots * passes,
+        LayerKind.PASSTHROUGH: slots,
+    }[setting.kind]
     if told != expected:
         raise master.fault("OCHAN", f"{told} output channels where the other registers have {expected}")
 
 
-def _eltwise(setting: Setting, master: Fields) -> None:
+def _eltwise(setting: LayerSettings, master: Fields) -> None:
     """Switches of element-wise operations belong to layers that have them."""
     reading = setting.reading
     single = master.take("ONED", 8, 4)
-    if setting.kind is Kind.PASSTHROUGH and single != (reading.eltwise is None):
+    if setting.kind is LayerKind.PASSTHROUGH and single != (reading.eltwise is None):
         raise master.fault(
             "ONED",
             "a layer without weights has kernels of one value where it has no operands, and only there",
         )
     if reading.eltwise is None:
         return
-    if master.flag("ONED", 17) != (setting.kind is not Kind.PASSTHROUGH):
+    if master.flag("ONED", 17) != (setting.kind is not LayerKind.PASSTHROUGH):
         raise master.fault("ONED", "whether a convolution follows the element-wise operation contradicts ENA")
     if master.flag("ONED", 16) and not master.flag("LCTL", 7):
         raise master.fault("ONED", "pooling comes first but is off")
 
 
-def _row_memory(setting: Setting, master: Fields) -> None:
+def _row_memory(setting: LayerSettings, master: Fields) -> None:
     """The row memory must be as long as a row of the input is wider than the kernel."""
     reading, (last, first) = setting.reading, setting.row_memory
     if reading.joined:

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from mace_target_max78000.device import Device
-from mace_target_max78000.simulate.faults import SimulationError
+from mace_target_max78000.device import Chip
+from mace_target_max78000.simulate.memory import SimulationError
 
 
 class Fields:
     """The register values of a layer in a quadrant, by name; those that were never written are 0."""
 
-    def __init__(self, device: Device, layer: int, quadrant: int, values: Mapping[str, int]) -> None:
+    def __init__(self, device: Chip, layer: int, quadrant: int, values: Mapping[str, int]) -> None:
         self.device = device
         self.layer = layer
         self.quadrant = quadrant
@@ -55,7 +55,7 @@ class Fields:
                 raise self.fault(name, f"bits {unknown:#x} mean nothing in this layer", "clear them")
 
 
-class Kind(Enum):
+class LayerKind(Enum):
     """How results follow from what is read."""
 
     CONVOLUTION = "convolution"
@@ -97,7 +97,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSettings:
     """Kernels in weight memory.
 
     rows, columns: of one kernel.  byte: where the first begins in the stream of each processor.  count: how
@@ -138,7 +138,7 @@ class Writing:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamSettings:
     """When a layer begins before its predecessor ends.
 
     start: words that must be there first; 0 for a layer that waits for its predecessor's end.  passes: of
@@ -157,7 +157,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Setting:
+class LayerSettings:
     """One layer.  processors: numbers of those that read.  sources: quadrants whose sums are added.
 
     biases: first byte by quadrant.
@@ -168,11 +168,11 @@ class Setting:
     """
 
     layer: int
-    kind: Kind
+    kind: LayerKind
     reading: Reading
-    kernel: Kernel
+    kernel: KernelSettings
     writing: Writing
-    stream: Stream
+    stream: StreamSettings
     processors: tuple[int, ...]
     sources: frozenset[int]
     biases: Mapping[int, int]

@@ -1,7 +1,7 @@
-"""The accelerator's memories as a program's bus sees them: data, weights through their loader, bias, row memory.
+"""Simulates the accelerator's memories as the bus sees them, and defines the errors of the simulator.
 
-Each takes and gives bytes at an offset within a quadrant, little-endian words of 32 bits where it is made of
-words.
+The memories are those of data, weights (through their loader), bias, and rows. Each takes and gives bytes at an
+offset within a quadrant, little-endian words of 32 bits where it is made of words.
 """
 
 from __future__ import annotations
@@ -10,8 +10,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Device
-from mace_target_max78000.simulate.faults import SimulationError
+from mace_core.errors import MaceError
+from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Chip
+
+
+class SimulationError(MaceError):
+    """A program that the hardware cannot run.
+
+    The place names layer, quadrant and register, or the address.
+    """
+
+
+class NotModelledError(SimulationError):
+    """A program that may be right, of which this simulator cannot tell what it computes."""
+
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +45,7 @@ def spread(words: Array) -> bytes:
     return shown.view(">u4").astype("<u4").tobytes()
 
 
-class Memory(Protocol):
+class BusMemory(Protocol):
     """What the bus needs of a memory."""
 
     def write(self, quadrant: int, offset: int, data: bytes) -> None:
@@ -46,7 +58,7 @@ class Memory(Protocol):
 class DataMemory:
     """Sixteen memories, each shared by four processors.  data: uint8 [memories, bytes]."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Chip) -> None:
         self._pitch = device.data_pitch
         self.data = np.zeros((PROCESSORS // PER_MEMORY, device.data_bytes), np.uint8)
 
@@ -76,7 +88,7 @@ class WeightMemory:
     data: uint8 [processors, words, 9], bytes of a word from the most significant on.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Chip) -> None:
         self._device = device
         self.data = np.zeros((PROCESSORS, device.first_kernel_words, KERNEL_BYTES), np.uint8)
         self.packing = [False] * QUADRANTS
@@ -171,7 +183,7 @@ class WeightMemory:
 class BiasMemory:
     """A byte in each word of 32 bits.  data: uint8 [quadrants, bytes]."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Chip) -> None:
         self.data = np.zeros((QUADRANTS, device.bias_bytes), np.uint8)
 
     def write(self, quadrant: int, offset: int, data: bytes) -> None:
@@ -202,7 +214,7 @@ class Gatherer:
     in a quadrant. The first read only starts it.
     """
 
-    def __init__(self, device: Device, data: DataMemory) -> None:
+    def __init__(self, device: Chip, data: DataMemory) -> None:
         self._device = device
         self._data = data
         self._next: dict[int, int] = {}

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_target_max78000.device import QUADRANTS, Device
-from mace_target_max78000.simulate.faults import NotModelledError, SimulationError
-from mace_target_max78000.simulate.memory import whole_words
+from mace_target_max78000.device import QUADRANTS, Chip
+from mace_target_max78000.simulate.memory import NotModelledError, SimulationError, whole_words
 
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 CLEAR, CLEAR_BIAS, CLEARED = 0x1880, 1 << 10, 1 << 25
@@ -27,7 +26,7 @@ STREAMING_LAYERS = 8
 CONDITION_REGISTERS = 24
 
 
-class Registers:
+class RegisterFile:
     """Words at register addresses.
 
     control: by quadrant, the registers that it has once.  layers: by quadrant and layer, their registers; a
@@ -35,7 +34,7 @@ class Registers:
     written: called after a control register was written, with quadrant, name and the value before.
     """
 
-    def __init__(self, device: Device, written: Callable[[int, str, int], None]) -> None:
+    def __init__(self, device: Chip, written: Callable[[int, str, int], None]) -> None:
         self.control = [dict.fromkeys(CONTROL, 0) for _ in range(QUADRANTS)]
         self.layers: list[dict[int, dict[str, int]]] = [{} for _ in range(QUADRANTS)]
         self.cleared = [device.generation == 1] * QUADRANTS
@@ -128,7 +127,7 @@ class Start:
         return bool(self.control & bit)
 
 
-def read_start(device: Device, registers: Registers, master: int) -> Start:
+def read_start(device: Chip, registers: RegisterFile, master: int) -> Start:
     """Which quadrants a master's go bit starts, and how; SimulationError where they are not ready for it."""
     controls = [registers.control[q]["CTL"] for q in range(QUADRANTS)]
     others = [q for q in range(QUADRANTS) if q != master and controls[q] & GO]
@@ -147,7 +146,7 @@ def read_start(device: Device, registers: Registers, master: int) -> Start:
     return Start((master, *others), own, fed, first, last)
 
 
-def _check(device: Device, registers: Registers, quadrant: int, master: int) -> None:
+def _check(device: Chip, registers: RegisterFile, quadrant: int, master: int) -> None:
     """Raise SimulationError if a quadrant is not ready to run with its master."""
     mine, its = registers.control[quadrant], registers.control[master]
     value, place = mine["CTL"], f"quadrant {quadrant}, CTL"

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, Device
+from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, Chip
 from mace_target_max78000.simulate.convolver import convolve, read_biases, read_kernels, sum_bypassed
 from mace_target_max78000.simulate.data_paths import (
     Averaging,
     Fifos,
-    Places,
+    OutputPlaces,
     find_places,
     finish_sums,
     number_fifos,
@@ -21,16 +21,15 @@ from mace_target_max78000.simulate.data_paths import (
     write_outputs,
 )
 from mace_target_max78000.simulate.decode import decode
-from mace_target_max78000.simulate.faults import SimulationError
-from mace_target_max78000.simulate.layer_settings import Kind, Setting
-from mace_target_max78000.simulate.memory import Array, BiasMemory, DataMemory, WeightMemory
+from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSettings
+from mace_target_max78000.simulate.memory import Array, BiasMemory, DataMemory, SimulationError, WeightMemory
 from mace_target_max78000.simulate.registers import (
     BINARY,
     FAST,
     ONE_SHOT,
     ROUNDING,
     STREAMING,
-    Registers,
+    RegisterFile,
     Start,
 )
 from mace_target_max78000.simulate.streaming import Flow, Group, check_flow, find_overwritten, make_flow
@@ -40,14 +39,14 @@ ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Chip:
+class ChipState:
     """All state that an inference works on.
 
     on_layer: called with the number of each layer that has been executed.
     """
 
-    device: Device
-    registers: Registers
+    device: Chip
+    registers: RegisterFile
     data: DataMemory
     weights: WeightMemory
     bias: BiasMemory
@@ -56,10 +55,10 @@ class Chip:
     on_layer: Callable[[int], None]
 
 
-class Run:
+class Inference:
     """The inference that a start began.  layer: the next one, None at the end."""
 
-    def __init__(self, chip: Chip, start: Start) -> None:
+    def __init__(self, chip: ChipState, start: Start) -> None:
         self._chip = chip
         self.start = start
         self.layer: int | None = start.first
@@ -92,7 +91,7 @@ class Run:
         setting = self._setting(self.start.first)
         return number_fifos(setting.processors, self.start.has(FAST), self._chip.fifos.control)
 
-    def _setting(self, layer: int) -> Setting:
+    def _setting(self, layer: int) -> LayerSettings:
         registers = {q: self._chip.registers.layers[q].get(layer, {}) for q in self.start.quadrants}
         return decode(self._chip.device, layer, registers)
 
@@ -135,10 +134,10 @@ class Run:
             )
         self._fed = True
 
-    def _streams(self, setting: Setting) -> bool:
+    def _streams(self, setting: LayerSettings) -> bool:
         return self.start.has(STREAMING) and setting.stream.start > 0
 
-    def _execute(self, setting: Setting) -> None:
+    def _execute(self, setting: LayerSettings) -> None:
         """Read, compute and write one layer."""
         self._check_sources(setting)
         source = self._source(setting)
@@ -148,17 +147,19 @@ class Run:
             results = self._overwriting(setting, source, places, results)
         self._deliver(setting, results.reshape(len(results), -1), places)
 
-    def _results(self, setting: Setting, source: Array) -> Array:
+    def _results(self, setting: LayerSettings, source: Array) -> Array:
         """What a layer makes of data memory: [channels, rows, columns]."""
         chip, master = self._chip, self.start.quadrants[0]
         values = read_input(setting, source, Averaging(self.start.has(ROUNDING), chip.documented))
-        if setting.kind is Kind.PASSTHROUGH:
+        if setting.kind is LayerKind.PASSTHROUGH:
             return finish_sums(setting, 128 * values.astype(np.int64).reshape(-1, *values.shape[2:]))
         sums = convolve(setting, values, self._weights(setting), master)
         dummy = chip.device.generation == 1 and self._streams(setting) and setting.layer == self.start.first
         return finish_sums(setting, sums + read_biases(setting, chip.bias.data, master, dummy)[:, None, None])
 
-    def _overwriting(self, setting: Setting, source: Array, places: Places, results: Array) -> Array:
+    def _overwriting(
+        self, setting: LayerSettings, source: Array, places: OutputPlaces, results: Array
+    ) -> Array:
         """The results where some of them reach input that is still to be read: once more with these, until they are what they make."""
         memories, words = find_overwritten(setting, places, (results.shape[1], results.shape[2]))
         if not len(words):
@@ -176,7 +177,7 @@ class Run:
             "write elsewhere",
         )
 
-    def _check_sources(self, setting: Setting) -> None:
+    def _check_sources(self, setting: LayerSettings) -> None:
         """Raise SimulationError if the master waits for sums of a quadrant that does not run."""
         silent = setting.sources - set(self.start.quadrants)
         if silent:
@@ -184,12 +185,12 @@ class Run:
                 "LCTL", f"sums of quadrants {sorted(silent)} are awaited, which were not started"
             )
 
-    def _weights(self, setting: Setting) -> Array:
+    def _weights(self, setting: LayerSettings) -> Array:
         if setting.kernel.bypassed:
             return sum_bypassed(setting)
         return read_kernels(setting, self._chip.weights.data, self._chip.device, self.start.has(BINARY))
 
-    def _source(self, setting: Setting) -> Array:
+    def _source(self, setting: LayerSettings) -> Array:
         """Data memory, or the history of the buffer that a streaming layer reads."""
         if not self._streams(setting):
             self._group, self._flow = Group(self._chip.device), None
@@ -202,7 +203,7 @@ class Run:
         self._group.roll(setting, self._flow, self._chip.data.data)
         return self._flow.data
 
-    def _deliver(self, setting: Setting, results: Array, places: Places) -> None:
+    def _deliver(self, setting: LayerSettings, results: Array, places: OutputPlaces) -> None:
         """Write results to data memory, or to the history of the buffer that the next layer streams from."""
         self._group.leave(setting)
         if self._streamed_on(setting):
@@ -216,7 +217,7 @@ class Run:
         self._flow = None
         write_outputs(setting, results, places, self._chip.data.data)
 
-    def _streamed_on(self, setting: Setting) -> bool:
+    def _streamed_on(self, setting: LayerSettings) -> bool:
         """Whether the next layer reads the results while they are made."""
         following = setting.following
         if setting.layer == self.start.last or following is None or not self._streams(setting):

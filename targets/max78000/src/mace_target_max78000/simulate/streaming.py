@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mace_target_max78000.device import PER_MEMORY, Device
-from mace_target_max78000.simulate.data_paths import Places
-from mace_target_max78000.simulate.layer_settings import Kind, Reading, Setting
+from mace_target_max78000.device import PER_MEMORY, Chip
+from mace_target_max78000.simulate.data_paths import OutputPlaces
+from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSettings, Reading
 from mace_target_max78000.simulate.memory import Array
 
 
@@ -45,7 +45,7 @@ class Flow:
     end: int
 
 
-def make_flow(places: Places, positions: int, device: Device) -> Flow:
+def make_flow(places: OutputPlaces, positions: int, device: Chip) -> Flow:
     """An empty history for results at these places."""
     first, end = int(places.word.min()), int(places.word.max()) + (positions - 1) * places.pixel + 1
     data = np.zeros((16, max(device.data_bytes, 4 * end)), np.uint8)
@@ -58,14 +58,14 @@ class Group:
     passes, row_words: of the layers so far.  buffers: memory, first word and end of each so far.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Chip) -> None:
         self.passes = 0
         self.row_words = 0
         self.buffers: list[tuple[int, int, int]] = []
         self._device = device
-        self._before: Setting | None = None
+        self._before: LayerSettings | None = None
 
-    def join(self, setting: Setting) -> None:
+    def join(self, setting: LayerSettings) -> None:
         """Add a layer; SimulationError where it does not fit the ones before it."""
         passes, (last, first) = setting.reading.passes, setting.row_memory
         if setting.stream.passes != self.passes:
@@ -77,11 +77,11 @@ class Group:
         self.passes += setting.stream.own_passes
         self.row_words += (last - first + 1) * passes
 
-    def leave(self, setting: Setting) -> None:
+    def leave(self, setting: LayerSettings) -> None:
         """The layer has run; the next one reads from it."""
         self._before = setting
 
-    def check(self, setting: Setting, available: int) -> None:
+    def check(self, setting: LayerSettings, available: int) -> None:
         """Raise SimulationError if the layer begins too early, never, waits too little, or has a buffer that is too small.
 
         available: words in all.
@@ -109,7 +109,7 @@ class Group:
             )
             raise setting.fault("FMAX", problem)
 
-    def roll(self, setting: Setting, flow: Flow, memory: Array) -> None:
+    def roll(self, setting: LayerSettings, flow: Flow, memory: Array) -> None:
         """Leave in data memory what a buffer holds at the end."""
         rollover = setting.stream.rollover or flow.end - flow.first
         words = memory.view("<u4")
@@ -123,7 +123,7 @@ class Group:
             self.claim(setting, m, flow.first, flow.first + length)
             words[m, flow.first + index % rollover] = flow.data.view("<u4")[m, flow.first + index]
 
-    def claim(self, setting: Setting, memory: int, first: int, end: int) -> None:
+    def claim(self, setting: LayerSettings, memory: int, first: int, end: int) -> None:
         """Words that are in use while the group runs; SimulationError if two layers use the same."""
         for m, other, last in self.buffers:
             if m == memory and first < last and other < end:
@@ -134,7 +134,7 @@ class Group:
         self.buffers.append((memory, first, end))
 
 
-def check_flow(setting: Setting, flow: Flow) -> None:
+def check_flow(setting: LayerSettings, flow: Flow) -> None:
     """Raise SimulationError if a streaming layer reads elsewhere than its predecessor writes."""
     memories = {p // 4 for p in setting.processors}
     if not memories <= flow.memories or setting.reading.base != flow.first:
@@ -160,7 +160,7 @@ class _Window(NamedTuple):
     width: int
 
 
-def find_minimum_wait(setting: Setting, before: Setting | None, device: Device) -> Wait:
+def find_minimum_wait(setting: LayerSettings, before: LayerSettings | None, device: Chip) -> Wait:
     """What a layer must wait for.  before: the streaming layer that it reads from; None for the first one."""
     if device.generation == 2:
         return _second_generation(setting, before)
@@ -173,7 +173,7 @@ def _window(reading: Reading) -> _Window:
     return _Window(*reading.size, step, reading.row_step // (step * unit))
 
 
-def _first_layer(setting: Setting) -> Wait:
+def _first_layer(setting: LayerSettings) -> Wait:
     """The first generation counts positions, also where a word holds four of them, and each row of a window once more."""
     window = _window(setting.reading)
     rows = (window.rows - 1) * window.width
@@ -181,7 +181,7 @@ def _first_layer(setting: Setting) -> Wait:
     return Wait(start, (window.step - 1) * setting.reading.operands, rows * setting.reading.operands)
 
 
-def _wait_behind(setting: Setting, before: Setting) -> Wait:
+def _wait_behind(setting: LayerSettings, before: LayerSettings) -> Wait:
     """The first generation counts the padded positions of the layer before.
 
     That layer is done with a row when its kernel's last row is there.
@@ -192,7 +192,7 @@ def _wait_behind(setting: Setting, before: Setting) -> Wait:
     return Wait(start, window.step * operands, (window.step - 1) * width + window.columns * operands)
 
 
-def _second_generation(setting: Setting, before: Setting | None) -> Wait:
+def _second_generation(setting: LayerSettings, before: LayerSettings | None) -> Wait:
     """The second generation counts rows with their padding.
 
     A layer that reads ahead waits longer, which is not asked for here.
@@ -234,7 +234,9 @@ def _words(positions: int, reading: Reading) -> int:
     return -(-positions // 4) if reading.planar else positions
 
 
-def find_overwritten(setting: Setting, places: Places, shape: tuple[int, int]) -> tuple[Array, Array]:
+def find_overwritten(
+    setting: LayerSettings, places: OutputPlaces, shape: tuple[int, int]
+) -> tuple[Array, Array]:
     """Memories and words of input that is read after a result was written there.
 
     shape: rows and columns of the output.
@@ -253,7 +255,7 @@ def find_overwritten(setting: Setting, places: Places, shape: tuple[int, int]) -
     return np.broadcast_to(memories[shared][:, None], words.shape)[early], words[early]
 
 
-def _read(setting: Setting) -> tuple[Array, Array]:
+def _read(setting: LayerSettings) -> tuple[Array, Array]:
     """Numbers of all words that are read, and the position, in order, that each is read for."""
     reading = setting.reading
     positions = np.arange(reading.rows * reading.columns)
@@ -274,10 +276,10 @@ def _read(setting: Setting) -> tuple[Array, Array]:
     )
 
 
-def _last_positions_read(setting: Setting, shape: tuple[int, int]) -> Array:
+def _last_positions_read(setting: LayerSettings, shape: tuple[int, int]) -> Array:
     """The position that was read last when each result is written, in the order of results."""
     reading, kernel = setting.reading, setting.kernel
-    if setting.kind is Kind.PASSTHROUGH:
+    if setting.kind is LayerKind.PASSTHROUGH:
         return np.arange(shape[0] * shape[1])
     scale = 2 if reading.transposed else 1
     rows = np.clip((np.arange(shape[0]) + kernel.rows - 1 - reading.pad[0]) // scale, 0, reading.rows - 1)
