@@ -33,6 +33,7 @@ KEPT = {
         "kept_names = 1",
         "def f(sorted_files): pass",
         "print(given.x)",
+        "def __new__(cls): pass",
         "class CastAttributes:\n    to: str",
     ),
     "participles": ("class C:\n    @property\n    def quantized(self): pass", "def embed(): pass"),

@@ -153,14 +153,19 @@ Findings = Iterator[tuple[int, str]]
 
 
 def find_riddles(source: Source) -> Findings:
-    """Find names that explain nothing; attributes of operators keep the names of ONNX, such as Cast's `to`."""
+    """Find names that explain nothing.
+
+    Attributes of operators keep the names of ONNX, such as Cast's `to`. Names with two underscores on both sides
+    are Python's.
+    """
     fields: set[int] = set()
     for node in source.nodes:
         if isinstance(node, ast.ClassDef) and node.name.endswith("Attributes"):
             fields |= {field.lineno for field in node.body if isinstance(field, ast.AnnAssign)}
     for line, name in defined_names(source):
         plain = name.strip("_")
-        if plain in RIDDLES and line not in fields:
+        is_python = name.startswith("__") and name.endswith("__")
+        if plain in RIDDLES and line not in fields and not is_python:
             yield line, f"{name!r} explains nothing; better: {RIDDLES[plain]}"
 
 

@@ -19,10 +19,10 @@ from references import Reference, references
 
 from mace_core.api import Compiler
 from mace_core.registry import Registry
-from mace_target_max78000.emulator.machine import Firmware, load
+from mace_target_max78000.emulator.machine import Firmware, load_firmware
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
-from mace_target_max78000.firmware.layout import firmware
+from mace_target_max78000.firmware.layout import build_firmware
 
 REGISTERS = ("cnn_configure", "registers", "groups")
 WEIGHTS = ("kernels", "runs", "codes", "coded", "cnn_load_weights")
@@ -33,7 +33,9 @@ def built(reference: Reference, compiler: Compiler, table_driven: bool) -> Firmw
     network, options = reference.network, replace(reference.options, table_driven=table_driven)
     image = synthesize(network, options, reference.device).image
     with tempfile.TemporaryDirectory() as folder:
-        return load(firmware(emit_project(image, network, options, ""), compiler, Path(folder)))
+        return load_firmware(
+            build_firmware(emit_project(image, network, options, ""), compiler, Path(folder))
+        )
 
 
 def sizes(made: Firmware) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ FAULT, ANSWER, REWRITTEN, IGNORED, ELSEWHERE, SAME = (
     "elsewhere",
     "same",
 )
-"""What became of a flip: refused, another answer; else written again before it mattered, not modelled, only words that nobody compares,
+"""What became of a flip: refused, another answer; else written again before it mattered, not modeled, only words that nobody compares,
 no difference at all."""
 CAUGHT = (FAULT, ANSWER)
 

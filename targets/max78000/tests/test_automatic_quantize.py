@@ -174,7 +174,9 @@ class Net:
 
 def quantize(graph: Graph, samples: Sequence[dict[str, Array]], policy: QuantizationPolicy = EIGHT) -> Graph:
     """The graph as `quantize_and_legalize` has it before layers are formed, with the bits that are asked for."""
-    return graph if is_quantized(graph) else calibrate(graph, samples, policy).rounded(policy.bits).graph
+    return (
+        graph if is_quantized(graph) else calibrate(graph, samples, policy).round_weights(policy.bits).graph
+    )
 
 
 def loss(graph: Graph, samples: list[dict[str, Array]], policy: QuantizationPolicy) -> float:

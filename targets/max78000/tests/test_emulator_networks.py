@@ -16,12 +16,12 @@ from mace_core.registry import Registry
 from mace_core.testing.requirements import require
 from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import Network
-from mace_target_max78000.emulator.command import Outcome, run
-from mace_target_max78000.emulator.machine import load
+from mace_target_max78000.emulator.command import Outcome, run_firmware
+from mace_target_max78000.emulator.machine import load_firmware
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.encode.data_memory import ResultBlock, list_results
 from mace_target_max78000.firmware import emit_project
-from mace_target_max78000.firmware.layout import firmware
+from mace_target_max78000.firmware.layout import build_firmware
 from mace_target_max78000.firmware.packed_tables import make_table
 from mace_target_max78000.image import Image
 from mace_target_max78000.options import Options
@@ -62,14 +62,16 @@ class Made:
 
     def execute(self, folder: Path, toolchain: str = "zig") -> Outcome:
         """Build its firmware and run it."""
-        return run(self.elf(folder, toolchain), self.reference.device, Simulator(self.reference.device))
+        return run_firmware(
+            self.elf(folder, toolchain), self.reference.device, Simulator(self.reference.device)
+        )
 
     def elf(self, folder: Path, toolchain: str = "zig") -> bytes:
         """Its firmware."""
         found = Registry.load().toolchains[toolchain]
         require(found.missing("cortex-m4"))
         project = emit_project(self.image, self.network, self.options, "")
-        return firmware(project, found.compiler("cortex-m4"), folder)
+        return build_firmware(project, found.compiler("cortex-m4"), folder)
 
 
 @cache
@@ -128,7 +130,8 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
     packed = made(name, table_driven=True)
     assert packed.execute(tmp_path / "packed").passed
     sizes = [
-        sum(len(data) for _, data in load(m.elf(tmp_path / "sizes")).segments) for m in (packed, made(name))
+        sum(len(data) for _, data in load_firmware(m.elf(tmp_path / "sizes")).segments)
+        for m in (packed, made(name))
     ]
     assert sizes[0] < 0.75 * sizes[1]
 
@@ -154,7 +157,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     network = replace(network, sample=np.random.default_rng(1).integers(-128, 128, network.sample.shape))
     blocks = synthesize(network, whole.options, device).image.inputs
     words = {block.processor if block.fifo is None else block.fifo: block.words for block in blocks}
-    outcome = run(whole.elf(tmp_path), device, Simulator(device), words)
+    outcome = run_firmware(whole.elf(tmp_path), device, Simulator(device), words)
     computed = [
         value
         for layer, value in zip(network.layers, outputs(network, whole.options), strict=True)

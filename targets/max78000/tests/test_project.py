@@ -20,9 +20,9 @@ from mace_core.run.files import write_all
 from mace_core.testing.requirements import require
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Unload, Weights
 from mace_target_max78000.device import MAX78000, Chip
-from mace_target_max78000.emulator.command import run
+from mace_target_max78000.emulator.command import run_firmware
 from mace_target_max78000.firmware import emit_project
-from mace_target_max78000.firmware.layout import firmware
+from mace_target_max78000.firmware.layout import build_firmware
 from mace_target_max78000.image import Block, Check, Chunk, Image, Poll, Write
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
@@ -170,7 +170,7 @@ def builder(name: str, folder: Path) -> Build:
     toolchain = Registry.load().toolchains[name]
     require(toolchain.missing("cortex-m4"))
     compiler = toolchain.compiler("cortex-m4")
-    return lambda image, network, options: firmware(
+    return lambda image, network, options: build_firmware(
         emit_project(image, network, options, "SUMMARY"), compiler, folder, options.define
     )
 
@@ -191,7 +191,7 @@ def builder(name: str, folder: Path) -> Build:
 def test_firmware_writes_what_the_image_holds(build: Build, device: Chip, options: Options) -> None:
     image = image_of(device)
     accelerator = Recorder(device)
-    outcome = run(build(image, network_of(), options), device, accelerator)
+    outcome = run_firmware(build(image, network_of(), options), device, accelerator)
     expected = list(written(image))
     assert accelerator.writes[: len(expected)] == expected
     cleared = [(a, v) for a, v, _ in accelerator.writes[len(expected) :]]
@@ -207,7 +207,7 @@ def test_firmware_writes_what_the_image_holds(build: Build, device: Chip, option
 def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Chip) -> None:
     image = fed_by_fifo(image_of(device), fifos=3)
     accelerator = Recorder(device, fifo_words=6)
-    outcome = run(build(image, network_of(), Options(fifo=True)), device, accelerator)
+    outcome = run_firmware(build(image, network_of(), Options(fifo=True)), device, accelerator)
     expected = list(written(image))
     # the last word of FIFO 0 ends the recorder's network, so its interrupt comes before the words of the
     # others
@@ -231,7 +231,7 @@ def test_a_full_fifo_is_waited_for(build: Build) -> None:
         return accelerator.memory.get(address, 0)
 
     accelerator.read = read  # type: ignore[method-assign]
-    assert run(build(image, network_of(), Options(fifo=True)), MAX78000, accelerator).passed
+    assert run_firmware(build(image, network_of(), Options(fifo=True)), MAX78000, accelerator).passed
     assert len(seen) == 9
 
 
@@ -242,7 +242,7 @@ def test_input_made_from_a_few_words(build: Build) -> None:
     image = replace(image, inputs=(replace(image.inputs[0], words=words),))
     options = Options(fifo=True, synthesize_input=0x10203, synthesize_words=2)
     accelerator = Recorder(fifo_words=6)
-    assert run(build(image, network_of(), options), MAX78000, accelerator).passed
+    assert run_firmware(build(image, network_of(), options), MAX78000, accelerator).passed
     assert tuple(v for a, v, _ in accelerator.writes if a == FIFO) == words
     assert "0x00010208" not in emit_project(image, network_of(), options, "")["sampledata.h"]
     with pytest.raises(MaceError, match="groups of 4"):
@@ -270,7 +270,7 @@ def test_weights_word_by_word_and_verified(build: Build, device: Chip, corrupted
             plain(address, value ^ (address == last + 8), size)
 
         accelerator.write = write  # type: ignore[method-assign]
-    outcome = run(elf, device, accelerator)
+    outcome = run_firmware(elf, device, accelerator)
     if corrupted:
         assert "FAIL" in outcome.console
         assert outcome.status == 1
@@ -283,7 +283,7 @@ def test_weights_word_by_word_and_verified(build: Build, device: Chip, corrupted
 def test_a_wrong_result_fails(build: Build) -> None:
     image = image_of(MAX78000)
     wrong = Check(MAX78000.data_address(4), 0xFF, (7, 9))
-    outcome = run(
+    outcome = run_firmware(
         build(replace(image, known_answer=(image.known_answer[0], wrong)), network_of(), Options()),
         MAX78000,
         Recorder(),
@@ -298,11 +298,11 @@ def test_a_wrong_result_fails(build: Build) -> None:
 @pytest.mark.sampled(every=3)
 def test_other_input_needs_no_other_program(build: Build) -> None:
     elf = build(image_of(MAX78000), network_of(), Options())
-    outcome = run(elf, MAX78000, Recorder(), {0: (0xFFFFFFFF, 1, 2), 4: (3, 4)})
+    outcome = run_firmware(elf, MAX78000, Recorder(), {0: (0xFFFFFFFF, 1, 2), 4: (3, 4)})
     assert outcome.results == (0xFFFFFFFF, 1, 2)
     assert outcome.status == 0
     with pytest.raises(MaceError, match="input_0 has 3 words, not 4"):
-        run(elf, MAX78000, Recorder(), {0: (1, 2, 3, 4)})
+        run_firmware(elf, MAX78000, Recorder(), {0: (1, 2, 3, 4)})
 
 
 BLOCKS = (
@@ -362,9 +362,9 @@ def test_results_come_in_the_vendors_order(build: Build, device: Chip) -> None:
         expected += np.frombuffer(data + bytes(-len(data) % 4), "<u4").tolist()
     image = replace(image_of(device), inputs=image_of(device).inputs[1:])
     network = replace(network_of(), unloads=BLOCKS)
-    assert run(build(image, network, Options(known_answer=False)), device, accelerator).results == tuple(
-        expected
-    )
+    assert run_firmware(
+        build(image, network, Options(known_answer=False)), device, accelerator
+    ).results == tuple(expected)
 
 
 @pytest.mark.slow
@@ -375,7 +375,7 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     block = Block(MAX78000.data_address(0), tuple(v & 0xFFFFFFFF for v in values), 0)
     layer = replace(network_of().layers[0], out_channels=4)
     network = replace(network_of(), layers=(layer,), places=(Place(15, 15),))
-    outcome = run(
+    outcome = run_firmware(
         build(replace(image, inputs=(block,), known_answer=()), network, Options(softmax=True)),
         MAX78000,
         Recorder(),
@@ -402,15 +402,15 @@ def test_the_risc_v_core_runs_the_network(device: Chip, options: Options, tmp_pa
     )
     assert {"main.c", "main_riscv.c", "board/bare/link_riscv.ld"} <= set(project)
     accelerator = Recorder(device, fifo_words=6 if options.fast_fifo else 0)
-    outcome = run(
-        firmware(project, zig.compiler("rv32imc"), tmp_path / "riscv", riscv=True), device, accelerator
+    outcome = run_firmware(
+        build_firmware(project, zig.compiler("rv32imc"), tmp_path / "riscv", riscv=True), device, accelerator
     )
     assert outcome.passed, outcome.console
     expected = list(written(image))
     assert [w for w in accelerator.writes if w in expected][: len(expected)] == expected
-    starter = firmware(project, zig.compiler("cortex-m4"), tmp_path / "arm")
+    starter = build_firmware(project, zig.compiler("cortex-m4"), tmp_path / "arm")
     with pytest.raises(MaceError, match="waits for an interrupt that never comes"):
-        run(starter, device, Recorder(device))
+        run_firmware(starter, device, Recorder(device))
 
 
 def test_nothing_but_the_network_changes_a_project() -> None:
@@ -435,7 +435,7 @@ def test_nothing_but_the_network_changes_a_project() -> None:
 @pytest.mark.slow
 def test_row_memories_are_cleared(quick_build: Build) -> None:
     accelerator = Recorder()
-    assert run(
+    assert run_firmware(
         quick_build(image_of(MAX78000), network_of(), Options(init_tram=True)), MAX78000, accelerator
     ).passed
     cleared = {a for a, v, _ in accelerator.writes if v == 0}
@@ -481,14 +481,14 @@ def test_left_out() -> None:
 def test_a_network_that_never_ends(quick_build: Build) -> None:
     image = replace(image_of(MAX78000), start=(Write(MAX78000.control_register(1, 0), 1),))
     with pytest.raises(MaceError, match="waits for an interrupt that never comes"):
-        run(quick_build(image, network_of(), Options()), MAX78000, Recorder())
+        run_firmware(quick_build(image, network_of(), Options()), MAX78000, Recorder())
 
 
 def test_what_is_no_firmware() -> None:
     with pytest.raises(MaceError, match="no ELF file"):
-        run(b"hello", MAX78000, Recorder())
+        run_firmware(b"hello", MAX78000, Recorder())
     with pytest.raises(MaceError, match=r"is for EM_X86_64; build it for cortex-m4|is for EM_AARCH64"):
-        run(Path(sys.executable).resolve().read_bytes(), MAX78000, Recorder())
+        run_firmware(Path(sys.executable).resolve().read_bytes(), MAX78000, Recorder())
 
 
 def test_make_builds_it(tmp_path: Path) -> None:
@@ -498,4 +498,4 @@ def test_make_builds_it(tmp_path: Path) -> None:
     subprocess.run(
         ["make", "-s"], cwd=tmp_path, check=True, capture_output=True, env={"PATH": os.environ["PATH"]}
     )
-    assert run((tmp_path / "build/cnn.elf").read_bytes(), MAX78000, Recorder()).passed
+    assert run_firmware((tmp_path / "build/cnn.elf").read_bytes(), MAX78000, Recorder()).passed

@@ -153,7 +153,7 @@ def test_the_pipeline_reads_while_it_computes() -> None:
 
 def test_ranges_and_columns() -> None:
     found = report()
-    assert [(r.maker, r.memories, r.first, r.last, r.start, r.end) for r in found.ranges] == [
+    assert [(r.producer, r.memories, r.first, r.last, r.start, r.end) for r in found.ranges] == [
         (INPUT, (0,), 0x100, 0x140, 0, 1),
         (0, (0,), 0, 0x7C, 0, 2),
         (1, (0,), 4, 0x80, 1, 2),

@@ -14,7 +14,7 @@ from mace_core.testing.requirements import require
 from mace_target_max78000.device import Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Write
-from mace_target_max78000.simulate import NotModelledError, Simulator, find_mismatches, replay
+from mace_target_max78000.simulate import NotModeledError, Simulator, find_mismatches, replay
 
 REFERENCES = {r.name: r for r in references()}
 IMPOSSIBLE = [name for name in UNREADABLE if name in REFERENCES]
@@ -64,7 +64,7 @@ def test_the_vendors_own_program(name: str) -> None:
 def test_conditional_layers_are_told_apart_from_faults(name: str) -> None:
     reference = REFERENCES[name]
     image = synthesize(reference.network, reference.options, reference.device).image
-    with pytest.raises(NotModelledError, match="conditional layers are not simulated"):
+    with pytest.raises(NotModeledError, match="conditional layers are not simulated"):
         replay(image)
 
 

@@ -25,7 +25,7 @@ from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hard
 from mace_target_max78000.encode.streaming import list_streams
 from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import NotModelledError, find_mismatches, replay
+from mace_target_max78000.simulate import NotModeledError, find_mismatches, replay
 from mace_target_max78000.simulate.decode import decode
 from mace_target_max78000.simulate.streaming import find_minimum_wait
 from mace_target_max78002.device import MAX78002
@@ -68,7 +68,7 @@ def test_random_layers_compute_their_arithmetic(seed: int) -> None:
         image = synthesize(given, Options(), device).image
         try:
             assert list(find_mismatches(replay(image), image)) == [], (device.name, layer, place)
-        except NotModelledError:
+        except NotModeledError:
             continue
         checked += 1
 

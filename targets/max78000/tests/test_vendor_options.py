@@ -230,7 +230,7 @@ def test_default_macros_of_each_core() -> None:
 
 def test_the_old_loader_copies_an_array_for_each_run() -> None:
     assert Options.of_arguments(["--old-kernel-loader"]) == replace(
-        Options(compact_weights=True), asked=frozenset(("old_kernel_loader",))
+        Options(compact_weights=True), requested=frozenset(("old_kernel_loader",))
     )
 
 

@@ -15,7 +15,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Weights
-from mace_target_max78000 import target as target_module
+from mace_target_max78000 import project as project_module
 from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.check.program import check_program
 from mace_target_max78000.design import DesignedNetwork, design_network
@@ -144,17 +144,19 @@ def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest
 
     config = BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),)))
     Max78000().emit(graph(), config)
-    monkeypatch.setattr(target_module, "design_network", wrong)
+    monkeypatch.setattr(project_module, "design_network", wrong)
     with pytest.raises(MaceError, match=r"layer 'y'.*differ from the graph's"):
         Max78000().emit(graph(), config)
 
 
 def test_a_wrong_order_of_outputs_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = target_module.TensorBinding.results
+    results = project_module.TensorBinding.results
     monkeypatch.setattr(
-        target_module.TensorBinding, "results", lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)]
+        project_module.TensorBinding,
+        "results",
+        lambda self, blocks: [r[..., ::-1] for r in results(self, blocks)],
     )
-    with pytest.raises(MaceError, match="the application would make another one"):
+    with pytest.raises(MaceError, match="the application would compute another output"):
         Max78000().emit(graph(), BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),))))
 
 

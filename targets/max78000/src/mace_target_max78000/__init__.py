@@ -1,4 +1,4 @@
-"""Generates firmware for the MAX78000: a network becomes weights, registers and a C project for its accelerator."""
+"""Generates firmware for the MAX78000: weights and registers of its CNN accelerator, and a C project."""
 
 from __future__ import annotations
 

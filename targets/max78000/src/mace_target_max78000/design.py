@@ -145,11 +145,11 @@ def quantize_and_legalize(
     # First with any numbers: this refuses what no quantization helps, before samples are run.
     legalize_graph(draft_quantization(graph), device)
     plan = calibrate(graph, samples, policy)
-    quantized = plan.rounded(policy.bits)
+    quantized = plan.round_weights(policy.bits)
     legalized = legalize_graph(quantized.graph, device)
     bits = _narrow_weights(plan, legalized.layers, policy, device)
     if bits != policy.bits:
-        legalized = legalize_graph(plan.rounded(bits).graph, device)
+        legalized = legalize_graph(plan.round_weights(bits).graph, device)
     return legalized.with_notes(quantized.notes)
 
 
@@ -166,14 +166,14 @@ def _narrow_weights(
         # What the policy names stays as it says.
         if node.op.name in MAIN_OPS and node.name in current and node.name not in policy.bits:
             nodes[node.name] = node
-    harms = {name: _measure_harm(plan, node) for name, node in nodes.items()}
+    extra_losses = {name: _measure_extra_loss(plan, node) for name, node in nodes.items()}
     while _count_missing_words([*current.values()], device) > 0:
         counts = _count_words([*current.values()], device)
         totals = dict(zip(current, (words * processors for words, processors in counts), strict=True))
         narrowable = [name for name in nodes if bits.get(name, 8) in NARROWER_BITS]
         if not narrowable:
             break
-        losses = {name: harms[name][bits.get(name, 8)] / totals[name] for name in narrowable}
+        losses = {name: extra_losses[name][bits.get(name, 8)] / totals[name] for name in narrowable}
         name = min(losses, key=losses.__getitem__)
         bits[name] = NARROWER_BITS[bits.get(name, 8)]
         weights = current[name].weights
@@ -183,7 +183,7 @@ def _narrow_weights(
     return bits
 
 
-def _measure_harm(plan: QuantizationPlan, node: Node) -> dict[int, float]:
+def _measure_extra_loss(plan: QuantizationPlan, node: Node) -> dict[int, float]:
     """Return for each width of weights how much more of the output the next one loses."""
     errors = {bits: plan.choose(node, bits).error for bits in {*NARROWER_BITS, *NARROWER_BITS.values()}}
     signal = float(plan.seen[node.outputs[0]].power.sum()) or 1.0

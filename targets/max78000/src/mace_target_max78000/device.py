@@ -1,8 +1,9 @@
-"""Every fact and limit of the parts of the family, each once: addresses, memories, registers, features, limits.
+"""States every fact and limit of the chips of the family once: addresses, memories, registers, features.
 
-What all parts have in common is a constant of this module; what differs is a field of `Device`, `Features` or
-`Limits`, of which each part has one value.  Rules, placement and register generation ask for the named feature
-or limit that they mean (`device.features.depthwise`, `device.limits.write_step`), never for a part's name.
+What all chips have in common is a constant of this module; what differs is a field of `Chip`, `ChipFeatures`
+or `ChipLimits`, of which each chip has one value.  Rules, placement and register generation ask for the named
+feature or limit that they mean (`device.features.depthwise`, `device.limits.write_step`), never for a part's
+name.
 
 Only the simulator states facts of its own: it checks what is written here, so it must not read it.
 
@@ -85,22 +86,19 @@ FAST_FIFO = 0x400C0400
 class ChipFeatures:
     """What one part's accelerator does and another's does not.  Source: the vendor's lists of limitations.
 
-    pipeline: it computes in a pipeline, behind a PLL of its own.
-    depthwise: a convolution may have a kernel for each channel instead of for each pair of channels.
-    dilated_pools: the windows of pools may be dilated.
-    binary_weights: one-bit weights may stand for -1 and +1 instead of -1 and 0.
-    next_layer: a layer may name the layer that follows it.
-    conditional_layers: a layer may name one that follows where conditions on data are met ("snoop").
-    read_gaps: a layer may leave out words between the positions that it reads.
-    bypass: a layer may copy as if each of its weights were 1, and store none.
-    read_ahead: a layer may read its next input while it computes, and go through its passes by fours (tcalc).
-    calcx4: a layer may compute four output channels at once.
-    wide_pools: a layer that only pools may have more than 64 channels.
-    wide_operands: element-wise operations of more than 64 channels take any operands, and a convolution without
-    bias after them; else only two operands of up to 128 channels are convolved or pooled.
-    wide_padded_conv1d: a Conv1d of more than 64 channels may have padding.
-    streaming_unpadded: the last streaming layer may have no padding.
-    streaming_without_convolution: passthrough and linear layers may stream.
+    pipeline: it computes in a pipeline, behind a PLL of its own. depthwise: a convolution may have a kernel
+    for each channel instead of for each pair of channels. dilated_pools: the windows of pools may be dilated.
+    binary_weights: one-bit weights may stand for -1 and +1 instead of -1 and 0. next_layer: a layer may name
+    the layer that follows it. conditional_layers: a layer may name one that follows where conditions on data
+    are met ("snoop"). read_gaps: a layer may leave out words between the positions that it reads. bypass: a
+    layer may copy as if each of its weights were 1, and store none. read_ahead: a layer may read its next
+    input while it computes, and go through its passes by fours (tcalc). calcx4: a layer may compute four
+    output channels at once. wide_pools: a layer that only pools may have more than 64 channels.
+    wide_operands: element-wise operations of more than 64 channels take any operands, and a convolution
+    without bias after them; else only two operands of up to 128 channels are convolved or pooled.
+    wide_padded_conv1d: a Conv1d of more than 64 channels may have padding. streaming_unpadded: the last
+    streaming layer may have no padding. streaming_without_convolution: passthrough and linear layers may
+    stream.
     """
 
     pipeline: bool
@@ -124,12 +122,11 @@ class ChipFeatures:
 class ChipLimits:
     """How much one part's memories and register fields hold.
 
-    counted_rows: rows or columns that the counters hold; counts_padding: on both sides, they count it as well.
-    write_step: words from one position of an output to the next, in all passes.
-    stream_start_bits, stream_row_bits: of the words that a streaming layer waits for before it begins, and at
-    the end of each row.
-    memory_parts: physical memories that each data memory consists of; what is read ahead lies in another one
-    than what is written.
+    counted_rows: rows or columns that the counters hold; counts_padding: on both sides, they count it as
+    well. write_step: words from one position of an output to the next, in all passes. stream_start_bits,
+    stream_row_bits: of the words that a streaming layer waits for before it begins, and at the end of each
+    row. memory_parts: physical memories that each data memory consists of; what is read ahead lies in another
+    one than what is written.
     """
 
     counted_rows: int
@@ -145,7 +142,8 @@ class Chip:
     """One part.
 
     generation: 1 or 2, of the registers: which there are, what their fields mean, and what they count.
-    core_hertz: of the processor beside the accelerator.  switch_delay: milliseconds that its load switches need.
+    core_hertz: of the processor beside the accelerator.  switch_delay: milliseconds that its load switches
+    need.
 
     quadrant_pitch: bytes between the same thing of two quadrants.
     registers: number of each register of a layer; of a register that lies elsewhere, see `layer_register`.
@@ -202,11 +200,14 @@ class Chip:
     limits: ChipLimits
 
     def control_register(self, quadrant: int, number: int) -> int:
-        """The address of a register that a quadrant has once: 0 control, 1 SRAM control, 2 layer count, 3 SRAM test."""
+        """Return the address of a register that a quadrant has once.
+
+        Their numbers are 0 control, 1 SRAM control, 2 layer count, 3 SRAM test.
+        """
         return self.control + quadrant * self.quadrant_pitch + 4 * number
 
     def layer_register(self, quadrant: int, name: str, layer: int) -> int:
-        """The address of a layer's register; IFRM, a quadrant's only one, has no layer."""
+        """Return the address of a layer's register; IFRM, a quadrant's only one, has no layer."""
         base = self.control + quadrant * self.quadrant_pitch
         if name == "IFRM":
             return base + self.frame
@@ -217,32 +218,34 @@ class Chip:
         )
 
     def has_stream_registers(self, layer: int) -> bool:
-        """Whether the layer has STREAM1 and STREAM2: the second generation has them for the layers that can stream.
+        """Whether the layer has the registers STREAM1 and STREAM2.
+
+        The second generation has them only for the layers that can stream.
 
         What lies at the address of a later layer's is a register of the first layers, or of the FIFO.
         """
         return layer < (MAX_STREAMING_LAYERS if self.stream_registers else self.layers)
 
     def condition_register(self, quadrant: int, number: int) -> int:
-        """The address of a register of the conditions under which layers run."""
+        """Return the address of a register of the conditions under which layers run."""
         assert self.conditions is not None
         return self.control + quadrant * self.quadrant_pitch + self.conditions + 4 * number
 
     def kernel_address(self, processor: int, word: int) -> int:
-        """The address of a word of a processor's weight memory; words are 16 bytes apart."""
+        """Return the address of a word of a processor's weight memory; words are 16 bytes apart."""
         quadrant, p = divmod(processor, PER_QUADRANT)
         return self.kernels + quadrant * self.quadrant_pitch + p * self.kernel_pitch + 16 * word
 
     def kernel_capacity(self, processor: int) -> int:
-        """Words of a processor's weight memory."""
+        """Return words of a processor's weight memory."""
         return self.kernel_words if processor % PER_QUADRANT else self.first_kernel_words
 
     def bias_address(self, quadrant: int) -> int:
-        """The address of a quadrant's bias memory: a byte in each 32-bit word."""
+        """Return the address of a quadrant's bias memory: a byte in each 32-bit word."""
         return self.bias + quadrant * self.quadrant_pitch
 
     def data_address(self, processor: int, offset: int = 0) -> int:
-        """The address of a byte offset in the data memory that a processor reads."""
+        """Return the address of a byte offset in the data memory that a processor reads."""
         quadrant, p = divmod(processor, PER_QUADRANT)
         return self.data + quadrant * self.quadrant_pitch + p // PER_MEMORY * self.data_pitch + offset
 

@@ -1,4 +1,4 @@
-"""What a user may ask of the program beside the network.
+"""Defines the options of a program, which a user may set besides the network.
 
 Names and meanings are those of the vendor's command line.
 """
@@ -83,7 +83,7 @@ TAKEN = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Options(NetworkOptions):
-    """All options, with the defaults of the vendor's tool: those that change the network, and these, of the program.
+    """All options, with the defaults of the vendor's tool: those of the network, and those of the program.
 
     timer: number of the timer that measures the inference; None for none.  boost: port and pin of the supply
     boost.
@@ -158,26 +158,26 @@ class Options(NetworkOptions):
     ready_sel_fifo: int = 0
     ready_sel_aon: int = 0
     ext_rdy: bool = False
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     """Names of the options that were given."""
 
     @classmethod
-    def of(cls, asked: Mapping[str, object], place: str) -> Options:
-        """Options by the names of the vendor's command line, with - or _.
+    def of(cls, requested: Mapping[str, object], place: str) -> Options:
+        """Return options by the names of the vendor's command line, with - or _.
 
         Those that begin with `no` switch something off.
 
         place: where they stand, for messages.  Raises one MaceError with all faults.
         """
         reader = _Reader(place)
-        values = dict(reader.settings(asked))
+        values = dict(reader.settings(requested))
         if reader.faults:
             raise MaceError.of(reader.faults)
         values["riscv"] = any(values.get(name) for name in ("riscv", "riscv_debug", "riscv_exclusive"))
         values["fast_fifo"] = bool(values.get("fast_fifo") or values.get("fast_fifo_quad"))
-        if "no_timer" in dict(asked_names(asked)):
+        if "no_timer" in dict(asked_names(requested)):
             values["timer"] = None
-        values["asked"] = frozenset(name for name, value in asked_names(asked) if value is not False)
+        values["requested"] = frozenset(name for name, value in asked_names(requested) if value is not False)
         options = cls(**values)
         options._check_files(place)
         return options
@@ -216,32 +216,32 @@ class Options(NetworkOptions):
 
     @classmethod
     def of_arguments(cls, arguments: Iterable[str], place: str = "options") -> Options:
-        """Options as the vendor's command line has them: --name, or --name value."""
-        asked: dict[str, object] = {}
+        """Return options as the vendor's command line has them: --name, or --name value."""
+        requested: dict[str, object] = {}
         name = ""
         for argument in arguments:
             if argument in SHORT:
                 name = ""
             elif argument.startswith("--"):
                 name, equals, value = argument[2:].partition("=")
-                asked[name] = value if equals else True
+                requested[name] = value if equals else True
             elif name:
-                asked[name], name = argument, ""
+                requested[name], name = argument, ""
             else:
                 raise MaceError(place, f"{argument!r} belongs to no option", "write --name, or --name value")
-        return cls.of(asked, place)
+        return cls.of(requested, place)
 
     def refusals(self, device: Chip) -> Iterator[str]:
-        """What the part does not have of what was asked for, as the vendor's tool refuses it."""
-        for name in sorted(self.asked & SECOND_GENERATION) if device.generation == 1 else ():
+        """Yield the requested options that the chip does not have, as the vendor's tool refuses them."""
+        for name in sorted(self.requested & SECOND_GENERATION) if device.generation == 1 else ():
             yield f"{name.replace('_', '-')}: the {device.name} does not have this; leave it out"
         if device.features.pipeline and self.max_speed and not self.pll:
             yield "max-speed: the PLL alone is faster than the processor's clock; leave out no-pll"
 
 
-def asked_names(asked: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The options that were given, with _ in their names."""
-    return ((name.replace("-", "_"), value) for name, value in asked.items())
+def asked_names(requested: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the options that were given, with _ in their names."""
+    return ((name.replace("-", "_"), value) for name, value in requested.items())
 
 
 class _Reader:
@@ -252,9 +252,9 @@ class _Reader:
         self.faults: list[str] = []
         self.types = {f.name: str(f.type) for f in fields(Options)}
 
-    def settings(self, asked: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
-        """Fields with their values."""
-        for written, value in asked.items():
+    def settings(self, requested: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+        """Yield fields with their values."""
+        for written, value in requested.items():
             name = written.replace("-", "_")
             name = SAME.get(name, name)
             if name in WITHOUT_EFFECT or (name == "pipeline" and value is True):
@@ -263,17 +263,18 @@ class _Reader:
                 self.faults.append(f"{self.place}: {written}: {refused.reason}; {refused.remedy}")
                 continue
             field = SWITCHED_OFF.get(name, name)
-            if field not in self.types or field == "asked":
+            if field not in self.types or field == "requested":
                 self._unknown(written)
                 continue
             try:
-                found = _value(field, self.types[field], value)
+                parsed = _value(field, self.types[field], value)
             except (ValueError, TypeError, MaceError):
+                expected = _describe_expected(field, self.types[field])
                 self.faults.append(
-                    f"{self.place}: {written}: {_show(value)} is not allowed; write {_expected(field, self.types[field])}"
+                    f"{self.place}: {written}: {_show(value)} is not allowed; write {expected}"
                 )
                 continue
-            yield field, not found if name in SWITCHED_OFF else found
+            yield field, not parsed if name in SWITCHED_OFF else parsed
 
     def _unknown(self, written: str) -> None:
         known = [*self.types, *SWITCHED_OFF]
@@ -307,10 +308,10 @@ def _value(field: str, kind: str, value: object) -> object:
         )
     if not isinstance(value, str) or not value:
         raise TypeError
-    return _TEXTS.get(kind, str)(value)
+    return _WORD_TYPES.get(kind, str)(value)
 
 
-_TEXTS: Mapping[str, Callable[[str], str]] = {"Word": Word, "CFile": CFile}
+_WORD_TYPES: Mapping[str, Callable[[str], str]] = {"Word": Word, "CFile": CFile}
 
 
 def _show(value: object) -> str:
@@ -323,23 +324,21 @@ def _flag(value: object) -> bool:
     return bool(value)
 
 
-def _expected(field: str, kind: str) -> str:
+def _describe_expected(field: str, kind: str) -> str:
     if field == "boost":
         return "port.pin, such as 2.5"
     if field in BASE_FREE:
-        return "a whole number, such as 20 or 0x14"
+        return "an integer, such as 20 or 0x14"
     if field in LISTS:
         return "numbers of layers with commas between them" + (
             ", or nothing for all layers" if field == "no_bias" else ""
         )
     if field in CHOICES:
         return "one of " + ", ".join(map(str, CHOICES[field]))
-    texts = {
+    examples = {
         "Word": "a word of letters, digits and _ . + -",
         "CFile": "the name of a C file, such as main.c, without a folder",
     }
     if field in DEFINES:
         return "macros, NAME or NAME=VALUE with a number or a name as the value, with blanks between them"
-    return {"bool": "true or false", **texts}.get(
-        kind, "a whole number" if kind.startswith("int") else "text"
-    )
+    return {"bool": "true or false", **examples}.get(kind, "an integer" if kind.startswith("int") else "text")

@@ -21,25 +21,29 @@ def check_trained_model(network: Network, name: str, trained: Graph, device: Chi
 
     MaceError with every layer that computes something else than the model does.
     """
-    modelled = quantize_and_legalize(trained, device, [], QuantizationPolicy()).layers
-    differences = find_differences(network.layers, modelled)
+    layers = quantize_and_legalize(trained, device, [], QuantizationPolicy()).layers
+    differences = find_differences(network.layers, layers)
     if differences:
         raise MaceError.of(f"{network.name} is not {name}: {text}" for text in differences)
 
 
-def find_differences(described: Sequence[Layer], modelled: Sequence[Layer]) -> list[str]:
-    """Each property in which a described layer differs from the model's, as a sentence.
+def find_differences(described: Sequence[Layer], trained: Sequence[Layer]) -> list[str]:
+    """Return each property in which a described layer differs from the model's, as a sentence.
 
     Empty where they compute the same.
 
-    modelled: the layers that the automatic way forms of the model.  Layers that only move data count on
+    trained: the layers that `quantize_and_legalize` makes of the model.  Layers that only move data count on
     neither side.
     """
-    pairs = enumerate(zip_longest(_computing(described), _computing(modelled)))
-    return [text for index, (ours, theirs) in pairs for text in _differences(index, ours, theirs)]
+    differences: list[str] = []
+    pairs = zip_longest(_list_computing(described), _list_computing(trained))
+    for index, (ours, theirs) in enumerate(pairs):
+        differences += _describe_differences(index, ours, theirs)
+    return differences
 
 
-def _computing(layers: Sequence[Layer]) -> list[Layer]:
+def _list_computing(layers: Sequence[Layer]) -> list[Layer]:
+    """List the layers that compute something, without those that only move data."""
     plain = (
         layer.operation is Operation.PASSTHROUGH
         and not layer.pool
@@ -50,21 +54,22 @@ def _computing(layers: Sequence[Layer]) -> list[Layer]:
     return [layer for layer, moves in zip(layers, plain, strict=True) if not moves]
 
 
-def _differences(index: int, ours: Layer | None, theirs: Layer | None) -> Iterator[str]:
+def _describe_differences(index: int, ours: Layer | None, theirs: Layer | None) -> Iterator[str]:
     if ours is None or theirs is None:
         there, missing = ("model", "description") if ours is None else ("description", "model")
         name = (ours or theirs).name  # type: ignore[union-attr]  # one of the two is there
-        yield f"layer {index}: the {there} has {name!r} here, the {missing} has no further layer; correct the list of layers"
+        problem = f"the {there} has {name!r} here, the {missing} has no further layer"
+        yield f"layer {index}: {problem}; correct the list of layers"
         return
-    for what, told in PROPERTIES.items():
-        described, modelled = told(ours), told(theirs)
-        if described != modelled:
-            found = f"{described} is described, the model's {theirs.name!r} has {modelled}"
-            yield f"layer {index} ({ours.name}): {what}: {found}; correct the description"
+    for aspect, describe in PROPERTIES.items():
+        described, trained = describe(ours), describe(theirs)
+        if described != trained:
+            difference = f"{described} is described, the model's {theirs.name!r} has {trained}"
+            yield f"layer {index} ({ours.name}): {aspect}: {difference}; correct the description"
 
 
 def _operation(layer: Layer) -> str:
-    """The main operation; a linear layer on one position and a 1x1 convolution are the same."""
+    """Return the main operation; a linear layer on one position and a 1x1 convolution are the same."""
     pointwise = layer.operation is Operation.LINEAR or (layer.kernel == (1, 1) and layer.pooled == (1, 1))
     return "linear" if pointwise and layer.weights is not None else layer.operation.value
 

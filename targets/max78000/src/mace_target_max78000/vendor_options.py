@@ -1,6 +1,8 @@
-"""Tables of the options of the vendor's command line: other names, options without effect, and those that are refused, with reasons.
+"""Lists the options of the vendor's command line that need no code of their own.
 
-Source: the help texts of the vendor's synthesis tool, and what each option changes in the programs that it
+They have other names here, no effect, or are refused with a reason.
+
+Source: the help of the vendor's synthesis tool, and what each option changes in the programs that it
 writes.
 """
 
@@ -170,7 +172,8 @@ REFUSED: tuple[RefusedOptions, ...] = (
     RefusedOptions(
         ("verify_writes",),
         "would read each register back after it is written",
-        "leave it out; --verify-weights reads the weights back, and the known-answer test checks what follows from all of them",
+        "leave it out; --verify-weights reads the weights back, "
+        "and the known-answer test checks what follows from all of them",
     ),
     RefusedOptions(
         ("energy",),
@@ -189,7 +192,8 @@ REFUSED: tuple[RefusedOptions, ...] = (
     ),
     RefusedOptions(
         ("repeat_layers",),
-        "computes the network several times in one run for measurements; from the second time on its results mean nothing",
+        "computes the network several times in one run for measurements; "
+        "from the second time on its results mean nothing",
         "leave it out, and run the network several times in the application",
     ),
     RefusedOptions(
@@ -219,7 +223,8 @@ REFUSED: tuple[RefusedOptions, ...] = (
     ),
     RefusedOptions(
         ("no_riscv_flash", "no_riscv_cache"),
-        "would run the RISC-V core from memory or without its cache; the program runs from flash, through the cache",
+        "would run the RISC-V core from memory or without its cache; "
+        "the program runs from flash, through the cache",
         "leave it out",
     ),
     RefusedOptions(

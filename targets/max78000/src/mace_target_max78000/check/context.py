@@ -28,7 +28,7 @@ class Fault:
     remedy: str
 
     def describe(self, layer: str) -> str:
-        """What is wrong, with the layer called as is said."""
+        """Return what is wrong.  layer: the name of the layer in messages."""
         place = ": ".join(part for part in (layer, self.key) if part)
         return f"{place}: found {self.actual}, expected {self.expected}"
 
@@ -85,11 +85,11 @@ class LayerContext:
         return self.layer.operation is not Operation.PASSTHROUGH
 
     def fault(self, key: str, expected: str, actual: str, remedy: str) -> Fault:
-        """A fault of this layer."""
+        """Return a fault of this layer."""
         return Fault(self.layer.name, key, expected, actual, remedy)
 
     def source(self, index: int) -> LayerInput:
-        """An input of this layer, without what it crops."""
+        """Return an input of this layer, without what it crops."""
         before, after = self.place.in_crop
         if index == INPUT:
             rows, columns = (*self.network.sample.shape[1:], 1)[:2]
@@ -103,15 +103,15 @@ class LayerContext:
         return layer_input._replace(dim=(layer_input.dim[0] - before - after, layer_input.dim[1]))
 
     def sources(self) -> list[LayerInput]:
-        """All inputs of this layer."""
+        """Return all inputs of this layer."""
         return [self.source(i) for i in self.layer.inputs]
 
 
 def format_size(dim: Sequence[int]) -> str:
-    """Rows and columns as people write them; a line's length."""
+    """Return rows and columns as people write them; a line's length."""
     return str(dim[0]) if dim[0] > 1 and dim[1:] == (1,) else "x".join(map(str, dim))
 
 
 def format_count(number: int, thing: str) -> str:
-    """A number of things."""
+    """Return a number of things."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -86,7 +86,7 @@ def _list_read_addresses(site: LayerContext) -> Iterator[tuple[int, ChannelAddre
 
 
 def _list_same_data(site: LayerContext, index: int) -> Iterator[int]:
-    """A layer, and those that hold the same data: what it only copied."""
+    """Yield a layer, and those that hold the same data: what it only copied."""
     yield index
     while index >= 0:
         layer, place = site.network.layers[index], site.network.places[index]
@@ -104,7 +104,7 @@ def _list_same_data(site: LayerContext, index: int) -> Iterator[int]:
 
 
 def _find_written(site: LayerContext, index: int) -> ChannelAddresses | None:
-    """Where a layer's data, or the network's input, lie as this layer reads them.
+    """Return where a layer's data, or the network's input, lie as this layer reads them.
 
     None where nothing lies in memory.
     """
@@ -120,7 +120,7 @@ def _find_written(site: LayerContext, index: int) -> ChannelAddresses | None:
 
 
 def _written_addresses(unit: HardwareLayer, rows_left_out: int) -> ChannelAddresses:
-    """A layer's output, from the first row that is read on."""
+    """Return a layer's output, from the first row that is read on."""
     layer, place = unit.layer, unit.place
     width = layer.width // 8
     channels = np.arange(layer.out_channels)
@@ -136,7 +136,7 @@ def _written_addresses(unit: HardwareLayer, rows_left_out: int) -> ChannelAddres
 
 
 def _read_addresses(unit: HardwareLayer, operand: int, channels: slice) -> ChannelAddresses:
-    """What a layer takes for some of its channels; operands of one source are positions in turn."""
+    """Return what a layer takes for some of its channels; operands of one source are positions in turn."""
     layer, place = unit.layer, unit.place
     number = np.arange(channels.start, channels.stop)
     processors, step = np.array(unit.processors), place.read_gap + 1
@@ -151,7 +151,7 @@ def _read_addresses(unit: HardwareLayer, operand: int, channels: slice) -> Chann
 def _describe_difference(
     site: LayerContext, index: int, written: ChannelAddresses, expected_read: ChannelAddresses
 ) -> Fault:
-    """The first thing that does not match, as what to change."""
+    """Return the first thing that does not match, as what to change."""
     name = site.source(index).name
     if not np.array_equal(written.processors, expected_read.processors):
         channel = int(np.flatnonzero(written.processors != expected_read.processors)[0])
@@ -213,7 +213,7 @@ def _check_buffers(site: LayerContext) -> Iterator[Fault]:
 
 
 def list_read_words(site: LayerContext) -> Array:
-    """Numbers of the words that a layer reads in each of its memories."""
+    """Return the numbers of the words that a layer reads in each of its memories."""
     place, (rows, columns) = site.place, site.layer.dim
     first = place.in_offset // WORD_BYTES
     # In planes a word holds four positions of one channel.
@@ -225,7 +225,7 @@ def list_read_words(site: LayerContext) -> Array:
 
 
 def list_written_words(site: LayerContext) -> Array:
-    """Numbers of the words that a layer writes in each of its memories."""
+    """Return the numbers of the words that a layer writes in each of its memories."""
     place, (rows, columns) = site.place, site.layer.out_dim
     width = site.layer.width // 8
     words = np.arange(rows * columns * site.unit.out_passes)[:, None] * (
@@ -235,5 +235,5 @@ def list_written_words(site: LayerContext) -> Array:
 
 
 def list_memories(mask: int) -> Array:
-    """Numbers of the memories that processors or slots belong to."""
+    """Return the numbers of the memories that processors or slots belong to."""
     return np.array(sorted({p // PER_MEMORY for p in bits_of(mask)}), int)

@@ -108,7 +108,7 @@ class _MemoryOwners:
         self._owners[np.ix_(instances, words[words < self._owners.shape[1]])] = owner
 
     def written_over(self, site: LayerContext) -> Iterator[Fault]:
-        """What a layer writes over, one fault for each layer whose data it is."""
+        """Yield what a layer writes over, one fault for each layer whose data it is."""
         instances, words = list_memories(site.place.output_processors), list_written_words(site)
         # Owners are INPUT and below, or numbers of layers; moved up, they are indices to count by.
         owners = self._owners[np.ix_(instances, words)].ravel()
@@ -131,7 +131,7 @@ class _MemoryOwners:
                 yield site.fault("out_offset", f"memory without {why}", actual, self._remedy(site, read_here))
 
     def _list_read_here(self, site: LayerContext) -> Array:
-        """Words that the layer itself reads, where writing over them is a fault.
+        """Return the words that the layer itself reads, where writing over them is a fault.
 
         What a streaming layer made may be written over by the layer that reads it: it was written while other
         layers ran, and the vendor's tool keeps no account of it.  Whether reading keeps ahead of writing is
@@ -157,7 +157,7 @@ class _MemoryOwners:
         return f"data of {name}, which are results" if results else ""
 
     def _remedy(self, site: LayerContext, read_here: Array) -> str:
-        """The first offset where the output would be in nobody's way."""
+        """Return the first offset where the output would overlap nothing."""
         instances = list_memories(site.place.output_processors)
         holders = [*self._readers, *(BUFFER - k for k in range(len(site.network.buffers)))]
         needed_by = [holder for holder in holders if self._describe_need(site, holder)]

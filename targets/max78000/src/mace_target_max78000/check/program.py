@@ -1,4 +1,4 @@
-"""Runs a synthesized program in the simulator and compares every layer with what the network says, before anything is written."""
+"""Runs a program in the simulator before it is written, and compares every layer with the network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mace_target_max78000.encode.data_memory import (
 )
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.options import Options
-from mace_target_max78000.simulate import NotModelledError, SimulationError, Simulator, infer_again, replay
+from mace_target_max78000.simulate import NotModeledError, SimulationError, Simulator, infer_again, replay
 
 SEED = 2
 """Of the random sample: not that of the samples that the frontend makes where a model has none."""
@@ -29,7 +29,7 @@ REPORT = (
 )
 
 
-def check_program(network: Network, made: Synthesis, options: Options) -> tuple[str, ...]:
+def check_program(network: Network, synthesis: Synthesis, options: Options) -> tuple[str, ...]:
     """Compare what a program leaves in the simulator's memory with the network's arithmetic, layer by layer.
 
     Returns notes.
@@ -37,29 +37,32 @@ def check_program(network: Network, made: Synthesis, options: Options) -> tuple[
     It runs twice: with the network's sample and, on the memories that the first run leaves, with random data
     of the whole range, which a program that is right for one sample by chance does not survive.
     A layer that hands its result on to one that streams has none in memory; the layers after it are compared
-    in its place. Raises MaceError that names the first layer that differs, or the register that the hardware
+    instead. Raises MaceError that names the first layer that differs, or the register that the hardware
     cannot execute.
     """
     contradiction = None if options.documented else _contradiction(network)
-    checker = _Checker(network, made, contradiction)
+    checker = _Checker(network, synthesis, contradiction)
     try:
-        simulator = replay(made.image, options.documented, checker.check)
+        simulator = replay(synthesis.image, options.documented, checker.check)
         checker.check_results(simulator)
         if options.synthesize_input is None and not network.buffers:
             checker.repeat(simulator, options)
-    except NotModelledError as error:
+    except NotModeledError as error:
         return (f"the program was not compared in the simulator: {error}",)
     except SimulationError as error:
         raise MaceError(network.name, f"the simulator cannot execute the program: {error}", REPORT) from error
     if contradiction is not None:
         name = network.layers[contradiction].name
-        told = "its known answer is the vendor's, which takes the operands from halves of the channels; the hardware reads them in turn"
-        return (f"layer {name!r} and those after it were not compared with the simulator: {told}",)
+        reason = (
+            "its known answer is the vendor's, which takes the operands from halves of the channels; "
+            "the hardware reads them in turn"
+        )
+        return (f"layer {name!r} and those after it were not compared with the simulator: {reason}",)
     return ()
 
 
 def _contradiction(network: Network) -> int | None:
-    """The first layer whose known answer the vendor's tool computes from other operands than the hardware reads."""
+    """Return the first layer whose operands the vendor's tool reads differently from the hardware."""
     indexed = enumerate(network.layers)
     return next(
         (
@@ -74,14 +77,14 @@ def _contradiction(network: Network) -> int | None:
 class _Checker:
     """Compares data memory with results after each layer of one program."""
 
-    def __init__(self, network: Network, made: Synthesis, end: int | None) -> None:
+    def __init__(self, network: Network, synthesis: Synthesis, end: int | None) -> None:
         """end: the first layer that is not compared."""
         self.network = network
         self.end = len(network.layers) if end is None else end
-        self.made = made
-        self.outputs = made.outputs
-        self.device = made.image.device
-        pairs = zip(made.numbers, made.units, strict=True)
+        self.synthesis = synthesis
+        self.outputs = synthesis.outputs
+        self.device = synthesis.image.device
+        pairs = zip(synthesis.numbers, synthesis.units, strict=True)
         self.units: Mapping[int, HardwareLayer] = {
             number: unit for number, unit in pairs if not self._streams_on(unit)
         }
@@ -97,22 +100,22 @@ class _Checker:
         if unit is None or unit.index >= self.end:
             return
         for addresses, mask, words in list_result_words(unit, self.outputs[unit.index], self.device):
-            found = _read(simulator, addresses) & mask
-            wrong = np.flatnonzero(found != words)
+            actual = _read(simulator, addresses) & mask
+            wrong = np.flatnonzero(actual != words)
             if wrong.size:
-                at = int(wrong[0])
-                address = f"{int(addresses[at]):#x}"
-                self._raise(
-                    unit.index,
-                    f"leaves {int(found[at]):#x} at {address}, expected {int(words[at]):#x} (mask {mask:#x})",
-                )
+                first = int(wrong[0])
+                address = f"{int(addresses[first]):#x}"
+                expected = f"expected {int(words[first]):#x} (mask {mask:#x})"
+                self._raise(unit.index, f"leaves {int(actual[first]):#x} at {address}, {expected}")
 
     def repeat(self, simulator: Simulator, options: Options) -> None:
-        """Run the program again with random data, and compare everything with the arithmetic of the same data."""
+        """Run the program again with random data, and compare all results with their arithmetic."""
         sample = np.asarray(np.random.default_rng(SEED).integers(-128, 128, self.network.sample.shape))
         self.outputs = outputs(replace(self.network, sample=sample), options)
         infer_again(
-            simulator, self.made.image, make_input_blocks(self.made.units[0], sample, options, self.device)
+            simulator,
+            self.synthesis.image,
+            make_input_blocks(self.synthesis.units[0], sample, options, self.device),
         )
         self.check_results(simulator)
 
@@ -126,11 +129,11 @@ class _Checker:
         last = [index for index, layer in enumerate(self.network.layers) if layer.output]
         for index, block in zip(last, list_results(self.network), strict=True):
             expected = self.outputs[index].reshape(block.channels, block.pixels)
-            if not np.array_equal(self._unloaded(simulator, block), expected):
+            if not np.array_equal(self._read_unloaded(simulator, block), expected):
                 self._raise(index, "has results that cnn_unload does not find where it reads them")
 
-    def _unloaded(self, simulator: Simulator, block: ResultBlock) -> Array:
-        """A block of results as signed numbers [channels, pixels]."""
+    def _read_unloaded(self, simulator: Simulator, block: ResultBlock) -> Array:
+        """Return a block of results as signed numbers [channels, pixels]."""
         rows = []
         pixels = np.arange(block.pixels) * block.pixel_words
         for channel in range(block.channels):
@@ -150,7 +153,7 @@ class _Checker:
 
 
 def _values(simulator: Simulator, addresses: Array, slot: int, width: int) -> Array:
-    """The numbers of one slot: bytes of these words, or the slot's word of each group of four."""
+    """Return the numbers of one slot: bytes of these words, or the slot's word of each group of four."""
     lane = slot % 4
     if width == 32:
         return _read(simulator, addresses + 4 * lane).astype(np.uint32).view(np.int32)
@@ -158,7 +161,7 @@ def _values(simulator: Simulator, addresses: Array, slot: int, width: int) -> Ar
 
 
 def _read(simulator: Simulator, addresses: Array) -> Array:
-    """The words at ascending addresses of one data memory, int64."""
+    """Return the words at ascending addresses of one data memory, int64."""
     first, last = int(addresses[0]), int(addresses[-1])
     words = np.frombuffer(simulator.read_block(first, last + 4 - first), "<u4")
     return np.asarray(words[(addresses - first) // 4], np.int64)

@@ -226,7 +226,7 @@ def _find_ancestors(network: Network, index: int) -> set[int]:
 
 
 def _list_alternatives(layer: Layer) -> Iterator[tuple[str, str, Layer]]:
-    """The layer with another pad or pool."""
+    """Yield the layer with another pad or pool."""
     if layer.operation in (Operation.CONV1D, Operation.CONV2D, Operation.CONV_TRANSPOSE2D):
         line = layer.operation is Operation.CONV1D
         for pad in TRIED_PADS:
@@ -247,7 +247,7 @@ def _list_alternatives(layer: Layer) -> Iterator[tuple[str, str, Layer]]:
 
 
 def _present_value(layer: Layer, key: str) -> str:
-    """What the description says now."""
+    """Return the present value as the description states it."""
     size, _, stride = layer.window
     return {"pad": str(layer.pad[0]), "pool_stride": str(stride)}.get(
         key, "x".join(map(str, size)) + f" with stride {stride}"
@@ -255,7 +255,10 @@ def _present_value(layer: Layer, key: str) -> str:
 
 
 def _resize(network: Network, index: int, changed: Layer) -> Sequence[Layer]:
-    """The layers with one of them changed; sizes that came from the layer before follow, others stay."""
+    """Return the layers with one of them changed.
+
+    Sizes that came from the layer before follow, others stay.
+    """
     layers = list(network.layers)
     layers[index] = changed
     for k in range(index + 1, len(layers)):
@@ -266,7 +269,7 @@ def _resize(network: Network, index: int, changed: Layer) -> Sequence[Layer]:
 
 
 def _count_left_over(layer: Layer) -> int:
-    """Rows and columns at the end that no window reaches."""
+    """Return rows and columns at the end that no window reaches."""
     window, dilation, stride = layer.window
     axes = zip(layer.dim, layer.pooled, window, dilation, strict=True)
     return sum(n - (count - 1) * stride - (s - 1) * d - 1 for n, count, s, d in axes if n > 1)

@@ -1,9 +1,9 @@
 """Runs a firmware as mace_run and mace_benchmark do: the same arguments, on an emulated microcontroller.
 
-The emulator executes a core with its memories, the peripherals that the board layer uses, and the accelerator.
-It does not model interrupt controllers (there is one interrupt, taken between two basic blocks whenever the
-program lets it in; a WFI ends at once if it is pending) nor time (each read of the system timer returns a value
-1000 cycles later than the one before).
+The emulator executes a core with its memories, the peripherals that the board layer uses, and the
+accelerator. It does not model interrupt controllers (there is one interrupt, taken between two basic blocks
+whenever the program lets it in; a WFI ends at once if it is pending) nor time (each read of the system timer
+returns a value 1000 cycles later than the one before).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Quant, Storage
 from mace_core.quantization import dequantize, quantize
 from mace_target_max78000.device import Chip
-from mace_target_max78000.emulator.machine import Accelerator, Machine, load
+from mace_target_max78000.emulator.machine import Accelerator, Machine, load_firmware
 from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.simulate import Simulator
 
@@ -48,7 +48,7 @@ class Outcome:
         return self.status == 0 and "*** PASS ***" in self.console
 
 
-def run(
+def run_firmware(
     elf: bytes, device: Chip, accelerator: Accelerator, inputs: Mapping[int, Sequence[int]] | None = None
 ) -> Outcome:
     """Execute a firmware from reset to the end of main().
@@ -57,15 +57,15 @@ def run(
     answer is then not asked. MaceError if it faults, waits for what never comes, or takes longer than two
     minutes.
     """
-    firmware = load(elf)
+    firmware = load_firmware(elf)
     machine = Machine(firmware, device, accelerator)
     for number, words in (inputs or {}).items():
         machine.patch(f"input_{number}", words)
     if inputs and "sample_output" in firmware.symbols:
         machine.patch("sample_output", (0,))
     status = machine.run()
-    found = next((firmware.symbols[n] for n in RESULTS if n in firmware.symbols), None)
-    results = machine.words(found) if found else None
+    symbol = next((firmware.symbols[n] for n in RESULTS if n in firmware.symbols), None)
+    results = machine.words(symbol) if symbol else None
     return Outcome(machine.console, status, results)
 
 
@@ -77,18 +77,20 @@ DEPTH = 4
 def main(device: Chip, arguments: Sequence[str]) -> int:
     """Run one program; the exit status, 2 with a message where it cannot."""
     try:
-        asked = _arguments(arguments)
-        program = Path(asked.program)
-        model, report = _read_report(program, asked.model)
+        options = _parse_arguments(arguments)
+        program = Path(options.program)
+        model, report = _read_report(program, options.model)
         runner = _Runner(device, _read_firmware(program.parent / f"{model}.elf"), report)
-        sys.stdout.write(runner.benchmark(asked) if program.name == "mace_benchmark" else runner.run(asked))
+        sys.stdout.write(
+            runner.benchmark(options) if program.name == "mace_benchmark" else runner.run(options)
+        )
     except MaceError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
 
 
-def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mace_run", description="Execute a firmware without its board.")
     parser.add_argument(
         "program", help="FOLDER/mace_run or FOLDER/mace_benchmark; the firmware lies beside it as MODEL.elf"
@@ -153,31 +155,33 @@ class _Runner:
         self.device = device
         self.elf = elf
         self.report = report
-        self.feed = TensorBinding.read(report["feed"])
+        self.binding = TensorBinding.read(report["feed"])
 
-    def benchmark(self, asked: argparse.Namespace) -> str:
-        """The estimated time of an inference, as mace_benchmark writes what it measured."""
+    def benchmark(self, options: argparse.Namespace) -> str:
+        """Return the estimated time of an inference, as mace_benchmark writes what it measured."""
         nanoseconds = round(self.report["cycles"] * 1e9 / self.report["hertz"])
         return (
-            json.dumps({"model": asked.model, "threads": 1, "ns": [nanoseconds] * asked.rounds, "layers": []})
+            json.dumps(
+                {"model": options.model, "threads": 1, "ns": [nanoseconds] * options.rounds, "layers": []}
+            )
             + "\n"
         )
 
-    def run(self, asked: argparse.Namespace) -> str:
-        """The known-answer test, then every sample of the input file; results go to output_I.bin."""
+    def run(self, options: argparse.Namespace) -> str:
+        """Run the known-answer test, then every sample of the input file; write results to output_I.bin."""
         console = self._known_answer()
-        if not asked.inputs:
+        if not options.inputs:
             return console
         (described,) = self.report["inputs"]
-        samples = np.fromfile(asked.inputs[0], DType(described["dtype"]).numpy).reshape(
+        samples = np.fromfile(options.inputs[0], DType(described["dtype"]).numpy).reshape(
             -1, *described["shape"]
         )
         outcomes = [self._sample(sample, described) for sample in samples]
         for i in range(len(self.report["outputs"])):
-            Path(asked.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
-        if asked.layers:
+            Path(options.output, f"output_{i}.bin").write_bytes(b"".join(o[i].tobytes() for o in outcomes))
+        if options.layers:
             for i, (value, layer) in enumerate(zip(outcomes[0], self.report["layers"], strict=True)):
-                Path(asked.layers, f"layer_{i}.bin").write_bytes(
+                Path(options.layers, f"layer_{i}.bin").write_bytes(
                     value.astype(DType(layer["dtype"]).numpy).tobytes()
                 )
         return console
@@ -193,21 +197,23 @@ class _Runner:
         return outcome.console
 
     def _sample(self, sample: Array, described: Mapping[str, Any]) -> list[Array]:
-        """The outputs for one sample, each stored as the model stores it.
+        """Run one sample; return the outputs, each stored as the model stores it.
 
         Then the accelerator's results, if outputs are made of them.
         """
-        storage = _storage(described) if self.feed.entry else None
+        storage = _storage(described) if self.binding.entry else None
         outcome = self._execute(
-            self.feed.words(dequantize(sample, storage.quant) if storage else sample, self.device)
+            self.binding.words(dequantize(sample, storage.quant) if storage else sample, self.device)
         )
         assert outcome.results is not None
-        found = self.feed.arrays(outcome.results)
-        if not self.feed.outputs:
-            return found
+        results = self.binding.arrays(outcome.results)
+        if not self.binding.outputs:
+            return results
         storages = map(_storage, self.report["outputs"])
-        outputs = [quantize(value, s) if s else value for value, s in zip(found, storages, strict=True)]
-        return [*outputs, *self.feed.blocks_of(outcome.results)]
+        outputs = [quantize(value, s) if s else value for value, s in zip(results, storages, strict=True)]
+        return [*outputs, *self.binding.blocks_of(outcome.results)]
 
     def _execute(self, words: Mapping[int, Sequence[int]] | None) -> Outcome:
-        return run(self.elf, self.device, Simulator(self.device, documented=self.report["documented"]), words)
+        return run_firmware(
+            self.elf, self.device, Simulator(self.device, documented=self.report["documented"]), words
+        )

@@ -1,4 +1,4 @@
-"""What the emulator has to know of a processor: its registers' names, its sleep, how it takes an interrupt."""
+"""Describes the processors to the emulator: register names, the sleep instruction, entering interrupts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Core(ABC):
 
     @abstractmethod
     def _create_emulator(self) -> Any:
-        """The emulator."""
+        """Return the emulator of this core."""
 
     @abstractmethod
     def _number(self, name: str) -> int:
-        """A register's number in unicorn."""
+        """Return a register's number in unicorn."""
 
     @abstractmethod
     def reset(self, flash: int) -> int:
@@ -47,16 +47,16 @@ class Core(ABC):
         """
 
     def resume(self) -> int | None:
-        """Where the program goes on after an exception that ends a handler; None if it was another."""
+        """Return where the program goes on after an exception that ends a handler; None if it was another."""
         return None
 
     @property
-    def at(self) -> int:
+    def program_counter(self) -> int:
         """Address of the next instruction."""
         return self.read("PC")
 
     def read(self, name: str) -> int:
-        """A register's value."""
+        """Return a register's value."""
         return int(self.uc.reg_read(self._number(name)))
 
     def write(self, name: str, value: int) -> None:
@@ -64,7 +64,7 @@ class Core(ABC):
         self.uc.reg_write(self._number(name), value)
 
     def word(self, address: int) -> int:
-        """A word of memory."""
+        """Return a word of memory."""
         (value,) = struct.unpack("<I", self.uc.mem_read(address, 4))
         return int(value)
 
@@ -72,7 +72,7 @@ class Core(ABC):
 class CortexM4(Core):
     """ARMv7-M.
 
-    Unicorn has no interrupt controller: the registers that a handler may change are kept here, not on the
+    Unicorn has no interrupt controller: the registers that a handler may change are saved here, not on the
     stack.
     """
 
@@ -89,7 +89,7 @@ class CortexM4(Core):
 
         uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
         uc.ctl_set_cpu_model(UC_CPU_ARM_CORTEX_M4)
-        self._kept: Any = None
+        self._saved_context: Any = None
         return uc
 
     def _number(self, name: str) -> int:
@@ -98,29 +98,29 @@ class CortexM4(Core):
         return int(getattr(arm_const, f"UC_ARM_REG_{name}"))
 
     def reset(self, flash: int) -> int:
-        """The vector table begins with the stack's end and the first instruction."""
+        """Read the stack's end and the first instruction from the vector table."""
         self.write("SP", self.word(flash))
         return self.word(flash + 4)
 
     @property
     def listens(self) -> bool:
         """Interrupts are not masked, and none is being handled."""
-        return not self.read("PRIMASK") and self._kept is None
+        return not self.read("PRIMASK") and self._saved_context is None
 
     def interrupt(self, vectors: int) -> int:
         """Keep the registers, and leave in LR what makes a return an exception."""
-        self._kept = self.uc.context_save()
+        self._saved_context = self.uc.context_save()
         self.write("SP", self.read("SP") - self.FRAME)
         self.write("LR", self.RETURN)
         return self.word(vectors + 4 * (16 + self.IRQ))
 
     def resume(self) -> int | None:
         """Give the registers back when a handler returns."""
-        if self._kept is None or self.at != self.RETURN & ~1:
+        if self._saved_context is None or self.program_counter != self.RETURN & ~1:
             return None
-        self.uc.context_restore(self._kept)
-        self._kept = None
-        return self.at | 1
+        self.uc.context_restore(self._saved_context)
+        self._saved_context = None
+        return self.program_counter | 1
 
 
 class RiscV(Core):
@@ -143,7 +143,7 @@ class RiscV(Core):
         return int(getattr(riscv_const, f"UC_RISCV_REG_{name}"))
 
     def reset(self, flash: int) -> int:
-        """The first instruction begins the program."""
+        """Return the address of the program, which begins with its first instruction."""
         return flash
 
     @property
@@ -153,7 +153,7 @@ class RiscV(Core):
 
     def interrupt(self, vectors: int) -> int:
         """As the privileged architecture has it, with a table of jumps."""
-        self.write("MEPC", self.at)
+        self.write("MEPC", self.program_counter)
         self.write("MCAUSE", 1 << 31 | self.IRQ)
         self.write("MSTATUS", self.read("MSTATUS") & ~self.ENABLED | self.BEFORE | self.MACHINE)
         base = self.read("MTVEC")

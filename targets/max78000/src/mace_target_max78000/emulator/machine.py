@@ -1,6 +1,7 @@
 """Executes a firmware: reads its ELF file, and runs it on memories, peripherals and an accelerator.
 
-The peripherals are those that the board layer looks at: registers that keep their values, and a few that do not.
+The peripherals are those that the board layer looks at: registers that keep their values, and a few that do
+not.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class Firmware:
         return int(self.arm)
 
     def address(self, name: str) -> int:
-        """A function's address without the bit that says Thumb; MaceError if there is no such symbol."""
+        """Return a function's address without the bit that says Thumb.
+
+        MaceError if there is no such symbol.
+        """
         if name not in self.symbols:
             raise MaceError(
                 "firmware", f"has no symbol {name}", "link it with its symbols and our board layer"
@@ -52,7 +56,7 @@ class Firmware:
         return self.symbols[name].address & ~1
 
 
-def load(elf: bytes) -> Firmware:
+def load_firmware(elf: bytes) -> Firmware:
     """Read an ELF file; MaceError if it is none, or not one for one of the part's cores."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -89,10 +93,10 @@ class Accelerator(Protocol):
     on_done: Callable[[], None] | None
 
     def write(self, address: int, value: int, size: int = 4) -> None:
-        """A write of so many bytes."""
+        """Write so many bytes."""
 
     def read(self, address: int, size: int = 4) -> int:
-        """A read of so many bytes."""
+        """Read so many bytes."""
 
 
 class Machine:
@@ -123,13 +127,13 @@ class Machine:
     def _map(
         self, base: int, size: int, read: Callable[[int, int], int], write: Callable[[int, int, int], None]
     ) -> None:
-        def loaded(_: Any, offset: int, n: int, __: Any) -> int:
+        def on_read(_: Any, offset: int, n: int, __: Any) -> int:
             return read(base + offset, n)
 
-        def stored(_: Any, offset: int, n: int, value: int, __: Any) -> None:
+        def on_write(_: Any, offset: int, n: int, value: int, __: Any) -> None:
             write(base + offset, value, n)
 
-        self._uc.mmio_map(base, size, loaded, None, stored, None)
+        self._uc.mmio_map(base, size, on_read, None, on_write, None)
 
     @property
     def console(self) -> str:
@@ -137,7 +141,7 @@ class Machine:
         return self._peripherals.console.decode("ascii", "replace").replace("\r\n", "\n")
 
     def words(self, symbol: Symbol) -> tuple[int, ...]:
-        """The 32-bit words of an object in memory."""
+        """Return the 32-bit words of an object in memory."""
         return struct.unpack(f"<{symbol.size // 4}I", self._uc.mem_read(symbol.address, symbol.size // 4 * 4))
 
     def patch(self, name: str, words: Sequence[int]) -> None:
@@ -156,19 +160,19 @@ class Machine:
     def run(self) -> int:
         """Execute from reset until the program ends; gives its status."""
         end = self.firmware.address(EXIT)
-        at = self._core.reset(min(address for address, _ in self.firmware.segments))
+        address = self._core.reset(min(address for address, _ in self.firmware.segments))
         deadline = time.process_time() + SECONDS
-        while (stopped := self._until_stop(at, end, deadline)) != end:
-            at = self._next(stopped, deadline)
+        while (stopped := self._until_stop(address, end, deadline)) != end:
+            address = self._next(stopped, deadline)
         return self._core.read(self._core.status)
 
-    def _until_stop(self, at: int, end: int, deadline: float) -> int:
+    def _until_stop(self, address: int, end: int, deadline: float) -> int:
         """Execute until something stops it; gives the address of the next instruction."""
         try:
-            self._uc.emu_start(at, end, timeout=max(1, round(1e6 * (deadline - time.process_time()))))
+            self._uc.emu_start(address, end, timeout=max(1, round(1e6 * (deadline - time.process_time()))))
         except self._error as error:
             raise self._fault(str(error), "look at what the instruction there reads or writes") from error
-        return self._core.at
+        return self._core.program_counter
 
     def _next(self, stopped: int, deadline: float) -> int:
         """Return where to go on after a stop that is not the end."""
@@ -192,7 +196,9 @@ class Machine:
         raise self._fault("meets an exception", "look at the instruction there")
 
     def _fault(self, problem: str, remedy: str) -> MaceError:
-        return MaceError("firmware", f"{problem}, at 0x{self._core.at:08x}\n{self.console}", remedy)
+        return MaceError(
+            "firmware", f"{problem}, at 0x{self._core.program_counter:08x}\n{self.console}", remedy
+        )
 
     def _done(self) -> None:
         self._pending = True
@@ -231,7 +237,7 @@ class Peripherals:
             self._registers[address] = value
 
     def read(self, address: int, size: int) -> int:
-        """What was written, with the bits that the hardware sets; the UART is never busy."""
+        """Return what was written, with the bits that the hardware sets; the UART is never busy."""
         if address == SYSTEM_TIMER:
             self._cycles += STEP
             return -self._cycles % (1 << TIMER_BITS)

@@ -1,4 +1,4 @@
-"""From a network to everything that its program brings onto the chip."""
+"""Encodes a placed network: everything that its program brings onto the chip."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Synthesis:
 
 
 def synthesize(network: Network, options: Options, device: Chip) -> Synthesis:
-    """The program of a network that `check.find_faults` has nothing to say about.
+    """Return the program of a network in which `check.find_faults` finds no fault.
 
     MaceError where weights or bias do not fit.
     """
     layers, quadrants = make_hardware_layers(network, device), used_quadrants(network)
     runs = place_runs(layers, device, options.deduplicate_weights)
-    found, memories = place_bias(layers, quadrants, device, options.ignore_bias_groups)
+    biases, memories = place_bias(layers, quadrants, device, options.ignore_bias_groups)
     plan = RegisterPlan(
-        layers, quadrants, runs, found, list_streams(layers, options, device), options, device
+        layers, quadrants, runs, biases, list_streams(layers, options, device), options, device
     )
     registers = (SecondGeneration if device.generation == 2 else LayerRegisters)(plan)
     control = Control(layers, quadrants, options, device)
@@ -59,7 +59,7 @@ def synthesize(network: Network, options: Options, device: Chip) -> Synthesis:
         init=tuple(control.init(registers.number(layers[-1]) + 1, bool(memories))),
         configure=(
             *registers.writes(),
-            *(registers.unused() if options.zero_unused else ()),
+            *(registers.clear_unused() if options.zero_unused else ()),
             *control.conditions(network.snoop),
             *control.fifo_control(),
         ),

@@ -1,4 +1,7 @@
-"""Bias memory: one byte for each output channel, in one quadrant's memory or, for depthwise layers, in each processor's own."""
+"""Fills bias memory: one byte for each output channel.
+
+It lies in one quadrant's memory or, for depthwise layers, in the memory of each processor's quadrant.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.encode.weight_runs import LANES
 
 _NONE = 1 << 16
-"""In the order of processors: no channel is there."""
+"""Marks bytes, in the order of processors, that belong to no channel."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Bias:
     offsets: dict[int, int]
 
     def offset(self, quadrant: int) -> int:
-        """What the quadrant's register holds."""
+        """Return what the quadrant's register holds."""
         return self.offsets.get(quadrant, 0)
 
 
@@ -46,9 +49,8 @@ class Memories:
         first = len(memory)
         memory.extend(values)
         if len(memory) > self.size:
-            self.faults.append(
-                f"layer {unit.index} ({unit.layer.name}): quadrant {quadrant} would hold {len(memory)} bytes of bias, {self.size} fit"
-            )
+            counts = f"would hold {len(memory)} bytes of bias, {self.size} fit"
+            self.faults.append(f"layer {unit.index} ({unit.layer.name}): quadrant {quadrant} {counts}")
         return first
 
     def fill(self, quadrant: int, step: int, unit: HardwareLayer) -> None:
@@ -56,23 +58,23 @@ class Memories:
         self.add(quadrant, [0] * (-len(self.data[quadrant]) % step), unit)
 
     def bytes_of(self) -> dict[int, bytes]:
-        """The content of each memory that is in use."""
+        """Return the content of each memory that is in use."""
         return {q: bytes(v & 0xFF for v in values) for q, values in enumerate(self.data) if values}
 
 
 def place_bias(
     units: Sequence[HardwareLayer], quadrants: Sequence[int], device: Chip, ignore_groups: bool
 ) -> tuple[dict[int, Bias], dict[int, bytes]]:
-    """Where every bias lies, by layer, and the memories by quadrant; a bias of zeros only is none.
+    """Return where every bias lies, by layer, and the memories by quadrant; a bias of zeros only is none.
 
     Raises one MaceError with all layers whose bias does not fit.
     """
     memories = Memories(device.bias_bytes)
     biased = [u for u in units if u.layer.bias is not None and np.any(u.layer.bias)]
-    found: dict[int, Bias] = {}
+    biases: dict[int, Bias] = {}
     for unit in (u for u in biased if u.depthwise):
-        twin = next((found[u.index] for u in biased if u.index in found and _alike(u, unit)), None)
-        found[unit.index] = twin or _depthwise(unit, memories)
+        twin = next((biases[u.index] for u in biased if u.index in biases and _can_share_bias(u, unit)), None)
+        biases[unit.index] = twin or _depthwise(unit, memories)
     allowed = {u.index: _allowed_quadrants(u, quadrants, ignore_groups) for u in biased}
     shared: list[tuple[Array, Bias]] = []
     for unit in sorted(
@@ -86,14 +88,14 @@ def place_bias(
             memories.fill(quadrant, step, unit)
             twin = Bias(quadrant, {quadrant: memories.add(quadrant, values.tolist(), unit) // step})
             shared.append((values, twin))
-        found[unit.index] = twin
+        biases[unit.index] = twin
     if memories.faults:
         raise MaceError(
             "bias memory",
             "; ".join(memories.faults),
             "leave out a layer's bias, or spread layers over more quadrants",
         )
-    return found, memories.bytes_of()
+    return biases, memories.bytes_of()
 
 
 def _allowed_quadrants(unit: HardwareLayer, quadrants: Sequence[int], ignore_groups: bool) -> Sequence[int]:
@@ -108,7 +110,7 @@ def _urgency(unit: HardwareLayer, allowed: Sequence[int], device: Chip) -> tuple
     return not flat, choice, -len(_values(unit, device)) if choice else 0
 
 
-def _alike(a: HardwareLayer, b: HardwareLayer) -> bool:
+def _can_share_bias(a: HardwareLayer, b: HardwareLayer) -> bool:
     """Whether two depthwise layers can share their bias."""
     assert a.layer.bias is not None
     assert b.layer.bias is not None
@@ -120,7 +122,7 @@ def _alike(a: HardwareLayer, b: HardwareLayer) -> bool:
 
 
 def _values(unit: HardwareLayer, device: Chip) -> Array:
-    """The bytes with those for unused output slots before them."""
+    """Return the bias bytes, preceded by those of unused output slots."""
     assert unit.layer.bias is not None
     lead = unit.skipped_slots * unit.out_passes
     first = unit.place.streaming and unit.index == 0 and device.generation == 1
@@ -128,7 +130,7 @@ def _values(unit: HardwareLayer, device: Chip) -> Array:
 
 
 def _depthwise(unit: HardwareLayer, memories: Memories) -> Bias:
-    """Each channel's byte in the quadrant of its processor, pass by pass.
+    """Return each channel's byte in the quadrant of its processor, pass by pass.
 
     Every quadrant begins with the layer's own first byte.
 
@@ -145,7 +147,9 @@ def _depthwise(unit: HardwareLayer, memories: Memories) -> Bias:
             memories.fill(quadrant, step, unit)
             offsets[quadrant] = len(memories.data[quadrant]) // step
         part = slice((quadrant - first) * PER_QUADRANT, (quadrant - first + 1) * PER_QUADRANT)
-        values = [value for row in rows for value in row[part]]
+        values: list[int] = []
+        for row in rows:
+            values += row[part]
         # bytes that no processor reads are kept, but not at the end of the last quadrant
         while quadrant == last and values[-1] == _NONE:
             values.pop()
@@ -170,8 +174,8 @@ def _rows(unit: HardwareLayer) -> list[list[int]]:
         length = int(places.max()) + 1
     rows = np.full((passes, length), _NONE)
     rows[:, places] = values.reshape(passes, count)
-    found: list[list[int]] = rows.tolist()
-    return found
+    as_lists: list[list[int]] = rows.tolist()
+    return as_lists
 
 
 def _up(value: int, multiple: int) -> int:

@@ -1,4 +1,7 @@
-"""The steps that bring the accelerator up and start it: global registers of the quadrants, not those of layers."""
+"""Encodes the steps that bring the accelerator up and start it.
+
+These write the registers that each quadrant has once, not those of layers.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ SELF_TESTS = (
     *((1 << 0, 1 << 27 | 1 << 18, 1 << 14), (1 << 2, 1 << 27 | 1 << 19, 1 << 15)),
     *((1 << 4, 1 << 27 | 1 << 20, 1 << 16), (1 << 6, 1 << 27 | 1 << 21, 1 << 17)),
 )
-"""Self-tests of data, masks, row memories and bias on the first generation, which leave zeros: the bits that start one, that it has ended,
-and that it has failed.  Source: what the vendor's programs write."""
+"""Self-tests of data, masks, row memories and bias on the first generation, which leave zeros.
+
+Each is three masks: the bits that start it, that it has ended, and that it has failed.  Source: what the
+vendor's programs write.
+"""
 SELF_TESTS_2 = (
     *((0x1001, 1 << 18, 1 << 14), (0x2004, 1 << 19, 1 << 15)),
     *((0x3010, 1 << 20, 1 << 16), (0x1C40, 1 << 21, 1 << 17)),
@@ -91,7 +97,7 @@ class Control:
             yield from self._cleared_memories()
 
     def _cleared_memories(self) -> Iterator[Step]:
-        """The self-tests of all memories of all quadrants, one kind after another."""
+        """Yield the self-tests of all memories of all quadrants, one kind after another."""
         registers = [self.device.control_register(quadrant, 3) for quadrant in range(QUADRANTS)]
         for begin, ended, failed in SELF_TESTS_2 if self.device.generation == 2 else SELF_TESTS:
             yield from (Write(register, begin) for register in registers)
@@ -126,7 +132,7 @@ class Control:
         yield Write(self.device.control_register(master, 0), common | loaded | self._fast(master) | 1)
 
     def conditions(self, snoop: Sequence[int]) -> Iterator[Step]:
-        """The registers of both conditions in every quadrant; zeros are what they hold anyway."""
+        """Yield the registers of both conditions in every quadrant; zeros are what they hold anyway."""
         for quadrant in self.quadrants if snoop else ():
             for number, value in enumerate(snoop[:CONDITION_REGISTERS]):
                 if value or self.options.write_zero_registers:
@@ -137,7 +143,7 @@ class Control:
         return self.fifo and bool(self.units[0].place.processors >> quadrant * PER_QUADRANT & FIFO_PROCESSORS)
 
     def _fast(self, quadrant: int) -> int:
-        """The fast FIFO's switches in a quadrant that it feeds: on, and all four bytes of its words.
+        """Return the fast FIFO's switches in a quadrant that it feeds: on, and all four bytes of its words.
 
         A single channel in planes that is not processor 0's comes in a byte of its own.
         """
@@ -148,7 +154,7 @@ class Control:
         return 1 << 22 | bool(several) << 23
 
     def fifo_control(self) -> Iterator[Step]:
-        """The FIFO's thresholds and channels, at the end of cnn_configure."""
+        """Yield the FIFO's thresholds and channels, at the end of cnn_configure."""
         if self.options.fast_fifo:
             yield Write(FAST_FIFO + 8, 0)
             yield Write(FAST_FIFO, 10 << 4)

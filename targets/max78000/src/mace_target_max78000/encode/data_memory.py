@@ -23,7 +23,7 @@ from mace_target_max78000.options import Options
 def make_input_blocks(
     unit: HardwareLayer, sample: Array, options: Options, device: Chip
 ) -> tuple[Block, ...]:
-    """The sample as the first layer reads it: a block for each data memory, or for each FIFO."""
+    """Return the sample as the first layer reads it: a block for each data memory, or for each FIFO."""
     pixels = (sample.reshape(sample.shape[0], -1) & 0xFF).astype(np.uint8)
     offset = unit.place.in_offset
     fifo = options.fifo or options.fast_fifo
@@ -36,13 +36,16 @@ def make_input_blocks(
 
 
 def _by_channel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]:
-    """Four pixels of one channel to a word."""
+    """Yield four pixels of one channel to a word."""
     padded = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % 4)))
     yield from zip(unit.processors, padded.view("<u4"), strict=False)
 
 
 def _by_pixel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]:
-    """Four channels of one pixel to a word: all operands of a pass, then the next pass, then the next pixel."""
+    """Yield four channels of one pixel to a word.
+
+    All operands of a pass come first, then the next pass, then the next pixel.
+    """
     passes, operands, count = unit.in_passes, unit.layer.operands, len(unit.processors)
     channels = pixels.shape[0] // operands
     by_operand = pixels.reshape(operands, channels, -1)
@@ -58,8 +61,9 @@ def _by_pixel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]
 
 
 def list_result_words(unit: HardwareLayer, output: Array, device: Chip) -> Iterator[tuple[Array, int, Array]]:
-    """Where a layer's output lies: for each group of slots the addresses of its words, the mask of bytes in use, and the words.
+    """Yield where a layer's output lies, for each group of slots.
 
+    These are the addresses of its words, the mask of bytes in use, and the words.
     output: int64 [channels, rows, columns].
     """
     channels, passes, slots = unit.layer.out_channels, unit.out_passes, unit.slots
@@ -90,8 +94,10 @@ def list_result_words(unit: HardwareLayer, output: Array, device: Chip) -> Itera
 def make_known_answer(
     pairs: Sequence[tuple[HardwareLayer, Array]], options: Options, device: Chip
 ) -> tuple[Check, ...]:
-    """What the program compares: all output layers' words by mask and address, consecutive ones together."""
-    parts = [part for unit, output in pairs for part in list_result_words(unit, output, device)]
+    """Return the words that the program compares: of all output layers, consecutive ones together."""
+    parts: list[tuple[Array, int, Array]] = []
+    for unit, output in pairs:
+        parts += list_result_words(unit, output, device)
     addresses = np.concatenate([a for a, _, _ in parts])
     masks = np.concatenate([np.full(a.size, m, np.int64) for a, m, _ in parts])
     words = np.concatenate([w for _, _, w in parts])
@@ -106,7 +112,7 @@ def make_known_answer(
 
 
 def _lines(options: Options) -> int | None:
-    """The limit of `max_checklines`; the vendor's tool checks one word more than its document says."""
+    """Return the limit of `max_checklines`; the vendor's tool checks one word more than its document says."""
     if options.max_checklines is None:
         return None
     return options.max_checklines + (not options.documented)
@@ -155,7 +161,7 @@ class ResultBlock:
 
 
 def list_results(network: Network) -> tuple[ResultBlock, ...]:
-    """The network's own blocks where it names some, else all of its output layers."""
+    """Return the network's own blocks where it names some, else all of its output layers."""
     if network.unloads:
         return tuple(_listed_block(u) for u in network.unloads)
     pairs = zip(network.layers, network.places, strict=True)

@@ -1,4 +1,4 @@
-"""A hardware layer: a layer as the accelerator runs it, with the quantities that its registers and memories follow from.
+"""Describes a layer as the accelerator runs it, with the quantities that registers and memories follow from.
 
 Formulas without another source are those of the vendor's network loader, as its generated programs show them.
 """
@@ -28,7 +28,10 @@ class HardwareLayer:
     index: int
     ignored: int = 0
     emulated_rows: int = 1
-    """Passes that run as further rows, because the part has no multi-pass element-wise operations of this size."""
+    """Passes that run as further rows.
+
+    More than one where the chip has no element-wise operation over several passes of this size.
+    """
 
     @property
     def convolves(self) -> bool:
@@ -60,8 +63,8 @@ class HardwareLayer:
     @property
     def tcalc(self) -> bool:
         """Whether passes go through the row memory four at a time."""
-        told = self.place.tcalc
-        return self.place.read_ahead and self.in_passes > 1 if told is None else told
+        choice = self.place.tcalc
+        return self.place.read_ahead and self.in_passes > 1 if choice is None else choice
 
     @property
     def stream_passes(self) -> int:
@@ -176,7 +179,7 @@ class HardwareLayer:
         return self.place.write_gap + 1
 
     def in_quadrant(self, quadrant: int) -> int:
-        """The reading processors of a quadrant, as 16 bits."""
+        """Return the reading processors of a quadrant, as 16 bits."""
         return self.place.processors >> quadrant * PER_QUADRANT & 0xFFFF
 
     def timeslots(self, quadrants: tuple[int, ...]) -> int:
@@ -191,12 +194,12 @@ class HardwareLayer:
 
 
 def bits_of(mask: int) -> tuple[int, ...]:
-    """Numbers of the bits that are set, ascending."""
+    """Return numbers of the bits that are set, ascending."""
     return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
 
 
 def used_quadrants(network: Network) -> tuple[int, ...]:
-    """Quadrants that any layer reads in, or that get the results."""
+    """Return quadrants that any layer reads in, or that get the results."""
     mask = network.places[-1].output_processors
     for place in network.places:
         mask |= place.processors
@@ -204,7 +207,7 @@ def used_quadrants(network: Network) -> tuple[int, ...]:
 
 
 def make_hardware_layers(network: Network, device: Chip) -> tuple[HardwareLayer, ...]:
-    """The network's layers as the hardware runs them."""
+    """Return the network's layers as the hardware runs them."""
     pairs = zip(network.layers, network.places, strict=True)
     streams = (False, *(place.streaming for place in network.places))
     return tuple(
@@ -238,14 +241,18 @@ def _unit(unit: HardwareLayer, device: Chip, behind_a_stream: bool) -> HardwareL
 
 
 def _widen(layer: Layer) -> Layer:
-    """A 1x1 kernel as the centre of a 3x3 one: streaming layers must have rows to wait for."""
+    """Return a 1x1 kernel as the center of a 3x3 one: streaming layers must have rows to wait for."""
     assert layer.weights is not None
     values = np.pad(layer.weights.values, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return replace(layer, kernel=(3, 3), pad=(1, 1), weights=replace(layer.weights, values=values))
 
 
 def _dilate(layer: Layer, place: Place, index: int) -> HardwareLayer:
-    """A dilated Conv1d: filled with zeros up to the longest kernel, else rows of as many columns as it is dilated."""
+    """Return a dilated Conv1d in a form that the hardware has.
+
+    Its kernel is filled with zeros up to the longest one; beyond that, the data become rows of as many
+    columns as the layer is dilated.
+    """
     length, dilation = layer.kernel[0], layer.dilation[0]
     assert layer.weights is not None
     values = layer.weights.values

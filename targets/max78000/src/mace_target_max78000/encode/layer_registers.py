@@ -1,4 +1,4 @@
-"""The registers of a layer, as one part of the family encodes them; the other part overrides what differs.
+"""Encodes the registers of a layer, as the first generation has them; the second overrides what differs.
 
 Field meanings and formulas are those that the vendor's generated programs show.
 """
@@ -73,7 +73,7 @@ class RegisterPlan:
     device: Chip
 
     def row_memory(self, unit: HardwareLayer) -> int:
-        """Words of row memory that streaming layers before this one take."""
+        """Return words of row memory that streaming layers before this one take."""
         return sum(u.tram * u.in_passes for u in self.units[: unit.index])
 
 
@@ -89,30 +89,30 @@ class LayerRegisters:
         for unit in self.plan.units:
             for quadrant in self.plan.quadrants:
                 layers = {self.number(unit): self.layer(unit, quadrant)}
-                if quadrant == self.plan.quadrants[0] and (inserted := self.inserted(unit)):
-                    layers = {self.number(unit) - 1: inserted, **layers}
+                if quadrant == self.plan.quadrants[0] and (registers_before := self.registers_before(unit)):
+                    layers = {self.number(unit) - 1: registers_before, **layers}
                 for name, (number, values) in product(ORDER, layers.items()):
                     if name in values and (values[name] or zeros):
                         yield Write(self.plan.device.layer_register(quadrant, name, number), values[name])
 
-    def unused(self) -> Iterator[Write]:
-        """Zeros in the registers of all layers that the network leaves free."""
+    def clear_unused(self) -> Iterator[Write]:
+        """Yield zeros in the registers of all layers that the network leaves free."""
         device, last = self.plan.device, self.number(self.plan.units[-1])
         for number, quadrant, name in product(
             range(last + 1, device.layers), self.plan.quadrants, device.registers
         ):
             yield Write(device.layer_register(quadrant, name, number), 0)
 
-    def inserted(self, unit: HardwareLayer) -> dict[str, int]:
-        """Registers of a layer that the hardware needs before this one; none if it needs none."""
+    def registers_before(self, unit: HardwareLayer) -> dict[str, int]:
+        """Return the registers of a layer that the hardware needs before this one; none if it needs none."""
         return {}
 
     def number(self, unit: HardwareLayer) -> int:
-        """The number of the layer in hardware."""
+        """Return the number of the layer in hardware."""
         return unit.index
 
     def layer(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
-        """The values of one layer in one quadrant, by name."""
+        """Return the values of one layer in one quadrant, by name."""
         return {
             **self.counts(unit),
             **self.pool(unit),
@@ -128,12 +128,12 @@ class LayerRegisters:
         }
 
     def counts(self, unit: HardwareLayer) -> dict[str, int]:
-        """Rows and columns with their padding."""
+        """Return rows and columns with their padding."""
         axes = zip(("RCNT", "CCNT"), unit.in_dim, unit.pad, strict=True)
         return {name: count - 1 + 2 * pad | pad << 16 for name, count, pad in axes}
 
     def pool(self, unit: HardwareLayer) -> dict[str, int]:
-        """The pool's window and stride."""
+        """Return the pool's window and stride."""
         size, dilation, _ = unit.layer.window
         rows, columns = ((s - 1) * d for s, d in zip(size, dilation, strict=True))
         return {"PRCNT": rows, "PCCNT": columns, "STRIDE": self.stride(unit)}
@@ -144,7 +144,7 @@ class LayerRegisters:
         return 0 if transposed else unit.layer.window[2] - 1
 
     def pointers(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
-        """Where results are written."""
+        """Return where results are written."""
         memory, layer = self.plan.device.offset_bits, unit.layer
         base = (unit.place.out_offset // 4 - unit.ignored) | self.target(unit, quadrant) << memory
         step = layer.width // 8 * unit.write_step if unit.out_passes > 1 else 0
@@ -157,28 +157,28 @@ class LayerRegisters:
         }
 
     def target(self, unit: HardwareLayer, quadrant: int) -> int:
-        """The data memory that the first results go to."""
+        """Return the data memory that the first results go to."""
         if unit.convolves:
             return unit.slots[0] // PER_MEMORY
         inside = [p for p in unit.slots if p // 16 == quadrant]
         return inside[0] // PER_MEMORY if inside else 0
 
     def time_step(self, unit: HardwareLayer) -> int:
-        """What a time slot adds to the write pointer."""
+        """Return what a time slot adds to the write pointer."""
         if unit.convolves:
             return int(unit.pointwise and not unit.depthwise)
         wide = len(unit.processors) > PER_MEMORY or (unit.layer.operands > 1 and unit.in_passes > 1)
         return 1 << self.plan.device.offset_bits if wide else 1 << self.plan.device.offset_bits - 2
 
     def control(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
-        """What kind of layer it is, and how many passes it makes."""
+        """Return what kind of layer it is, and how many passes it makes."""
         return {
             "LCTL": self.kind(unit, quadrant),
             "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 8,
         }
 
     def kind(self, unit: HardwareLayer, quadrant: int) -> int:
-        """The layer control register."""
+        """Return the layer control register."""
         layer, place = unit.layer, unit.place
         flags = (
             (True, 5),
@@ -194,7 +194,10 @@ class LayerRegisters:
         return value | self.sources(unit, quadrant) << 12
 
     def sources(self, unit: HardwareLayer, quadrant: int) -> int:
-        """Quadrants whose sums the master adds to its own: those with active processors, and the one that holds the bias."""
+        """Return the quadrants whose sums the master adds to its own.
+
+        These have active processors, or hold the bias.
+        """
         if quadrant != self.plan.quadrants[0] or not unit.convolves or unit.depthwise:
             return 0
         bias = self.plan.bias.get(unit.index)
@@ -208,7 +211,7 @@ class LayerRegisters:
         return unit.flattened - 1 & 15 if unit.layer.flatten else unit.in_passes - 1
 
     def write_increment(self, unit: HardwareLayer) -> int:
-        """Words between positions of the output beyond the first."""
+        """Return words between positions of the output beyond the first."""
         return unit.out_passes * unit.write_step - 1 if unit.convolves else unit.place.write_gap
 
     def span(self, unit: HardwareLayer) -> int:
@@ -218,13 +221,13 @@ class LayerRegisters:
         return (unit.slots[-1] - unit.slots[0] // PER_MEMORY * PER_MEMORY) * unit.bits
 
     def first_kernel(self, unit: HardwareLayer) -> tuple[int, int]:
-        """The number of the layer's first kernel, in bits, and bytes that are left over."""
+        """Return the number of the layer's first kernel, in bits, and bytes that are left over."""
         run = self.plan.runs.get(unit.index)
         kernel, rest = divmod(9 * run.column, unit.taps) if run else (0, 0)
         return 8 * numbered_kernel(kernel, unit, self.plan.device), rest
 
     def kernel_range(self, unit: HardwareLayer) -> tuple[int, int]:
-        """The first and the last kernel, in bits."""
+        """Return the first and the last kernel, in bits."""
         first, _ = self.first_kernel(unit)
         count = (
             unit.layer.out_channels // unit.layer.groups
@@ -237,7 +240,7 @@ class LayerRegisters:
         return first, first + last
 
     def kernels(self, unit: HardwareLayer) -> dict[str, int]:
-        """Which kernels are used."""
+        """Return which kernels are used."""
         if not unit.convolves:
             return {"MCNT": 0 if unit.emulated_rows > 1 else (unit.out_passes - 1) * 8}
         first, last = self.kernel_range(unit)
@@ -296,11 +299,11 @@ class LayerRegisters:
         """
         if not self.plan.device.has_stream_registers(self.number(unit)):
             return {}
-        found = self.plan.streams.get(unit.index, StreamRegisters())
+        stream = self.plan.streams.get(unit.index, StreamRegisters())
         at_once = (self.plan.options.fifo_go and unit.index == self.plan.options.start_layer) << 25
         values = {
-            "STREAM1": found.start | at_once,
-            "STREAM2": found.rows << 16 | found.columns << 4 | found.passes,
+            "STREAM1": stream.start | at_once,
+            "STREAM2": stream.rows << 16 | stream.columns << 4 | stream.passes,
         }
-        values |= {"FMAX": found.rollover} if found.rollover else {}
-        return values | ({"IFRM": found.frame} if found.frame else {})
+        values |= {"FMAX": stream.rollover} if stream.rollover else {}
+        return values | ({"IFRM": stream.frame} if stream.frame else {})

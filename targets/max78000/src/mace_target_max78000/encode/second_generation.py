@@ -1,4 +1,7 @@
-"""The registers that the second generation encodes otherwise: counters that stop, dilated pools, jumps, depthwise layers."""
+"""Encodes the registers that differ in the second generation.
+
+These hold counters that stop, dilated pools, jumps, and depthwise layers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class SecondGeneration(LayerRegisters):
     """128 layers in any order; counters hold where they stop and what comes next."""
 
     def resets(self, unit: HardwareLayer) -> bool:
-        """Whether an average pool follows a layer with operands: its sums must be cleared by a layer of its own."""
+        """Whether another layer must clear the sums first: an average pool behind a layer with operands."""
         pool = unit.layer.pool
         return (
             unit.index > 0
@@ -26,21 +29,21 @@ class SecondGeneration(LayerRegisters):
         )
 
     def number(self, unit: HardwareLayer) -> int:
-        """The number in hardware, with the inserted layers before it."""
+        """Return the number in hardware, with the inserted layers before it."""
         return unit.index + sum(self.resets(u) for u in self.plan.units[: unit.index + 1])
 
-    def inserted(self, unit: HardwareLayer) -> dict[str, int]:
-        """A layer that does nothing but begin an average anew, in the first quadrant."""
+    def registers_before(self, unit: HardwareLayer) -> dict[str, int]:
+        """Return a layer that only resets the sums of an average, in the first quadrant."""
         if not self.resets(unit):
             return {}
-        own = self.layer(unit, self.plan.quadrants[0])
+        registers = self.layer(unit, self.plan.quadrants[0])
         return {
             "RCNT": 1 << 16,
             "CCNT": 1 << 16,
             "STRIDE": 0x10,
-            "WPTR_BASE": own["WPTR_BASE"],
-            "WPTR_TOFFS": own["WPTR_TOFFS"],
-            "RPTR_BASE": own["RPTR_BASE"],
+            "WPTR_BASE": registers["WPTR_BASE"],
+            "WPTR_TOFFS": registers["WPTR_TOFFS"],
+            "RPTR_BASE": registers["RPTR_BASE"],
             "LCTL": 0x920,
             "ONED": 0x100,
             "POST": 0x03000000,
@@ -48,11 +51,11 @@ class SecondGeneration(LayerRegisters):
         }
 
     def layer(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
-        """The values of one layer in one quadrant, by name."""
+        """Return the values of one layer in one quadrant, by name."""
         return {"NXTLYR": self.follows(unit), **super().layer(unit, quadrant)}
 
     def follows(self, unit: HardwareLayer) -> int:
-        """Which layer comes next, where it is not the next one."""
+        """Return which layer comes next, where it is not the next one."""
         units, then = self.plan.units, unit.place.next
         last = unit.index + 1 == len(units)
         if self.plan.options.link_layer:
@@ -65,7 +68,7 @@ class SecondGeneration(LayerRegisters):
         return JUMP | self.number(units[then])
 
     def counts(self, unit: HardwareLayer) -> dict[str, int]:
-        """The last row and column where a window begins, padding, and how far the next row and column lie."""
+        """Return where the last window begins, padding, and the distance to the next row and column."""
         (rows, columns), (height, width) = unit.in_dim, unit.pad
         size, dilation, _ = unit.layer.window
         stride = unit.layer.window[2]
@@ -85,7 +88,7 @@ class SecondGeneration(LayerRegisters):
         }
 
     def pool(self, unit: HardwareLayer) -> dict[str, int]:
-        """The pool's window, dilation and stride."""
+        """Return the pool's window, dilation and stride."""
         first = super().pool(unit)
         rows, columns = (d - 1 for d in unit.layer.window[1])
         return {**first, "PRCNT": first["PRCNT"] | rows << 4, "PCCNT": first["PCCNT"] | columns << 4}
@@ -96,51 +99,51 @@ class SecondGeneration(LayerRegisters):
         return super().stride(unit) | words << 4
 
     def target(self, unit: HardwareLayer, quadrant: int) -> int:
-        """The data memory of the first results; in depthwise layers each quadrant's own."""
+        """Return the data memory of the first results; in depthwise layers each quadrant's own."""
         if not self.scatters(unit):
             return super().target(unit, quadrant)
         # Channels are counted from the layer's first processor on, so that the quadrants after the first one
         # are ahead by the processors that the first one does not use
         first, unused = divmod(unit.processors[0], PER_QUADRANT)
-        ahead = (quadrant - first) * PER_QUADRANT - (unused if quadrant != first else 0)
-        return (ahead + unit.slots[0]) // PER_MEMORY
+        processors_ahead = (quadrant - first) * PER_QUADRANT - (unused if quadrant != first else 0)
+        return (processors_ahead + unit.slots[0]) // PER_MEMORY
 
     def scatters(self, unit: HardwareLayer) -> bool:
         """Whether it is a depthwise layer whose results go to other memories than those that it reads."""
         return unit.depthwise and not unit.broadcast
 
     def pointers(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
-        """Where results are written.
+        """Return where results are written.
 
         Quadrants before the first one that a scattering layer reads in point nowhere.
         """
-        found = super().pointers(unit, quadrant)
+        pointers = super().pointers(unit, quadrant)
         nowhere = self.scatters(unit) and quadrant < unit.processors[0] // PER_QUADRANT
-        return {**found, "WPTR_BASE": 0} if nowhere else found
+        return {**pointers, "WPTR_BASE": 0} if nowhere else pointers
 
     def time_step(self, unit: HardwareLayer) -> int:
-        """What a time slot adds to the write pointer."""
+        """Return what a time slot adds to the write pointer."""
         if self.scatters(unit) and not unit.layer.one_dimensional:
             return 1 << self.plan.device.offset_bits
         return super().time_step(unit)
 
     def control(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
-        """What kind of layer it is, its kernel's size, and how many passes it makes."""
+        """Return what kind of layer it is, its kernel's size, and how many passes it makes."""
         height, width = unit.layer.kernel
         kernel = (width - 1) << 18 | (height - 1) << 22 if unit.convolves else 0
-        kind = self.kind(unit, quadrant) | kernel | unit.broadcast << 29 | self.ahead(unit)
+        kind = self.kind(unit, quadrant) | kernel | unit.broadcast << 29 | self.read_ahead_bits(unit)
         return {
             "LCTL": kind,
             "LCTL2": self.passes(unit) | self.write_increment(unit) << 4 | self.span(unit) << 12,
         }
 
-    def ahead(self, unit: HardwareLayer) -> int:
-        """The switch of reading ahead, and how many further passes, or fours of them, are shifted."""
+    def read_ahead_bits(self, unit: HardwareLayer) -> int:
+        """Return the switch of reading ahead, and how many further passes, or fours of them, are shifted."""
         shifts = (unit.in_passes - 1) // (4 if unit.tcalc else 1)
         return 1 << 17 | shifts << 26 if unit.place.read_ahead else 0
 
     def kernels(self, unit: HardwareLayer) -> dict[str, int]:
-        """Which kernels are used, and how many outputs each pass has."""
+        """Return which kernels are used, and how many outputs each pass has."""
         slots = unit.timeslots(self.plan.quadrants)
         if not unit.convolves:
             channels = unit.layer.out_channels - 1 if unit.place.bypass else slots

@@ -1,4 +1,4 @@
-"""When a streaming layer may begin, how far it then goes before it waits, and when its buffer begins anew.
+"""Computes when a streaming layer may begin, how far it then goes before it waits, and when its buffer wraps.
 
 Positions are counted in words of one data memory.  Formulas are those that the vendor's generated programs
 show.
@@ -38,7 +38,7 @@ class StreamRegisters:
 def list_streams(
     units: Sequence[HardwareLayer], options: Options, device: Chip
 ) -> Mapping[int, StreamRegisters]:
-    """The streams of all layers that wait for data, by layer."""
+    """Return the streams of all layers that wait for data, by layer."""
     fifo = options.fifo or options.fast_fifo
     waiting = [u for u in units if u.place.streaming or (u.index == 0 and fifo)]
     return {u.index: _stream(u, units, options, device.generation) for u in waiting}
@@ -51,23 +51,23 @@ def _stream(
     if unit.index == 0:
         make = _first_of_second_generation if generation == 2 else _first
         frame = _words(unit.layer.dim[0] * unit.layer.dim[1], unit) if fifo else 0
-        found = replace(make(unit, options), frame=frame)
+        stream = replace(make(unit, options), frame=frame)
     else:
-        found = _later_of_second_generation(unit, units) if generation == 2 else _later(unit, units, options)
-        increased = found.columns + options.increase_delta1, found.rows + options.increase_delta2
-        found = replace(found, columns=increased[0], rows=increased[1])
-    found = replace(found, passes=sum(u.stream_passes for u in units[: unit.index]))
-    return found if fifo and unit.place.streaming else replace(found, rollover=0)
+        stream = _later_of_second_generation(unit, units) if generation == 2 else _later(unit, units, options)
+        increased = stream.columns + options.increase_delta1, stream.rows + options.increase_delta2
+        stream = replace(stream, columns=increased[0], rows=increased[1])
+    stream = replace(stream, passes=sum(u.stream_passes for u in units[: unit.index]))
+    return stream if fifo and unit.place.streaming else replace(stream, rollover=0)
 
 
 def _words(values: int, unit: HardwareLayer) -> int:
-    """Words that hold as many positions: four of them each where a channel lies by itself."""
+    """Return words that hold as many positions: four of them each where a channel lies by itself."""
     return -(-values // 4) if unit.place.chw else values
 
 
-def _override(asked: int | None, computed: int) -> int:
-    """What an option asks for instead of what follows from the layer."""
-    return computed if asked is None else asked
+def _override(option: int | None, computed: int) -> int:
+    """Return what an option asks for instead of what follows from the layer."""
+    return computed if option is None else option
 
 
 def _up(value: int, multiple: int) -> int:
@@ -75,7 +75,7 @@ def _up(value: int, multiple: int) -> int:
 
 
 def _roll_over(start: int, unit: HardwareLayer) -> int:
-    """The first generation's buffer: what must be there, the rest of a window, and a step."""
+    """Return the first generation's buffer: what must be there, the rest of a window, and a step."""
     layer = unit.layer
     (rows, columns), _, stride = layer.window
     if unit.place.chw:
@@ -84,7 +84,9 @@ def _roll_over(start: int, unit: HardwareLayer) -> int:
 
 
 def _first(unit: HardwareLayer, options: Options) -> StreamRegisters:
-    """The first generation's first layer; options about streams that begin with `override` speak of it alone.
+    """Return the stream of the first generation's first layer.
+
+    Of the options about streams, those that begin with `override` change this layer only.
 
     What must be there before it begins is counted in positions, even where a word holds four of them; without
     streaming that is the whole input, in words.  Either is multiplied by the rows of the pool's window, as
@@ -115,7 +117,7 @@ def _later(unit: HardwareLayer, units: Sequence[HardwareLayer], options: Options
 
 @dataclass(frozen=True)
 class _Geometry:
-    """The second generation's view of a layer's rows: steps of rows and columns, padded width, columns left over."""
+    """A layer's rows as the second generation counts them: steps, padded width, columns left over."""
 
     down: int
     right: int
@@ -136,7 +138,7 @@ def _geometry(unit: HardwareLayer, first: bool) -> _Geometry:
 
 
 def _first_of_second_generation(unit: HardwareLayer, options: Options) -> StreamRegisters:
-    """The second generation's first layer.
+    """Return the stream of the second generation's first layer.
 
     Positions and steps are counted in words, of which one holds four positions by channels.
     """
@@ -144,30 +146,36 @@ def _first_of_second_generation(unit: HardwareLayer, options: Options) -> Stream
     (rows, columns), _, stride = layer.window
     if not unit.place.streaming:
         return StreamRegisters(_override(options.override_start, _words(layer.dim[0] * layer.dim[1], unit)))
-    at = _geometry(unit, first=True)
+    geometry = _geometry(unit, first=True)
     single = stride == 1 and rows == 1
     positions = (
-        at.down * at.padded + unit.pad[1] + 2 * at.right
+        geometry.down * geometry.padded + unit.pad[1] + 2 * geometry.right
     ) * layer.operands + unit.place.read_ahead * stride
-    positions = _override(options.override_start, at.right if single else positions)
+    positions = _override(options.override_start, geometry.right if single else positions)
     start = positions if options.override_start is not None else _words(positions, unit)
     step = _override(options.override_delta1, _words(stride * layer.operands - single, unit))
-    wait = step + at.left_out if stride == 1 else (stride - 1) * layer.dim[1] + at.left_out + columns - 1
+    wait = (
+        step + geometry.left_out
+        if stride == 1
+        else (stride - 1) * layer.dim[1] + geometry.left_out + columns - 1
+    )
     wait = _words(wait, unit)
     # the pipeline takes one more word while it waits
     wait = _override(options.override_delta2, wait + (options.pipeline and wait != 0))
-    rollover = positions + at.right + (stride - 1) * at.padded
+    rollover = positions + geometry.right + (stride - 1) * geometry.padded
     rollover = rollover * 4 * stride if unit.place.chw else rollover
     return StreamRegisters(start, step, wait, rollover=_override(options.override_rollover, rollover))
 
 
 def _later_of_second_generation(unit: HardwareLayer, units: Sequence[HardwareLayer]) -> StreamRegisters:
-    layer, at = unit.layer, _geometry(unit, first=False)
+    layer, geometry = unit.layer, _geometry(unit, first=False)
     stride, pad, width = layer.window[2], unit.pad[1], layer.dim[1]
     last = unit.index + 1 == len(units) or not units[unit.index + 1].place.streaming
-    start = (pad or stride) * at.padded + (at.down * at.padded + pad + 2 * at.right) * layer.operands
-    start += (unit.place.read_ahead + last * at.rest) * stride
+    start = (pad or stride) * geometry.padded + (
+        geometry.down * geometry.padded + pad + 2 * geometry.right
+    ) * layer.operands
+    start += (unit.place.read_ahead + last * geometry.rest) * stride
     step = stride * layer.operands
-    wait = step + at.rest if stride == 1 else (stride - 1) * width + at.rest
-    rollover = start + (unit.in_passes - 1) * (at.down * width + pad + at.right) + at.right
+    wait = step + geometry.rest if stride == 1 else (stride - 1) * width + geometry.rest
+    rollover = start + (unit.in_passes - 1) * (geometry.down * width + pad + geometry.right) + geometry.right
     return StreamRegisters(start, step, wait, rollover=_up(rollover, unit.in_passes))

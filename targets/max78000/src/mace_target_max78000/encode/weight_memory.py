@@ -1,4 +1,4 @@
-"""Weight memory: the order in which each processor reads its weights, and where each layer's run of words lies.
+"""Fills weight memory: the order in which each processor reads its weights, and where each layer's words lie.
 
 A word is 72 bits.  A processor reads kernels one after another, for every pass of the output all output
 slots; bytes of a kernel are stored last element first, and fill a word from its least significant byte on.
@@ -43,9 +43,9 @@ class WeightStream:
 
 
 def stream(unit: HardwareLayer) -> WeightStream:
-    """The bytes of a layer's weights, processor by processor."""
+    """Return the bytes of a layer's weights, processor by processor."""
     layout = lay_out_runs(unit)
-    kernels = _flatten(unit) if unit.layer.flatten else _depthwise(unit) if unit.depthwise else _full(unit)
+    kernels = _kernel_bytes(unit)
     # what the layout has room for beyond the kernels is zeros: channels that are missing in the last group of
     # narrow weights
     content = kernels[:, : len(layout.bytes)]
@@ -54,8 +54,17 @@ def stream(unit: HardwareLayer) -> WeightStream:
     return WeightStream(data.reshape(len(unit.processors), -1, KERNEL_BYTES)[:, :, ::-1], layout.used)
 
 
+def _kernel_bytes(unit: HardwareLayer) -> Array:
+    """Return the bytes of all kernels in the order in which a layer of this kind reads them."""
+    if unit.layer.flatten:
+        return _flatten(unit)
+    if unit.depthwise:
+        return _depthwise(unit)
+    return _full(unit)
+
+
 def _fields(values: Array, unit: HardwareLayer) -> Array:
-    """Weights as the bits that are stored."""
+    """Return weights as the bits that are stored."""
     weights = unit.layer.weights
     assert weights is not None
     return (
@@ -66,7 +75,7 @@ def _fields(values: Array, unit: HardwareLayer) -> Array:
 
 
 def _pack(fields: Array, bits: int) -> Array:
-    """Bytes that hold 8 / bits consecutive entries of the last axis each, the first in the lowest bits."""
+    """Return bytes that hold 8 / bits entries of the last axis each, the first in the lowest bits."""
     q = 8 // bits
     if q == 1:
         return fields
@@ -88,7 +97,10 @@ def _by_processor(unit: HardwareLayer, values: Array) -> Array:
 
 
 def _full(unit: HardwareLayer) -> Array:
-    """Bytes [processors, n]: kernel after kernel in the order of output channels, all passes of the input for each."""
+    """Return bytes [processors, n]: kernel after kernel in the order of output channels.
+
+    Each output channel has the kernels of all passes of the input.
+    """
     fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(*fields.shape[:2], -1)[:, :, ::-1]
     if unit.place.calcx4:
@@ -104,7 +116,7 @@ def _full(unit: HardwareLayer) -> Array:
 
 
 def _depthwise(unit: HardwareLayer) -> Array:
-    """Bytes [processors, n]: a kernel for each pass."""
+    """Return bytes [processors, n]: a kernel for each pass."""
     fields = _fields(plain_values(unit), unit)
     fields = fields.reshape(fields.shape[0], 1, -1)[:, :, ::-1].transpose(1, 0, 2)
     by_processor = _by_processor(unit, fields)[:, :, 0]
@@ -114,7 +126,7 @@ def _depthwise(unit: HardwareLayer) -> Array:
 
 
 def _flatten(unit: HardwareLayer) -> Array:
-    """Bytes [processors, n]: values of one output after another, position by position, the passes of each."""
+    """Return bytes [processors, n]: one output after another, position by position, the passes of each."""
     fields = _fields(plain_values(unit), unit)
     outputs, count = fields.shape[0], len(unit.processors)
     by_channel = fields.reshape(outputs, -1, unit.positions)
@@ -125,7 +137,7 @@ def _flatten(unit: HardwareLayer) -> Array:
 def make_chunks(
     units: Sequence[HardwareLayer], runs: Mapping[int, WeightRun], device: Chip, cleared: bool = False
 ) -> tuple[Chunk, ...]:
-    """The words of weight memory that are in use, as maximal runs of each processor in ascending order.
+    """Return the words of weight memory in use, as maximal runs of each processor in ascending order.
 
     cleared: memories hold zeros, and words of zeros are not written.
     """
@@ -141,7 +153,10 @@ def make_chunks(
         used[there] = True
     if cleared:
         used &= memory.any(axis=2)
-    return tuple(_chunk(memory, p, span, device) for p in range(PROCESSORS) for span in _spans(used[p]))
+    chunks: list[Chunk] = []
+    for processor in range(PROCESSORS):
+        chunks += (_chunk(memory, processor, span, device) for span in _spans(used[processor]))
+    return tuple(chunks)
 
 
 def _spans(used: Array) -> Iterator[tuple[int, int]]:

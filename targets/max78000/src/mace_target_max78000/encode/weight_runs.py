@@ -22,7 +22,8 @@ from mace_target_max78000.encode.hardware_layers import HardwareLayer
 ALIGNMENT = 4
 """Words: a layer's run starts at a multiple of this in every processor's memory."""
 INSTANCE, UPPER_INSTANCE = 1024, 256
-"""Words of the physical memories that a processor's weight memory consists of, in its main part and in the larger memories' upper part."""
+"""Words of the physical memories that a weight memory consists of: in its main part, and in the upper part of
+larger ones."""
 LANES = 4
 """Memories that hold a fourth each of the output channels of a layer that computes four of them at once."""
 
@@ -51,7 +52,7 @@ class RunLayout:
 
 
 def lay_out_runs(unit: HardwareLayer) -> RunLayout:
-    """The layout of a layer's weights.
+    """Return the layout of a layer's weights.
 
     Words that belong to output slots that are not in use stay free for other layers, those before the first
     slot as well as gaps.
@@ -78,19 +79,22 @@ def lay_out_runs(unit: HardwareLayer) -> RunLayout:
 
 
 def words_of(unit: HardwareLayer) -> int:
-    """Words from a run's beginning to its end."""
+    """Return words from a run's beginning to its end."""
     return len(lay_out_runs(unit).used)
 
 
 def leading_bytes(unit: HardwareLayer) -> tuple[int, int]:
-    """Bytes before the first kernel, for output slots that are not in use: of words left out, and zeros in the first word."""
+    """Return the bytes before the first kernel, which belong to output slots that are not in use.
+
+    These are the bytes of words that are left out, and zeros in the first word.
+    """
     skipped = unit.skipped_slots * unit.in_passes * unit.positions
     words, rest = divmod(skipped * unit.taps, KERNEL_BYTES)
     return words * KERNEL_BYTES, rest // (8 // unit.bits)
 
 
 def _minimum(unit: HardwareLayer) -> int:
-    """Words that the kernels need.
+    """Return words that the kernels need.
 
     Where narrow ones leave a byte in part empty, one byte more for each weight of them.
 
@@ -104,7 +108,7 @@ def _minimum(unit: HardwareLayer) -> int:
 
 
 def _segments(unit: HardwareLayer) -> Iterator[tuple[int, int]]:
-    """Bytes that follow each other, with the unused words before them.
+    """Yield bytes that follow each other, with the unused words before them.
 
     Kernels of narrow weights lie packed over all output channels: those of an output pass that is no multiple
     of the kernels in a byte go on with the first ones of the next pass.
@@ -130,7 +134,10 @@ def _segments(unit: HardwareLayer) -> Iterator[tuple[int, int]]:
 
 
 def _gaps(unit: HardwareLayer) -> list[int]:
-    """For each group of output slots that share their bytes, the words left out before it: one for each group without a slot in use."""
+    """Return for each group of output slots that share their bytes the words left out before it.
+
+    There is one for each group without a slot in use.
+    """
     fraction, mask = 8 // unit.bits, unit.place.output_processors >> unit.slots[0]
     gaps = []
     for _ in range(-(-len(unit.slots) // fraction)):
@@ -146,7 +153,7 @@ def _gaps(unit: HardwareLayer) -> list[int]:
 def place_runs(
     units: Sequence[HardwareLayer], device: Chip, deduplicate: bool = True
 ) -> dict[int, WeightRun]:
-    """Where each layer's run lies, by the layer's number: the first free place, layers on all processors first.
+    """Place each layer's run, by the layer's number: in the first free place, layers on all processors first.
 
     Raises MaceError that names every layer that does not fit.
     """
@@ -174,7 +181,10 @@ def place_runs(
 
 
 def _owner(unit: HardwareLayer, weighted: Sequence[HardwareLayer], deduplicate: bool) -> int:
-    """The layer whose run this one uses: its own, the one that the description names, or an earlier one with equal weights."""
+    """Return the layer whose run this one uses.
+
+    It is the one that the description names, an earlier one with equal weights, or the layer itself.
+    """
     if unit.place.weight_source is not None:
         return unit.place.weight_source
     earlier = (u for u in weighted if u.index < unit.index and deduplicate)
@@ -191,7 +201,7 @@ def _same(a: HardwareLayer, b: HardwareLayer) -> bool:
 
 
 def plain_values(unit: HardwareLayer) -> Array:
-    """Weights [out, in, ...].
+    """Return weights [out, in, ...].
 
     Those of a transposed convolution as the plain one that is stored, with flipped kernels.
     """
@@ -205,7 +215,7 @@ def plain_values(unit: HardwareLayer) -> Array:
 def _column(
     unit: HardwareLayer, units: Sequence[HardwareLayer], free: Array, layout: RunLayout, device: Chip
 ) -> int | None:
-    """The column where a run begins, None where it does not fit.
+    """Return the column where a run begins, None where it does not fit.
 
     free: bool [processors of the layer, words].
 
@@ -233,7 +243,7 @@ def _fits(free: Array, column: int, layout: RunLayout) -> bool:
 
 
 def _from_top(unit: HardwareLayer, free: Array, count: int) -> int | None:
-    """The column of the highest run of `count` words, by steps that are those of the vendor's search.
+    """Return the column of the highest run of `count` words, by steps that are those of the vendor's search.
 
     It goes down by four words as long as the first processor's word is taken; then from below a word in the
     way, but at a multiple of four.  The run is moved down to a multiple of four at the end.
@@ -256,7 +266,7 @@ def _from_top(unit: HardwareLayer, free: Array, count: int) -> int | None:
 
 
 def _from_bottom(unit: HardwareLayer, free: Array, layout: RunLayout, device: Chip) -> int | None:
-    """The first column from which on enough words are free, and where all that is filled fits."""
+    """Return the first column from which on enough words are free, and where all that is filled fits."""
     everywhere, count = np.asarray(free.all(axis=0)), layout.minimum
     lengths = np.zeros(everywhere.size + 1, np.int64)
     for i in range(everywhere.size - 1, -1, -1):
@@ -290,7 +300,7 @@ def _too_large(faults: Sequence[tuple[HardwareLayer, int]], free: Array) -> Mace
 
 
 def physical_columns(unit: HardwareLayer, run: WeightRun, used: Array, device: Chip) -> Array:
-    """The words of memory that a layer's words are written to: int [words in use].
+    """Return the words of memory that a layer's words are written to: int [words in use].
 
     A layer that computes four channels at once has a fourth of its words in each of four memories, from the
     same word of each on.
@@ -306,7 +316,10 @@ def physical_columns(unit: HardwareLayer, run: WeightRun, used: Array, device: C
 
 
 def numbered_kernel(kernel: int, unit: HardwareLayer, device: Chip) -> int:
-    """The number of a kernel as registers have it; in four memories every fourth one lies in the same."""
+    """Return the number of a kernel as registers have it.
+
+    In four memories every fourth one lies in the same.
+    """
     if not unit.place.calcx4:
         return kernel
     base, size = (

@@ -13,7 +13,7 @@ from mace_target_max78000.options import Options
 
 
 def emit_project(image: Image, network: Network, options: Options, summary: str) -> Mapping[str, str | bytes]:
-    """The project's files by path.
+    """Return the project's files by path.
 
     summary: plain lines for the comments at the head of cnn.h and the end of main.c.  MaceError where options
     contradict each other.

@@ -1,8 +1,7 @@
-"""Lists the files of a project, and compiles them.
+"""Lists the files of a project, and compiles them without the vendor's SDK.
 
-Which files a project has, and how they are compiled and linked without a vendor's SDK: known before the model is read.
-
-A project compiled and linked at once, without a build system: for tests and for quick looks.
+The list depends on the options only, so it is known before the model is read. `build_firmware` compiles and
+links a project at once, without a build system: for tests and for quick looks.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from mace_core.api import Compiler
 from mace_core.errors import MaceError
+from mace_core.project_target import Layout
 from mace_core.run.files import write_all
 from mace_target_max78000.options import Options
 
@@ -42,8 +42,18 @@ RISCV_MAIN = "_riscv.c"
 ARM_BOARD, RISCV_BOARD = "board/bare/cortex_m4.c", "board/bare/riscv.c"
 
 
+MAPS = ("report.txt", "report.json", "memory.svg")
+"""Files about a project, which are not part of its program."""
+
+
+def describe_layout(options: Options, refusal: str) -> Layout:
+    """Return all files of a project, with what is compiled and linked.  refusal: why it cannot be built."""
+    files = tuple(layout(options))
+    return Layout((*files, *MAPS), sources(files), headers(files), INCLUDES, LINKER_SCRIPT, refusal)
+
+
 def layout(options: Options) -> Mapping[str, Traversable]:
-    """The project's files: path -> template."""
+    """Return the project's files: path -> template."""
     named = {
         options.api_filename: "cnn.c.in",
         header(options): "cnn.h.in",
@@ -69,29 +79,32 @@ def layout(options: Options) -> Mapping[str, Traversable]:
 
 
 def header(options: Options) -> str:
-    """The header's name: that of the source whose functions it declares."""
+    """Return the header's name: that of the source whose functions it declares."""
     return options.api_filename.removesuffix(".c") + ".h"
 
 
 def sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
-    """Those of the project's files that are compiled without the vendor's SDK: for the Cortex-M4, or for the RISC-V core."""
+    """Return the files that are compiled without the vendor's SDK, for the Cortex-M4 or the RISC-V core."""
     paths, other = tuple(paths), ARM_BOARD if riscv else RISCV_BOARD
     board = (p for p in paths if p.startswith("board/bare/") and p.endswith(".c") and p != other)
     return (*own_sources(paths, riscv), *sorted(board))
 
 
 def headers(paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of the project's files that sources include."""
+    """Return those of the project's files that sources include."""
     return tuple(path for path in paths if path.endswith(".h"))
 
 
 def own_sources(paths: Iterable[str], riscv: bool = False) -> tuple[str, ...]:
-    """The sources beside the board layer: the network's are the RISC-V core's where it has a main of its own."""
-    own = sorted(p for p in paths if p.endswith(".c") and "/" not in p)
-    starter = [p for p in own if p.removesuffix(".c") + RISCV_MAIN in own]
+    """Return the sources outside the board layer.
+
+    Where the RISC-V core has a main function of its own, the network's sources are compiled for that core.
+    """
+    network_sources = sorted(p for p in paths if p.endswith(".c") and "/" not in p)
+    starter = [p for p in network_sources if p.removesuffix(".c") + RISCV_MAIN in network_sources]
     if riscv:
-        return tuple(p for p in own if p not in starter) if starter else ()
-    return tuple(starter or own)
+        return tuple(p for p in network_sources if p not in starter) if starter else ()
+    return tuple(starter or network_sources)
 
 
 def _board(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
@@ -105,7 +118,7 @@ def _board(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]
 NAME = "firmware.elf"
 
 
-def firmware(
+def build_firmware(
     files: Mapping[str, str | bytes],
     compiler: Compiler,
     folder: Path,
@@ -137,6 +150,8 @@ def firmware(
 
 
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+    done = subprocess.run(  # noqa: S603  # the toolchain's
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise MaceError(" ".join(command), f"fails\n{done.stderr}")

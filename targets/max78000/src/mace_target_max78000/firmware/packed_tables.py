@@ -1,14 +1,10 @@
-"""Packs what the table-driven program writes: registers as a table, weights in a Huffman code.
+"""Packs what the table-driven program writes, for a program whose flash is small.
 
-Register writes in words.
+All weights are coded with one canonical Huffman code.
 
-Weights in fewer bytes than they have: a canonical Huffman code over all of them, for a program whose flash is small.
-
-All registers of all layers in few bytes, for a program whose flash is small.
-
-Layers and quadrants repeat each other.  A group is a run of writes to one layer in one quadrant, in the order
-of the registers; it says which registers are written, if others than in the group before, and which of them
-get another value than they had last.
+All registers of all layers become a table. Layers and quadrants repeat each other.  A group is a run of
+writes to one layer in one quadrant, in the order of the registers; it says which registers are written, if
+others than in the group before, and which of them get another value than they had last.
 """
 
 from __future__ import annotations
@@ -30,22 +26,22 @@ GLOBAL = ("control", "SRAM control", "layer count", "SRAM test")
 
 def name_registers(device: Chip) -> Mapping[int, str]:
     """Every register's address -> what it is, in words."""
-    found = {AON_CONTROL: "always-on domain: control", FIFO_CONTROL: "FIFO: control"}
-    found |= {FAST_FIFO: "fast FIFO: control", FAST_FIFO + 8: "fast FIFO: interrupts"}
+    names = {AON_CONTROL: "always-on domain: control", FIFO_CONTROL: "FIFO: control"}
+    names |= {FAST_FIFO: "fast FIFO: control", FAST_FIFO + 8: "fast FIFO: interrupts"}
     for quadrant in range(QUADRANTS):
         for number, name in enumerate(GLOBAL):
-            found[device.control_register(quadrant, number)] = f"quadrant {quadrant}: {name}"
+            names[device.control_register(quadrant, number)] = f"quadrant {quadrant}: {name}"
         for name in (*device.registers, *device.stream_registers):
             for layer in range(device.layers if name in device.registers else 8):
-                found[device.layer_register(quadrant, name, layer)] = (
+                names[device.layer_register(quadrant, name, layer)] = (
                     f"layer {layer}, quadrant {quadrant}: {name}"
                 )
-        found[device.layer_register(quadrant, "IFRM", 0)] = f"quadrant {quadrant}: input frame size"
-    return found
+        names[device.layer_register(quadrant, "IFRM", 0)] = f"quadrant {quadrant}: input frame size"
+    return names
 
 
 def comment_steps(steps: Sequence[Step], known: Mapping[int, str]) -> list[tuple[Step, Code]]:
-    """Each step with its register in words."""
+    """Return each step with its register in words."""
     return [(step, Code(known.get(step.address, ""))) for step in steps]
 
 
@@ -83,7 +79,10 @@ def pack(data: bytes) -> Packed:
 
 
 def _lengths(frequencies: Array) -> Array:
-    """Bits of each byte's code, 0 for those that do not occur: Huffman's, from flattened frequencies where a code would be too long."""
+    """Return the bits of each byte's Huffman code, 0 for bytes that do not occur.
+
+    Where a code would be too long, it is that of flattened frequencies.
+    """
     frequencies = frequencies.copy()
     frequencies[:2] = np.maximum(frequencies[:2], np.count_nonzero(frequencies) < 2)
     while (lengths := _huffman(frequencies)).max() > LONGEST:
@@ -103,7 +102,7 @@ def _huffman(frequencies: Array) -> Array:
 
 
 def _bits(values: Array, codes: Array, lengths: Array) -> bytes:
-    """All codes one after another."""
+    """Return all codes one after another."""
     places = np.arange(LONGEST - 1, -1, -1)
     table = (codes[:, None] << (LONGEST - lengths)[:, None] >> places & 1).astype(np.uint8)
     used = np.arange(LONGEST) < lengths[:, None]
@@ -147,17 +146,20 @@ class _Place:
 
 
 def make_table(steps: Sequence[Step], device: Chip) -> Table:
-    """The steps of cnn_configure as a table; the program makes the same writes from it in the same order."""
+    """Return the steps of cnn_configure as a table.
+
+    The program makes the same writes from it in the same order.
+    """
     places = _places(device)
     count = next((i for i, s in enumerate(steps) if s.address not in places), len(steps))
     writes = [s for s in steps[:count] if isinstance(s, Write)]
     used = list(dict.fromkeys(places[w.address][2] for w in writes))
-    found = [
+    located = [
         (_Place(layer, quadrant, used.index(name)), value)
         for (layer, quadrant, name), value in _locate_writes(writes, places)
     ]
     registers = tuple(_register(name, device) for name in used)
-    return Table(registers, bytes(_groups(found)), tuple(steps[count:]))
+    return Table(registers, bytes(_groups(located)), tuple(steps[count:]))
 
 
 def _locate_writes(
@@ -168,14 +170,14 @@ def _locate_writes(
 
 def _places(device: Chip) -> dict[int, tuple[int, int, str]]:
     """Address -> layer, quadrant and name of every layer's registers."""
-    found = {}
+    places = {}
     for name in (*device.registers, *device.stream_registers):
         for layer in range(device.layers if name in device.registers else 8):
             for quadrant in range(QUADRANTS):
-                found[device.layer_register(quadrant, name, layer)] = (layer, quadrant, name)
+                places[device.layer_register(quadrant, name, layer)] = (layer, quadrant, name)
     for quadrant in range(QUADRANTS):  # a quadrant has it once, and gets it with its first layer
-        found[device.layer_register(quadrant, "IFRM", 0)] = (0, quadrant, "IFRM")
-    return found
+        places[device.layer_register(quadrant, "IFRM", 0)] = (0, quadrant, "IFRM")
+    return places
 
 
 def _register(name: str, device: Chip) -> Register:
@@ -183,36 +185,36 @@ def _register(name: str, device: Chip) -> Register:
     return Register(Code(name), first, second - first)
 
 
-def _groups(found: Iterable[tuple[_Place, int]]) -> Iterator[int]:
-    """The bytes of all groups."""
+def _groups(writes: Iterable[tuple[_Place, int]]) -> Iterator[int]:
+    """Yield the bytes of all groups."""
     layer, written = -1, 0
     last: dict[int, int] = {}
-    for (at, quadrant), values in _runs(found):
-        step = NEXT_LAYER if at > layer else PREVIOUS_LAYER
-        for _ in range(abs(at - layer) - 1):  # layers of which nothing is written
+    for (number, quadrant), values in _runs(writes):
+        step = NEXT_LAYER if number > layer else PREVIOUS_LAYER
+        for _ in range(abs(number - layer) - 1):  # layers of which nothing is written
             yield from (step | OTHER_REGISTERS, 0, 0)
             written = 0
-        wanted = _mask(values)
+        mask = _mask(values)
         changed = {r: v for r, v in values.items() if last.get(r, 0) != v}
-        yield quadrant | (step if at != layer else 0) | (OTHER_REGISTERS if wanted != written else 0)
-        if wanted != written:
-            yield from _number(wanted)
+        yield quadrant | (step if number != layer else 0) | (OTHER_REGISTERS if mask != written else 0)
+        if mask != written:
+            yield from _number(mask)
         yield from _number(_mask(changed))
         for value in changed.values():
             yield from _number(value)
-        layer, written = at, wanted
+        layer, written = number, mask
         last |= values
 
 
-def _runs(found: Iterable[tuple[_Place, int]]) -> Iterator[tuple[tuple[int, int], dict[int, int]]]:
+def _runs(writes: Iterable[tuple[_Place, int]]) -> Iterator[tuple[tuple[int, int], dict[int, int]]]:
     """Writes to one layer and quadrant whose registers ascend: (layer, quadrant), and register -> value."""
-    for place, group in groupby(found, key=lambda pair: (pair[0].layer, pair[0].quadrant)):
+    for place, group in groupby(writes, key=lambda pair: (pair[0].layer, pair[0].quadrant)):
         values: dict[int, int] = {}
-        for at, value in group:
-            if values and at.register <= max(values):
+        for position, value in group:
+            if values and position.register <= max(values):
                 yield place, values
                 values = {}
-            values[at.register] = value
+            values[position.register] = value
         yield place, values
 
 

@@ -1,4 +1,7 @@
-"""Between a model's tensors and a program's words: plain data that goes with a firmware, so that nothing else is needed to run it."""
+"""Converts between a model's tensors and a program's words.
+
+The conversion is plain data in the report of a build, so that a firmware can be run without the model.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class ModelOutput:
     functions: Functions = ()
 
     def of(self, reals: Array) -> Array:
-        """The output of all results as real numbers."""
+        """Compute the output from all results as real numbers."""
         value = reals[self.order]
         for name, attrs in self.functions:
             op = core_ops()[name]
@@ -68,7 +71,7 @@ class TensorBinding:
 
     @classmethod
     def of(cls, network: Network, options: Options, units: Sequence[float]) -> TensorBinding:
-        """The feed of a network.  units: what the last bit of each block's values stands for."""
+        """Bind a network's input and results.  units: what the last bit of each block's values stands for."""
         layer, place = network.layers[0], network.places[0]
         pairs = zip(list_results(network), units, strict=False)
         blocks = tuple(
@@ -85,11 +88,14 @@ class TensorBinding:
         )
 
     def with_ends(self, formed: LegalizedGraph) -> TensorBinding:
-        """The feed of a network that was formed from a graph."""
+        """Return the binding with the inputs and outputs of the graph that the network was legalized from."""
         return replace(self, entry=formed.network_input, outputs=tuple(_outputs(formed)))
 
     def words(self, sample: Array, device: Chip) -> dict[int, Sequence[int]]:
-        """The words of each of the program's input arrays, by its number; sample: one input of the model."""
+        """Return the words of each of the program's input arrays, by its number.
+
+        Sample: one input of the model.
+        """
         data = self.entry.apply(sample) if self.entry else sample.astype(np.int64)
         first = Layer(
             "input",
@@ -101,22 +107,22 @@ class TensorBinding:
             operands=self.operands,
         )
         unit = HardwareLayer(first, Place(self.processors, self.processors, chw=self.chw), 0)
-        found = make_input_blocks(
+        blocks = make_input_blocks(
             unit, data.reshape(self.channels * self.operands, -1), Options(fifo=self.fifo), device
         )
-        return {block.processor if block.fifo is None else block.fifo: block.words for block in found}
+        return {block.processor if block.fifo is None else block.fifo: block.words for block in blocks}
 
     def arrays(self, words: Sequence[int]) -> list[Array]:
-        """The model's outputs, of the words that cnn_unload gave."""
+        """Return the model's outputs, of the words that cnn_unload gave."""
         blocks = self.blocks_of(words)
         return self.results(blocks) if self.outputs else blocks
 
     def blocks_of(self, words: Sequence[int]) -> list[Array]:
-        """The blocks of results that cnn_unload gave, each [channels, positions]."""
+        """Return the blocks of results that cnn_unload gave, each [channels, positions]."""
         return list(self._blocks(np.asarray(words, "<u4")))
 
     def results(self, blocks: Sequence[Array]) -> list[Array]:
-        """The outputs of the model that was formed, of the blocks of results, each [channels, ...]."""
+        """Return the outputs of the model that was formed, of the blocks of results, each [channels, ...]."""
         reals = np.concatenate(
             [b.ravel() * unit for b, (_, _, _, unit, _) in zip(blocks, self.blocks, strict=True)]
         )
@@ -130,8 +136,8 @@ class TensorBinding:
             parts = np.split(flat, np.cumsum(groups)[:-1] * positions)
             yield np.concatenate([part.reshape(positions, -1).T for part in parts])
 
-    def described(self) -> dict[str, Any]:
-        """The feed as a report holds it."""
+    def to_report(self) -> dict[str, Any]:
+        """Return the binding as a report holds it."""
         entry = self.entry and {
             "name": self.entry.name,
             "power": self.entry.power,
@@ -153,9 +159,9 @@ class TensorBinding:
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> TensorBinding:
-        """The feed as a report holds it."""
+        """Read the binding from a report."""
         entry = described["entry"]
-        made = entry and NetworkInput(
+        network_input = entry and NetworkInput(
             entry["name"], entry["power"], np.asarray(entry["order"]), _fold(entry["fold"])
         )
         outputs = tuple(
@@ -167,7 +173,7 @@ class TensorBinding:
             "dim": tuple(described["dim"]),
             "blocks": tuple(map(tuple, described["blocks"])),
         }
-        return cls(**{**plain, "entry": made, "outputs": outputs})
+        return cls(**{**plain, "entry": network_input, "outputs": outputs})
 
 
 def _fold(axes: Sequence[Any] | None) -> InputFold | None:
@@ -179,16 +185,16 @@ def _fold(axes: Sequence[Any] | None) -> InputFold | None:
 
 
 def _outputs(formed: LegalizedGraph) -> Iterator[ModelOutput]:
-    """The outputs of a graph: its last nodes are executed on positions in place of values."""
+    """Yield the outputs of a graph: its last nodes are executed on positions in place of values."""
     graph = formed.graph
     inner, tail = cut_tail(graph)
     positions: dict[str, Array] = {}
     functions: dict[str, Functions] = {}
     starts = _starts(formed)
     for name in inner.outputs:
-        found = formed.find(name)
-        assert found is not None  # every output of the inner graph was given to a layer
-        positions[name] = found[1] + starts[found[0]]
+        location = formed.find(name)
+        assert location is not None  # every output of the inner graph was given to a layer
+        positions[name] = location[1] + starts[location[0]]
     for node in tail:
         source, result = node.inputs[0], node.outputs[0]
         functions[result] = _functions(
@@ -250,10 +256,10 @@ def _moved_axis(node: Node, sources: Sequence[Array], axis: int) -> int | None:
     """
     sets, count = [], 0
     for positions in sources:  # every set of elements that lie along the axis has a number
-        along = positions.shape[axis]
+        length = positions.shape[axis]
         others = np.delete(positions.shape, axis)
         numbers = count + np.arange(others.prod()).reshape(others)
-        sets.append(np.repeat(np.expand_dims(numbers, axis), along, axis))
+        sets.append(np.repeat(np.expand_dims(numbers, axis), length, axis))
         count += numbers.size
     (moved,) = node.op.compute(sets, node.attrs)
     for candidate in reversed(range(moved.ndim)):
@@ -263,7 +269,7 @@ def _moved_axis(node: Node, sources: Sequence[Array], axis: int) -> int | None:
 
 
 def _starts(formed: LegalizedGraph) -> dict[int, int]:
-    """Where each output layer's block begins among all results."""
+    """Return where each output layer's block begins among all results."""
     starts, total = {}, 0
     for index, layer in enumerate(formed.layers):
         if layer.output:

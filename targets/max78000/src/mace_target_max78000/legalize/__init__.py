@@ -13,7 +13,7 @@ The path of one convolution, in the order of `pipeline.legalize_graph`:
                                            one kernel alone (DirectPlan), else copies of the data (CopyPlan)
       copies.crop_by_convolution           rows and columns too many are cut off by kernels that copy
     layer_builder.LayerBuilder.build       one Layer for each Conv
-      layer_fields.InputFusion.before      the pool and the element-wise operation before it join the layer
+      layer_fields.InputFusion.fuse_before the pool and the element-wise operation before it join the layer
       layer_fields.derive_arithmetic       bias, shift and activation, from the powers of two of its tensors
     layer_adjustments.align_joined_inputs  joined inputs begin with whole words
     pipeline.split_long_bias               an output layer with more bias than a memory holds becomes several

@@ -159,8 +159,10 @@ def _is_flatten(graph: Graph, node: Node) -> bool:
 
 
 def _without_storage(graph: Graph, nodes: list[Node]) -> Graph:
-    """Describe these nodes' tensors alike, so that a Quantize among them counts as a view."""
-    names = {name for node in nodes for name in (node.inputs[0], *node.outputs)}
+    """Describe these nodes' tensors equally, so that a Quantize among them counts as a view."""
+    names: set[str] = set()
+    for node in nodes:
+        names |= {node.inputs[0], *node.outputs}
     plain = {name: replace(graph.tensors[name], quant=None) for name in names}
     return replace(graph, tensors=MappingProxyType({**graph.tensors, **plain}))
 

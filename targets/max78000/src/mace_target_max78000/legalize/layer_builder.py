@@ -55,8 +55,12 @@ class LayerBuilder:
         """Build every layer; what cannot be built is recorded."""
         self.layer_of |= dict.fromkeys(self.graph.inputs, INPUT)
         # Convolutions take what they can first; other layers only get what is left.
-        main = {node.name: self.fusion.before(node) for node in self.graph.nodes if node.op.name in MAIN_OPS}
-        absorbed = {node.name for fused in main.values() for node in fused.absorbed}
+        main = {
+            node.name: self.fusion.fuse_before(node) for node in self.graph.nodes if node.op.name in MAIN_OPS
+        }
+        absorbed: set[str] = set()
+        for fused in main.values():
+            absorbed |= {node.name for node in fused.absorbed}
         absorbed |= self._list_absorbed_alone(absorbed)
         for node in self.graph.nodes:
             # Views only count words in another way; Concat and Split are places that layers read and write.
@@ -80,7 +84,7 @@ class LayerBuilder:
         absorbed: set[str] = set()
         for node in reversed(self.graph.nodes):
             if node.op.name in (*POOL_OPS, *ELTWISE_OPS) and node.name not in taken | absorbed:
-                absorbed |= {n.name for n in self.fusion.alone(node).absorbed if n is not node}
+                absorbed |= {n.name for n in self.fusion.fuse_separate(node).absorbed if n is not node}
         return absorbed
 
     def _build_node(self, node: Node, fused: FusedInput | None) -> None:
@@ -130,7 +134,7 @@ class LayerBuilder:
         base = self.graph.tensors[view.base]
         values = order_linear_weights(self.graph.weights[node.inputs[1]], view.order, base.shape)
         flatten = spatial_size(base) != (1, 1)
-        if not self.fusion.before(node).absorbed:
+        if not self.fusion.fuse_before(node).absorbed:
             return replace(layer, weights=pack_weights(values), flatten=flatten)
         # A layer that flattens cannot pool (the vendor's limits), and one position needs no flattening.
         weights = pack_weights(values[:, :, None, None])
@@ -170,7 +174,7 @@ class LayerBuilder:
         if node.op.name in ELTWISE_OPS and not self.fusion.same_steps(node):
             self._build_rescaled_sum(node)
             return
-        layer = self._start_layer(node, self.fusion.alone(node), Operation.PASSTHROUGH)
+        layer = self._start_layer(node, self.fusion.fuse_separate(node), Operation.PASSTHROUGH)
         # The first generation pools several passes in a convolution only, except to a single position.
         is_wide_pool = (layer.pool is not None or layer.stride > 1) and layer.channels > PROCESSORS
         if is_wide_pool and not self.device.features.wide_pools and layer.pooled != (1, 1):
@@ -189,7 +193,8 @@ class LayerBuilder:
         """
         output = self.graph.tensors[node.outputs[0]]
         operands = [self.graph.tensors[name] for name in node.inputs]
-        powers = [power for t in operands if (power := find_exponent(t.quant)) is not None]
+        exponents = [find_exponent(tensor.quant) for tensor in operands]
+        powers = [power for power in exponents if power is not None]
         same_shape = all(tensor.shape == output.shape for tensor in operands)
         if len(powers) < len(operands) or not same_shape or not is_native(output):
             problem = "its operands are not of one shape and in steps of powers of two"

@@ -209,7 +209,7 @@ class InputFusion:
         """Prepare the look-ups for a graph."""
         return cls(graph, find_producers(graph), graph.uses())
 
-    def before(self, node: Node) -> FusedInput:
+    def fuse_before(self, node: Node) -> FusedInput:
         """Return what a convolution's layer computes before it.
 
         A transposed convolution computes nothing before (its counters run over twice the rows), a matrix only
@@ -227,7 +227,7 @@ class InputFusion:
             return self._add_pool(FusedInput((pool.inputs[0],)), pool)
         return FusedInput((view.base,))
 
-    def alone(self, node: Node) -> FusedInput:
+    def fuse_separate(self, node: Node) -> FusedInput:
         """Return what the layer of a pool or an operation computes that no convolution takes along."""
         if node.op.name in POOL_OPS:
             return self._fuse(node, node.inputs[0])

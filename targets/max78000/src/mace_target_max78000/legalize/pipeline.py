@@ -259,7 +259,9 @@ def split_long_bias(legalized: LegalizedGraph, device: Chip) -> LegalizedGraph:
     Each makes a part of the channels. Results of a network may as well be those of several layers; the
     outputs of a layer that is read may not, because joined inputs must begin with whole words.
     """
-    read = {index for layer in legalized.layers for index in layer.inputs}
+    read: set[int] = set()
+    for layer in legalized.layers:
+        read.update(layer.inputs)
     parts = [
         [layer] if index in read else _split_layer(layer, device)
         for index, layer in enumerate(legalized.layers)

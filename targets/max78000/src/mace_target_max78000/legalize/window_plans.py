@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import prod
 from typing import TypeVar
 
@@ -255,7 +255,7 @@ def _choose_fewest(options: Sequence[Ways]) -> Ways | None:
         return None
     # Each copy costs as many channels as the data has, so fewer copies are always better. Near moves first:
     # they lose fewer elements at the ends.
-    moves = sorted({way[0] for ways in options for way in ways}, key=abs)
+    moves = sorted({way[0] for way in chain.from_iterable(options)}, key=abs)
     for count in range(1, MAX_COMBINED + 1):
         for subset in combinations(moves, count):
             chosen = [next((way for way in ways if way[0] in subset), None) for ways in options]
@@ -284,7 +284,8 @@ def _fold_axis(axis: WindowAxis, length: int, pad: int) -> FoldPlan:
     left = set(axis.offsets)
     moves: list[int] = []
     places: dict[int, tuple[int, int]] = {}
-    candidates = sorted({e - axis.stride * (p - pad) for e in axis.offsets for p in range(length)}, key=abs)
+    pairs = product(axis.offsets, range(length))
+    candidates = sorted({e - axis.stride * (p - pad) for e, p in pairs}, key=abs)
     # Each offset is a candidate itself with a place of its own, so every round serves at least one tap.
     while left:
         served = {m: [(e, p) for e, p in _list_served(axis, m, length, pad) if e in left] for m in candidates}

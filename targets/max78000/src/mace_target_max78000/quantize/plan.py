@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph, Node, Quant
+from mace_core.ir import Array, DType, Graph, Node, Quant, Tensor
 from mace_core.ops.conv import ClampAttributes
 from mace_core.quantization import dequantize, quantize
 from mace_core.run.reference import execute
@@ -67,8 +67,10 @@ class QuantizedGraph:
 def is_quantized(graph: Graph) -> bool:
     """Whether a graph's tensors are stored as the accelerator stores them already."""
     inner = absorb_limits(cut_tail(graph)[0])
-    made = [inner.tensors[o] for node in inner.nodes for o in node.outputs]
-    data = [*made, *(inner.tensors[n] for n in inner.inputs if not _is_quantized_at_once(inner, n))]
+    computed: list[Tensor] = []
+    for node in inner.nodes:
+        computed += (inner.tensors[output] for output in node.outputs)
+    data = [*computed, *(inner.tensors[n] for n in inner.inputs if not _is_quantized_at_once(inner, n))]
     weights = [inner.tensors[n.inputs[1]] for n in inner.nodes if n.op.name in MAIN_OPS]
     data_fits = all(
         is_native(t) or (t.name in inner.outputs and not (t.quant and t.dtype is not DType.I32)) for t in data
@@ -120,8 +122,11 @@ def draft_quantization(graph: Graph) -> Graph:
     """Quantize to bytes whatever is lost: enough to see whether the accelerator has all that it needs."""
     plain = move_limits(split_large_means(as_real_graph(graph)))
     inner, _ = cut_tail(plain)
-    names = [*inner.inputs, *(o for node in inner.nodes for o in node.outputs)]
-    steps = {n: DRAFT_POWER for n in names if inner.tensors[n].dtype.is_float and n not in _find_wide(inner)}
+    names = list(inner.inputs)
+    for node in inner.nodes:
+        names += node.outputs
+    wide = _find_wide(inner)
+    steps = {n: DRAFT_POWER for n in names if inner.tensors[n].dtype.is_float and n not in wide}
     nodes = [n for n in inner.nodes if n.op.name in MAIN_OPS and n.inputs[1] in inner.weights]
     chosen = {n.name: _blank_weights(inner, n) for n in nodes}
     return _round_graph(plain, steps, chosen)
@@ -157,7 +162,7 @@ class QuantizationPlan:
             (self.steps[node.inputs[0]], self.steps.get(node.outputs[0])),
         ).choose(bits)
 
-    def rounded(self, bits: Mapping[str, int]) -> QuantizedGraph:
+    def round_weights(self, bits: Mapping[str, int]) -> QuantizedGraph:
         """Return the graph with weights of so many bits."""
         chosen = self.choices(bits)
         return QuantizedGraph(_round_graph(self.graph, self.steps, chosen), chosen, self.steps, self.notes)
@@ -165,12 +170,12 @@ class QuantizationPlan:
     def error(self, bits: Mapping[str, int], samples: Sequence[Mapping[str, Array]]) -> float:
         """Return how far the results of the rounded graph are from the real ones, as a share of these."""
         exact, _ = cut_tail(self.graph)
-        rounded, _ = cut_tail(self.rounded(bits).graph)
+        rounded, _ = cut_tail(self.round_weights(bits).graph)
         shares = []
         for sample in samples:
             exact_results, results = (
                 execute(exact, sample),
-                execute(rounded, {n: self._stored(n, v) for n, v in sample.items()}),
+                execute(rounded, {n: self._quantize_input(n, v) for n, v in sample.items()}),
             )
             for name in exact.outputs:
                 quant = rounded.tensors[name].quant
@@ -181,7 +186,7 @@ class QuantizationPlan:
                 )
         return float(np.mean(shares))
 
-    def _stored(self, name: str, value: Array) -> Array:
+    def _quantize_input(self, name: str, value: Array) -> Array:
         return quantize(value, make_storage(self.steps[name])) if name in self.steps else value
 
 
@@ -196,33 +201,33 @@ def _find_wide(graph: Graph) -> set[str]:
 
 def _round_graph(graph: Graph, steps: Mapping[str, int], chosen: Mapping[str, RoundedWeights]) -> Graph:
     """Quantize the graph in these steps, with half a step of the accumulator in each bias."""
-    new = Builder(graph.name)
-    new.reserved = frozenset(graph.tensors)
-    new.storages = {name: make_storage(power) for name, power in steps.items()}
+    builder = Builder(graph.name)
+    builder.reserved = frozenset(graph.tensors)
+    builder.storages = {name: make_storage(power) for name, power in steps.items()}
     for name in graph.inputs:
         tensor = graph.tensors[name]
-        new.input(
+        builder.input(
             name,
             DType.I8 if name in steps else tensor.dtype,
             tensor.shape,
             make_storage(steps[name]).quant if name in steps else None,
         )
     for name, array in graph.weights.items():
-        new.weights[name], new.tensors[name] = array, graph.tensors[name]
+        builder.weights[name], builder.tensors[name] = array, graph.tensors[name]
     for node in graph.nodes:
         inputs = node.inputs
         if node.name in chosen:
-            inputs = (inputs[0], *_add_parameters(new, node, chosen[node.name], steps))
-        new.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
-    return new.finish(graph.outputs)
+            inputs = (inputs[0], *_add_parameters(builder, node, chosen[node.name], steps))
+        builder.add(node.op, inputs, node.attrs, outputs=node.outputs, like=node)
+    return builder.finish(graph.outputs)
 
 
 def _add_parameters(
-    new: Builder, node: Node, chosen: RoundedWeights, steps: Mapping[str, int]
+    builder: Builder, node: Node, chosen: RoundedWeights, steps: Mapping[str, int]
 ) -> tuple[str, str]:
-    w = new.weight(
+    w = builder.weight(
         f"{node.inputs[1]}.stored",
-        reshape_rows(chosen.values, node, new.shape(node.inputs[1])),
+        reshape_rows(chosen.values, node, builder.shape(node.inputs[1])),
         Quant.of(2.0**chosen.power),
     )
     unit = chosen.power + steps[node.inputs[0]]
@@ -231,4 +236,4 @@ def _add_parameters(
     # a sum never lies on a half, and both round alike.
     half = 1 if result is not None and result > unit else 0
     bias = (2 * 2**UNIT_SHIFT * chosen.bias + half).astype(np.int32)
-    return w, new.weight(f"{node.name}.bias.stored", bias, Quant.of(2.0 ** (unit - 1)))
+    return w, builder.weight(f"{node.name}.bias.stored", bias, Quant.of(2.0 ** (unit - 1)))

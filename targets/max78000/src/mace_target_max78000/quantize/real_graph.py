@@ -1,9 +1,9 @@
 """Rewrites a graph to real numbers, whatever it was stored as, in the form that quantizes best.
 
-Storage is removed, means over large windows are split, and channels are scaled so that all of a layer's weights
-use their bits equally: after ReLU, a pool, or nothing, a channel may be made larger in one layer and its weights
-smaller in the next, and the network computes the same. Source of the factors: Nagel et al., "Data-Free
-Quantization Through Weight Equalization and Bias Correction", ICCV 2019.
+Storage is removed, means over large windows are split, and channels are scaled so that all of a layer's
+weights use their bits equally: after ReLU, a pool, or nothing, a channel may be made larger in one layer and
+its weights smaller in the next, and the network computes the same. Source of the factors: Nagel et al.,
+"Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ SUM_OPS = ("Add", "Sub")
 
 def as_real_graph(graph: Graph) -> Graph:
     """Return the graph with real numbers in every tensor; what a storage cut off below zero stays cut off."""
-    new = Builder(graph.name)
-    new.reserved = frozenset(graph.tensors)
+    builder = Builder(graph.name)
+    builder.reserved = frozenset(graph.tensors)
     for name in graph.inputs:
         tensor = graph.tensors[name]
-        new.input(name, tensor.real.dtype, tensor.shape)
+        builder.input(name, tensor.real.dtype, tensor.shape)
     for name, array in graph.weights.items():
         quant = graph.tensors[name].quant
         real = dequantize(array, quant).astype(np.float32) if quant else array
-        new.weights[name], new.tensors[name] = real, Tensor(name, DType.of(real), real.shape)
+        builder.weights[name], builder.tensors[name] = real, Tensor(name, DType.of(real), real.shape)
         real.flags.writeable = False
     for node in graph.nodes:
-        _add_real_node(new, node, graph)
-    return new.finish(graph.outputs)
+        _add_real_node(builder, node, graph)
+    return builder.finish(graph.outputs)
 
 
-def _add_real_node(new: Builder, node: Node, graph: Graph) -> None:
+def _add_real_node(builder: Builder, node: Node, graph: Graph) -> None:
     # The storage that the graph came with is of no use: its scales are seldom powers of two.
     if node.op.name in ("Quantize", "Dequantize"):
-        new.add("Identity", node.inputs, outputs=node.outputs, like=node)
+        builder.add("Identity", node.inputs, outputs=node.outputs, like=node)
         return
     low = _lower_limit(graph.tensors[node.outputs[0]])
     clamp = node.attrs if isinstance(node.attrs, ClampAttributes) else None
     if low is None or node.op.moves or (clamp and clamp.low >= low):
-        new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+        builder.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     # The hardware limits these in their own layer, others by a copy.
     elif clamp and node.op.name in LIMITED_OPS:
-        new.add(node.op, node.inputs, replace(clamp, low=low), outputs=node.outputs, like=node)
+        builder.add(node.op, node.inputs, replace(clamp, low=low), outputs=node.outputs, like=node)
     elif node.op.name not in SUM_OPS:
-        new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+        builder.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     else:
-        inner = new.add(
-            node.op, node.inputs, node.attrs, outputs=[new.fresh(f"{node.outputs[0]}.free")], like=node
+        inner = builder.add(
+            node.op, node.inputs, node.attrs, outputs=[builder.fresh(f"{node.outputs[0]}.free")], like=node
         )
-        new.add("Clip", inner, {"min": low, "max": math.inf}, outputs=node.outputs, like=node)
+        builder.add("Clip", inner, {"min": low, "max": math.inf}, outputs=node.outputs, like=node)
 
 
 def _lower_limit(tensor: Tensor) -> float | None:

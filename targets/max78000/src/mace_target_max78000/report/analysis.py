@@ -3,7 +3,8 @@
 Operations are counted as the vendor's documentation counts them.
 
 Cycles are an estimate. First generation: the vendor's formula. A position is read in A cycles where it is
-padding and in B where it is data; a row of outputs then takes one cycle for each output slot, pass and column.
+padding and in B where it is data; a row of outputs then takes one cycle for each output slot, pass and
+column.
 
 Second generation: the vendor gives none. This one has the same structure and two differences that the
 documentation names: the pipeline reads the next positions while outputs are computed, so that a row takes the
@@ -57,7 +58,9 @@ class Operations:
 
 
 def count_operations(layer: Layer) -> Operations:
-    """What one layer computes: each value of a window is one comparison or addition, each positive-part one comparison.
+    """Count what one layer computes.
+
+    Each value of a window is one comparison or addition, each activation one comparison.
 
     Multiplications of a transposed convolution include those with the zeros between its inputs.
     """
@@ -110,17 +113,17 @@ class _Reads:
 
 
 def estimate_cycles(unit: HardwareLayer, quadrants: Sequence[int], pipeline: bool) -> int:
-    """Cycles of one layer; half as many again where it streams, because it waits for its input.
+    """Return cycles of one layer; half as many again where it streams, because it waits for its input.
 
     pipeline: reading goes on while outputs are computed (second generation).
     """
     reads = _reads(unit)
     rows, columns = unit.layer.pooled
     if not unit.convolves:
-        found = rows * columns * (reads.data + unit.in_passes * unit.timeslots(tuple(quadrants)))
+        cycles = rows * columns * (reads.data + unit.in_passes * unit.timeslots(tuple(quadrants)))
     else:
-        found = _convolution(unit, reads, tuple(quadrants), pipeline)
-    return found * 3 // 2 if unit.place.streaming else found
+        cycles = _convolution(unit, reads, tuple(quadrants), pipeline)
+    return cycles * 3 // 2 if unit.place.streaming else cycles
 
 
 def _reads(unit: HardwareLayer) -> _Reads:
@@ -152,13 +155,13 @@ def _convolution(unit: HardwareLayer, reads: _Reads, quadrants: tuple[int, ...],
     full = 2 * pad_columns * (a + 1) + times * columns * (b + 1)
     out = _outputs(unit, quadrants)
     before = max(0, kernel_rows - 1 - pad_rows)
-    whole, bottom = (max(row(x), out) if pipeline else row(x) + out for x in (b, a))
+    full_row, bottom = (max(row(x), out) if pipeline else row(x) + out for x in (b, a))
     large = layer.flatten and unit.flattened > LARGE
-    return large + pad_rows * above + before * full + whole * max(0, rows - before) + pad_rows * bottom
+    return large + pad_rows * above + before * full + full_row * max(0, rows - before) + pad_rows * bottom
 
 
 def _outputs(unit: HardwareLayer, quadrants: tuple[int, ...]) -> int:
-    """Cycles of one row of outputs."""
+    """Return cycles of one row of outputs."""
     columns, passes = unit.layer.out_dim[1], unit.flattened
     if unit.depthwise:
         return columns * passes * (unit.timeslots(quadrants) + 1)
@@ -175,7 +178,7 @@ class DataRange:
     live on after the last layer.
     """
 
-    maker: int
+    producer: int
     memories: tuple[int, ...]
     first: int
     last: int
@@ -185,7 +188,11 @@ class DataRange:
 
 @dataclass(frozen=True, eq=False)
 class LayerUsage:
-    """One layer: its processors and output slots as masks, words of weight memory in each processor, weights and bias in bytes."""
+    """What one layer takes.
+
+    processors, output_processors: masks of the reading processors and the output slots.  run: words of weight
+    memory in each processor.
+    """
 
     name: str
     processors: int
@@ -248,7 +255,7 @@ class ProgramReport:
 
 
 def analyze_program(network: Network, synthesis: Synthesis, options: Options) -> ProgramReport:
-    """The report of a network's program."""
+    """Return the report of a network's program."""
     image, units, runs = synthesis.image, synthesis.units, synthesis.runs
     device = image.device
     pipeline = device.features.pipeline and options.pipeline
@@ -289,37 +296,37 @@ def _layer(layer: Layer, unit: HardwareLayer, runs: Mapping[int, WeightRun], cou
 def list_data_ranges(
     network: Network, units: Sequence[HardwareLayer], options: Options, device: Chip
 ) -> tuple[DataRange, ...]:
-    """Where the input and each layer's output lie, and how long."""
+    """Return where the input and each layer's output lie, and how long."""
     rings = {i: s.rollover for i, s in list_streams(units, options, device).items() if s.rollover}
-    found = [_range(network, units, INPUT, rings)]
-    return (*found, *(_range(network, units, unit.index, rings) for unit in units))
+    input_range = [_range(network, units, INPUT, rings)]
+    return (*input_range, *(_range(network, units, unit.index, rings) for unit in units))
 
 
 def _range(
-    network: Network, units: Sequence[HardwareLayer], maker: int, rings: Mapping[int, int]
+    network: Network, units: Sequence[HardwareLayer], producer: int, rings: Mapping[int, int]
 ) -> DataRange:
-    """The range of one value.
+    """Return the range of one value.
 
     rings: words of the buffer that a streaming layer reads.  Streaming layers run at the same time.
     """
     streaming = max((u.index for u in units if u.place.streaming), default=0)
-    readers = [i for i, layer in enumerate(network.layers) if maker in layer.inputs]
+    readers = [i for i, layer in enumerate(network.layers) if producer in layer.inputs]
     ring = rings.get(readers[0]) if len(readers) == 1 else None
-    if maker == INPUT:
+    if producer == INPUT:
         mask, first, words = _input(units[0], network.layers[0])
         stays = False
     else:
-        mask, first, words = _output(units[maker])
-        stays = network.layers[maker].output or maker == len(units) - 1
-    early = maker <= streaming
-    start, end = (0, streaming) if early else (maker, maker)
+        mask, first, words = _output(units[producer])
+        stays = network.layers[producer].output or producer == len(units) - 1
+    early = producer <= streaming
+    start, end = (0, streaming) if early else (producer, producer)
     memories = tuple(m for m in range(PROCESSORS // PER_MEMORY) if mask >> m * PER_MEMORY & 0xF)
     last = first + 4 * (ring or words)
-    return DataRange(maker, memories, first, last, start, len(units) if stays else max([end, *readers]))
+    return DataRange(producer, memories, first, last, start, len(units) if stays else max([end, *readers]))
 
 
 def _output(unit: HardwareLayer) -> tuple[int, int, int]:
-    """A layer's slots, its first byte, the words from its first to its last."""
+    """Return a layer's slots, its first byte, the words from its first to its last."""
     rows, columns = unit.layer.out_dim
     words = rows * columns * unit.out_passes * (unit.layer.width // 8)
     return (
@@ -330,7 +337,7 @@ def _output(unit: HardwareLayer) -> tuple[int, int, int]:
 
 
 def _input(unit: HardwareLayer, layer: Layer) -> tuple[int, int, int]:
-    """The input's slots, its first byte, its words in each data memory.  layer: as the network has it."""
+    """Return the input's slots, its first byte, its words in each data memory.  layer: of the network."""
     positions = layer.dim[0] * layer.dim[1]
     words = -(-positions // 4) if unit.place.chw else positions * unit.in_passes * unit.layer.operands
     return unit.place.processors, unit.place.in_offset, words
@@ -347,7 +354,10 @@ def _count_touched(ranges: Sequence[DataRange]) -> int:
 
 
 def _flash(image: Image) -> dict[str, int]:
-    """Bytes of the program's tables: two words before each run of weights, address, mask and count before each run of results."""
+    """Return the bytes of the program's tables.
+
+    Two words precede each run of weights, and address, mask and count each run of results.
+    """
     writes = len(image.init) + len(image.configure) + len(image.start)
     return {
         "weights": sum(8 + 4 * len(chunk.words) for chunk in image.kernels) + 4,

@@ -23,10 +23,12 @@ HEADINGS = ("layer", "name", "processors", "output", "weights", "operations", "c
 
 def format_summary(report: ProgramReport) -> str:
     """Operations, memory and cycles of the whole, then a table of layers and one of data memory."""
+    quadrants = ", ".join(map(str, report.quadrants))
+    weights = _share(report.weight_bytes, report.weight_capacity)
     lines = [
-        f"{shorten_name(report.name)} on {report.device.name}, quadrants {', '.join(map(str, report.quadrants))}",
+        f"{shorten_name(report.name)} on {report.device.name}, quadrants {quadrants}",
         f"Operations: {_operations(report.operations)}",
-        f"Weight memory: {_share(report.weight_bytes, report.weight_capacity)}; at most {max(report.columns)} words of a processor",
+        f"Weight memory: {weights}; at most {max(report.columns)} words of a processor",
         f"Bias memory: {_share(report.bias_bytes, report.bias_capacity)}",
         f"Data memory: {_share(report.data_bytes, report.data_capacity)}",
         f"Cycles: {report.cycles:,} (estimate)",
@@ -42,7 +44,7 @@ def format_summary(report: ProgramReport) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """A name from a model as a report shows it: without signs that are not shown, and not longer than a column should be."""
+    """Return a model's name as a report shows it: printable characters only, cut to the width of a column."""
     return shortened(visible(name), LONGEST)
 
 
@@ -78,14 +80,19 @@ def _mask(mask: int) -> str:
     return ".".join(f"{mask >> PER_QUADRANT * q & 0xFFFF:04x}" for q in (3, 2, 1, 0))
 
 
-def _range(report: ProgramReport, found: DataRange) -> tuple[str, ...]:
-    name = "input" if found.maker == INPUT else shorten_name(report.layers[found.maker].name)
-    end = "end" if found.end >= len(report.layers) else str(found.end)
-    return name, _runs(found.memories), f"0x{found.first:05x}-0x{found.last - 1:05x}", f"{found.start}-{end}"
+def _range(report: ProgramReport, data_range: DataRange) -> tuple[str, ...]:
+    name = "input" if data_range.producer == INPUT else shorten_name(report.layers[data_range.producer].name)
+    end = "end" if data_range.end >= len(report.layers) else str(data_range.end)
+    return (
+        name,
+        _runs(data_range.memories),
+        f"0x{data_range.first:05x}-0x{data_range.last - 1:05x}",
+        f"{data_range.start}-{end}",
+    )
 
 
 def _runs(numbers: tuple[int, ...]) -> str:
-    """Ascending numbers with consecutive ones as `first-last`."""
+    """Return ascending numbers with consecutive ones as `first-last`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -103,9 +110,9 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def format_data(report: ProgramReport) -> dict[str, Any]:
-    """Numbers, texts, lists and dicts only.
+    """Return the report as numbers, strings, lists and dictionaries.
 
-    Masks are hexadecimal texts, byte ranges [first, after the last].
+    Masks are hexadecimal strings, byte ranges [first, after the last].
     """
     return {
         "network": report.name,
@@ -136,7 +143,7 @@ def format_data(report: ProgramReport) -> dict[str, Any]:
         ],
         "ranges": [
             {
-                "layer": r.maker,
+                "layer": r.producer,
                 "memories": list(r.memories),
                 "bytes": [r.first, r.last],
                 "layers": [r.start, r.end],
@@ -148,7 +155,7 @@ def format_data(report: ProgramReport) -> dict[str, Any]:
 
 TEMPLATE = files("mace_target_max78000") / "report" / "templates" / "memory.svg.in"
 HUE = 137.5
-"""Degrees from a layer's hue to the next one's: the golden angle, so that neighbours differ most."""
+"""Degrees from a layer's hue to the next one's: the golden angle, so that neighbors differ most."""
 ROW = 6
 WEIGHTS = 640
 """Units of length: height of a processor's row, width of the weight memory."""
@@ -165,7 +172,7 @@ class Box:
     y: float
     width: float
     height: float
-    colour: Code
+    color: Code
     title: XmlText
 
 
@@ -182,16 +189,16 @@ def draw_memory_map(report: ProgramReport) -> str:
         weights_width=WEIGHTS,
         panel=PANEL,
         panels=[(m, m % PANELS, m // PANELS) for m in range(PROCESSORS // PER_MEMORY)],
-        legend=[(XmlText(shorten_name(layer.name)), _colour(i)) for i, layer in enumerate(report.layers)],
+        legend=[(XmlText(shorten_name(layer.name)), _color(i)) for i, layer in enumerate(report.layers)],
     )
 
 
-def _colour(layer: int) -> Code:
+def _color(layer: int) -> Code:
     return Code("hsl(0,0%,60%)" if layer == INPUT else f"hsl({layer * HUE % 360:g},60%,60%)")
 
 
 def _weights(report: ProgramReport) -> Iterator[Box]:
-    """A box for each layer's run in each processor's row, neighbouring rows together."""
+    """Yield a box for each layer's run in each processor's row, neighboring rows together."""
     scale = WEIGHTS / max(report.device.kernel_capacity(p) for p in range(PROCESSORS))
     for index, layer in enumerate(report.layers):
         if layer.run is None:
@@ -201,11 +208,11 @@ def _weights(report: ProgramReport) -> Iterator[Box]:
         )
         for first, count in _rows(layer):
             x, width = round(layer.run.column * scale, 2), round(layer.run.count * scale, 2)
-            yield Box(x, first * ROW, width, count * ROW, _colour(index), XmlText(title))
+            yield Box(x, first * ROW, width, count * ROW, _color(index), XmlText(title))
 
 
 def _rows(layer: LayerUsage) -> Iterator[tuple[int, int]]:
-    """Runs of processors side by side: the first and how many."""
+    """Yield runs of processors side by side: the first and how many."""
     first = None
     for p in range(PROCESSORS + 1):
         active = layer.processors >> p & 1
@@ -217,19 +224,21 @@ def _rows(layer: LayerUsage) -> Iterator[tuple[int, int]]:
 
 
 def _data(report: ProgramReport) -> Iterator[Box]:
-    """A box for each range of bytes in each memory; time goes to the right, bytes go up."""
+    """Yield a box for each range of bytes in each memory; time goes to the right, bytes go up."""
     width, height = PANEL
     across, up = width / (len(report.layers) + 1), height / report.device.data_bytes
-    for found in report.ranges:
-        name = "input" if found.maker == INPUT else shorten_name(report.layers[found.maker].name)
-        for memory in found.memories:
+    for data_range in report.ranges:
+        name = (
+            "input" if data_range.producer == INPUT else shorten_name(report.layers[data_range.producer].name)
+        )
+        bytes_held = f"bytes {data_range.first}-{data_range.last - 1}"
+        layers = f"layers {data_range.start}-{data_range.end}"
+        for memory in data_range.memories:
             yield Box(
-                x=round(memory % PANELS * (width + 10) + found.start * across, 2),
-                y=round(memory // PANELS * (height + 20) + height - found.last * up, 2),
-                width=round((found.end - found.start + 1) * across, 2),
-                height=round((found.last - found.first) * up, 2),
-                colour=_colour(found.maker),
-                title=XmlText(
-                    f"{name}: bytes {found.first}-{found.last - 1} of data memory {memory}, layers {found.start}-{found.end}"
-                ),
+                x=round(memory % PANELS * (width + 10) + data_range.start * across, 2),
+                y=round(memory // PANELS * (height + 20) + height - data_range.last * up, 2),
+                width=round((data_range.end - data_range.start + 1) * across, 2),
+                height=round((data_range.last - data_range.first) * up, 2),
+                color=_color(data_range.producer),
+                title=XmlText(f"{name}: {bytes_held} of data memory {memory}, {layers}"),
             )

@@ -1,4 +1,4 @@
-"""A register-accurate simulator of the CNN accelerator of both parts: bytes and register writes in, memory out.
+"""Simulates the CNN accelerator of both chips at the level of registers: writes go in, memory comes out.
 
 It decodes everything from registers and memories and knows nothing of the network that they were made from.
 It computes what, not when:
@@ -12,14 +12,14 @@ It computes what, not when:
 - Quadrants must agree in what is not each one's own, and registers that say the same thing twice must say the
 same.
 - A word is written whole: bytes of slots that no channel uses become 0.
-- Not modelled, and refused: the snoop registers of conditional layers, depthwise layers that read ahead,
+- Not modeled, and refused: the snoop registers of conditional layers, depthwise layers that read ahead,
   kernels that are not 3x3 in layers that compute four channels at once, 32-bit results of layers that do not
-  sum over processors.  The memories' self-test is not modelled either.
+  sum over processors.  The memories' self-test is not modeled either.
 """
 
 from __future__ import annotations
 
 from mace_target_max78000.simulate.accelerator import Simulator, find_mismatches, infer_again, replay
-from mace_target_max78000.simulate.memory import NotModelledError, SimulationError
+from mace_target_max78000.simulate.memory import NotModeledError, SimulationError
 
-__all__ = ["NotModelledError", "SimulationError", "Simulator", "find_mismatches", "infer_again", "replay"]
+__all__ = ["NotModeledError", "SimulationError", "Simulator", "find_mismatches", "infer_again", "replay"]

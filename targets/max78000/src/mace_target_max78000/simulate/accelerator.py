@@ -160,7 +160,7 @@ class Simulator:
             )
 
     def _fast(self, data: bytes) -> None:
-        """The fast FIFO: the first FIFO's words, or in its quad form a byte of each word for each quadrant."""
+        """Write the fast FIFO: the first FIFO's words, or in its quad form a byte for each quadrant."""
         words = np.frombuffer(data, "<u4")
         quad = self.registers.control[0]["CTL"] >> 31 & 1
         for number in range(QUADRANTS if quad else 1):
@@ -237,7 +237,7 @@ def replay(image: Image, documented: bool = False, watch: Watch | None = None) -
 
 
 def infer_again(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:
-    """Run a program once more with other inputs, on what the inference before left in every memory, as an application does.
+    """Run a program once more with other inputs, on the memories as the last inference left them.
 
     Raises SimulationError as `replay` does.
     """
@@ -261,7 +261,10 @@ def _load(simulator: Simulator, image: Image) -> None:
 
 
 def _load_run(simulator: Simulator, chunk: Chunk, packing: bool) -> None:
-    """Write a run of weights as cnn_load_weights does: through the packing loader, or four words for each word of the memory."""
+    """Write a run of weights as cnn_load_weights does.
+
+    That is through the packing loader, or four words for each word of the memory.
+    """
     if packing:
         simulator.write(chunk.address | 1, 1, size=1)
         simulator.write_block(chunk.address, _bytes(chunk.words))
@@ -286,7 +289,10 @@ def _infer(simulator: Simulator, image: Image, inputs: Sequence[Block]) -> None:
 
 
 def _continue(simulator: Simulator, image: Image) -> None:
-    """Go on after every layer of a program that stops there, as cnn_continue does once the interrupt has been acknowledged."""
+    """Go on after every layer of a program that stops there.
+
+    This is what cnn_continue does once the interrupt has been acknowledged.
+    """
     control = image.device.control_register(image.quadrants[0], 0)
     while not simulator.done and not simulator.waits_for and simulator.read(control) & ONE_SHOT:
         waiting = simulator.read(control) & ~(DONE | GO)
@@ -295,11 +301,12 @@ def _continue(simulator: Simulator, image: Image) -> None:
 
 
 def find_mismatches(simulator: Simulator, image: Image) -> Iterator[str]:
-    """Each word of the known answer that data memory does not hold."""
+    """Yield each word of the known answer that data memory does not hold."""
     for check in image.known_answer:
-        found = np.frombuffer(simulator.read_block(check.address, 4 * len(check.values)), "<u4") & check.mask
-        for i in np.flatnonzero(found != np.array(check.values, np.uint32)).tolist():
-            yield f"{check.address + 4 * i:#x}: {int(found[i]):#010x} instead of {check.values[i]:#010x}, mask {check.mask:#010x}"
+        words = np.frombuffer(simulator.read_block(check.address, 4 * len(check.values)), "<u4") & check.mask
+        for i in np.flatnonzero(words != np.array(check.values, np.uint32)).tolist():
+            expected = f"{check.values[i]:#010x}, mask {check.mask:#010x}"
+            yield f"{check.address + 4 * i:#x}: {int(words[i]):#010x} instead of {expected}"
 
 
 def _bytes(words: Iterable[int]) -> bytes:

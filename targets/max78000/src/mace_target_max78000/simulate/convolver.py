@@ -1,11 +1,11 @@
-"""Reads kernels from weight memory and convolves with them.
+"""Reads kernels and bias from the memories as a layer's processors do, and convolves.
 
-Multiplication, sums over processors and quadrants, bias.
-
-Kernels as a layer's processors read them from weight memory.
+Products are summed over processors and over the quadrants that the master adds.
 """
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSetting
 from mace_target_max78000.simulate.memory import Array
 
 EXACT = 1 << 24
-"""Whole numbers below this are exact in 32-bit floats."""
+"""Integers below this are exact in 32-bit floats."""
 
 
 def convolve(setting: LayerSettings, values: Array, weights: Array, master: int) -> Array:
-    """Sums int64 [outputs, rows, columns] of values [processors, passes, rows, columns] and weights [processors, kernels, taps].
+    """Return sums, int64 [outputs, rows, columns].
 
+    values: [processors, passes, rows, columns].  weights: [processors, kernels, taps].
     Outputs of a depthwise layer are its processors' passes, processor by processor.  Only quadrants whose
     sums the master adds count.
     """
@@ -28,21 +29,21 @@ def convolve(setting: LayerSettings, values: Array, weights: Array, master: int)
     kernel = setting.kernel
     rows, columns = padded.shape[2] - kernel.rows + 1, padded.shape[3] - kernel.columns + 1
     if min(rows, columns) < 1:
+        available = f"{padded.shape[2]}x{padded.shape[3]}"
         raise setting.fault(
-            "RCNT",
-            f"a kernel of {kernel.rows}x{kernel.columns} does not fit {padded.shape[2]}x{padded.shape[3]} positions",
+            "RCNT", f"a kernel of {kernel.rows}x{kernel.columns} does not fit {available} positions"
         )
-    corners = [(r, c) for r in range(kernel.rows) for c in range(kernel.columns)]
+    corners = list(product(range(kernel.rows), range(kernel.columns)))
     if setting.kind is LayerKind.DEPTHWISE:
         taps = [padded[:, :, r : r + rows, c : c + columns] for r, c in corners]
         sums = sum(tap.astype(np.int64) * weights[:, :, i, None, None] for i, tap in enumerate(taps))
         return np.asarray(sums).reshape(-1, rows, columns)
-    heard = np.array([p // PER_QUADRANT in setting.sources | {master} for p in setting.processors])
+    is_added = np.array([p // PER_QUADRANT in setting.sources | {master} for p in setting.processors])
     passes = setting.reading.passes
     # [taps, outputs, processors * passes]
     outputs = kernel.count // passes
-    matrices = weights[heard].reshape(-1, outputs, passes, len(corners)).transpose(3, 1, 0, 2)
-    matrices = matrices.reshape(len(corners), outputs, int(heard.sum()) * passes)
+    matrices = weights[is_added].reshape(-1, outputs, passes, len(corners)).transpose(3, 1, 0, 2)
+    matrices = matrices.reshape(len(corners), outputs, int(is_added.sum()) * passes)
     largest = int(np.abs(values).max(initial=0)) * int(
         np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0)
     )
@@ -52,7 +53,7 @@ def convolve(setting: LayerSettings, values: Array, weights: Array, master: int)
     # padded width adds to each row of the sums is cut off at the end
     wide = padded.shape[3]
     span = (rows - 1) * wide + columns
-    channels = padded[heard].astype(number).reshape(matrices.shape[2], -1)
+    channels = padded[is_added].astype(number).reshape(matrices.shape[2], -1)
     total = np.zeros((outputs, rows * wide), number)
     for matrix, (row, column) in zip(matrices, corners, strict=True):
         first = row * wide + column
@@ -61,16 +62,16 @@ def convolve(setting: LayerSettings, values: Array, weights: Array, master: int)
 
 
 def sum_bypassed(setting: LayerSettings) -> Array:
-    """The weights of a layer whose weight memory is bypassed: ones, int8 [processors, kernels, taps]."""
+    """Return the weights of a layer that bypasses its memory: ones, int8 [processors, kernels, taps]."""
     taps = setting.kernel.rows * setting.kernel.columns
     count = setting.kernel.count if setting.kind is LayerKind.CONVOLUTION else setting.reading.passes
     return np.ones((len(setting.processors), count, taps), np.int8)
 
 
 def _pad(setting: LayerSettings, values: Array) -> Array:
-    """Zeros around the input.
+    """Pad the input with zeros.
 
-    A transposed convolution has them between its positions and after the last ones as well.
+    In a transposed convolution they lie between its positions and after the last ones as well.
     """
     (rows, columns), reading = setting.reading.pad, setting.reading
     if reading.transposed:
@@ -81,7 +82,7 @@ def _pad(setting: LayerSettings, values: Array) -> Array:
 
 
 def read_biases(setting: LayerSettings, memory: Array, master: int, dummy: bool) -> Array:
-    """What the bias memories add to each output: int64 [outputs], in units of the sum.
+    """Return what the bias memories add to each output: int64 [outputs], in units of the sum.
 
     memory: uint8 [quadrants, bytes].  dummy: the first generation reads one byte too many where it streams
     from the first layer on.
@@ -99,7 +100,7 @@ def read_biases(setting: LayerSettings, memory: Array, master: int, dummy: bool)
 
 
 def _own_biases(setting: LayerSettings, memory: Array) -> Array:
-    """Each processor's own quadrant has its bias, in a row of bytes for each pass.
+    """Return the bias of a depthwise layer: in each processor's quadrant, a row of bytes for each pass.
 
     Where results go to the slots read from, four memories are read side by side: a row is a whole quadrant's.
     Else the row of the first quadrant in use begins with its first processor in use, and that of the last one
@@ -124,7 +125,7 @@ def _own_biases(setting: LayerSettings, memory: Array) -> Array:
 
 
 def _bytes(setting: LayerSettings, memory: Array, index: Array) -> Array:
-    """Signed bytes; output slots that no channel uses may lie beyond the end and get nothing."""
+    """Return signed bytes; output slots that no channel uses may lie beyond the end and get nothing."""
     if index[0] >= memory.size:
         raise setting.fault("POST", f"bias from byte {int(index[0])} on, {memory.size} exist")
     return np.where(index < memory.size, memory.view(np.int8)[np.minimum(index, memory.size - 1)], 0).astype(
@@ -133,7 +134,7 @@ def _bytes(setting: LayerSettings, memory: Array, index: Array) -> Array:
 
 
 def read_kernels(setting: LayerSettings, memory: Array, device: Chip, binary: bool) -> Array:
-    """Weights int8 [processors, kernels, rows * columns] of uint8 words [processors, words, 9].
+    """Return weights int8 [processors, kernels, rows * columns] of uint8 words [processors, words, 9].
 
     A processor's words make one stream of bytes, from the least significant byte of each word on; a kernel is
     stored last value first, and weights of fewer bits share a byte with those of the next kernels.  Where
@@ -146,16 +147,18 @@ def read_kernels(setting: LayerSettings, memory: Array, device: Chip, binary: bo
         return _stored_values(setting, memory, (0, kernel.count, end), binary)
     size = device.kernel_words // kernel.lanes * KERNEL_BYTES
     count = kernel.count // kernel.lanes
-    found = [
+    by_memory = [
         _stored_values(setting, memory, (lane * size, count, (lane + 1) * size), binary)
         for lane in range(kernel.lanes)
     ]
-    by_output = np.stack(found, 1).reshape(len(setting.processors), kernel.lanes, count // passes, passes, -1)
+    by_output = np.stack(by_memory, 1).reshape(
+        len(setting.processors), kernel.lanes, count // passes, passes, -1
+    )
     return np.asarray(by_output.swapaxes(1, 2)).reshape(len(setting.processors), kernel.count, -1)
 
 
 def _stored_values(setting: LayerSettings, memory: Array, part: tuple[int, int, int], binary: bool) -> Array:
-    """Kernels of one memory.  part: its first byte, how many kernels, and the byte where it ends."""
+    """Return kernels of one memory.  part: its first byte, how many kernels, and the byte where it ends."""
     base, count, limit = part
     taps, bits = setting.kernel.rows * setting.kernel.columns, setting.kernel.bits
     groups = -(-count * bits // 8)
@@ -169,18 +172,18 @@ def _stored_values(setting: LayerSettings, memory: Array, part: tuple[int, int, 
     first, last = begin // KERNEL_BYTES, -(-end // KERNEL_BYTES)
     streams = memory[list(setting.processors), first:last, ::-1].reshape(len(setting.processors), -1)
     begin -= first * KERNEL_BYTES
-    stored = streams[:, begin : begin + groups * taps].reshape(len(streams), groups, taps)[:, :, ::-1]
-    return _values(stored, bits, binary)[:, :count]
+    kernel_bytes = streams[:, begin : begin + groups * taps].reshape(len(streams), groups, taps)[:, :, ::-1]
+    return _values(kernel_bytes, bits, binary)[:, :count]
 
 
-def _values(stored: Array, bits: int, binary: bool) -> Array:
-    """Bytes [processors, groups, taps] as weights [processors, groups * 8 / bits, taps].
+def _values(kernel_bytes: Array, bits: int, binary: bool) -> Array:
+    """Return bytes [processors, groups, taps] as weights [processors, groups * 8 / bits, taps].
 
     One bit is 0 or -1, if binary +1 or -1.
     """
     if bits == 8:
-        return stored.view(np.int8)
+        return kernel_bytes.view(np.int8)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    fields = (stored[:, :, None, :] >> shifts[:, None] & ((1 << bits) - 1)).astype(np.int8)
+    fields = (kernel_bytes[:, :, None, :] >> shifts[:, None] & ((1 << bits) - 1)).astype(np.int8)
     signed = 1 - 2 * fields if binary and bits == 1 else fields - (fields >> bits - 1 << bits)
-    return signed.reshape(len(stored), -1, stored.shape[2])
+    return signed.reshape(len(kernel_bytes), -1, kernel_bytes.shape[2])

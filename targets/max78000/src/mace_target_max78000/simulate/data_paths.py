@@ -1,16 +1,14 @@
-"""Moves data between memories and the convolver: reading, writing, FIFOs.
+"""Moves data between memories and the convolver.
 
-From data memory to what is multiplied: gathering, pooling, element-wise operations.
-
-From sums to data memory: shift, activation, and the addresses of all results.
-
-The FIFOs that input comes through while the accelerator runs.
+`read_input` gathers, pools and combines what is then multiplied. `finish_sums` shifts and activates,
+`find_places` computes the addresses of all results. `Fifos` take input while the accelerator runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -24,7 +22,7 @@ SUBTRACT, ADD, OR = 0, 1, 2
 
 @dataclass(frozen=True)
 class Averaging:
-    """How averages become whole numbers.
+    """How averages become integers.
 
     rounding: to the nearest.  documented: down, halves up; else towards zero, halves away from it, and no
     rounding along one axis.
@@ -34,7 +32,7 @@ class Averaging:
     documented: bool
 
     def divide(self, total: Array, count: int, one_dimensional: bool) -> Array:
-        """Sums of `count` values as averages."""
+        """Return sums of `count` values as averages."""
         if self.documented:
             return (total + (count // 2 if self.rounding else 0)) // count
         half = count // 2 if self.rounding and not one_dimensional else 0
@@ -42,18 +40,15 @@ class Averaging:
 
 
 def read_input(setting: LayerSettings, data: Array, averaging: Averaging) -> Array:
-    """What each processor reads, pooled and combined: int32 [processors, passes, rows, columns].
+    """Return what each processor reads, pooled and combined: int32 [processors, passes, rows, columns].
 
     data: uint8 [memories, bytes].
     Raises SimulationError where a position lies beyond the memory.
     """
     reading = setting.reading
     rows, columns = reading.size
-    windows = (
-        _gather(setting, data, r * reading.inner_row + c * reading.inner_column)
-        for r in range(rows)
-        for c in range(columns)
-    )
+    positions = product(range(rows), range(columns))
+    windows = (_gather(setting, data, r * reading.inner_row + c * reading.inner_column) for r, c in positions)
     first = reading.eltwise is not None and not reading.pool_first
     pooled: Array | None = None
     for window in windows:
@@ -71,7 +66,7 @@ def read_input(setting: LayerSettings, data: Array, averaging: Averaging) -> Arr
 
 
 def _gather(setting: LayerSettings, data: Array, inner: int) -> Array:
-    """One position of every window: int8 [processors, rows, columns, passes, operands]."""
+    """Return one position of every window: int8 [processors, rows, columns, passes, operands]."""
     reading, processors = setting.reading, np.array(setting.processors)
     memories, where = np.unique(processors // PER_MEMORY, return_inverse=True)
     words = 1 if reading.planar else reading.passes * reading.operands
@@ -79,16 +74,16 @@ def _gather(setting: LayerSettings, data: Array, inner: int) -> Array:
     columns = np.arange(reading.columns) * reading.column_step
     index = rows[:, None, None] + columns[:, None] + np.arange(words) + inner
     if reading.planar:
-        found = data[memories][
+        gathered = data[memories][
             :, 4 * reading.base + _mask_inside(setting, index, data.shape[1] - 4 * reading.base)
         ][where]
     else:
         index = _mask_inside(setting, index + reading.base, data.shape[1] // 4)
-        found = data.reshape(len(data), -1, PER_MEMORY)[memories][:, index][
+        gathered = data.reshape(len(data), -1, PER_MEMORY)[memories][:, index][
             where, ..., processors % PER_MEMORY
         ]
     shape = len(processors), reading.rows, reading.columns, words // reading.operands, reading.operands
-    return np.asarray(found.view(np.int8)).reshape(shape)
+    return np.asarray(gathered.view(np.int8)).reshape(shape)
 
 
 def _mask_inside(setting: LayerSettings, index: Array, size: int) -> Array:
@@ -99,7 +94,7 @@ def _mask_inside(setting: LayerSettings, index: Array, size: int) -> Array:
 
 
 def _combine(reading: Reading, values: Array) -> Array:
-    """The element-wise operation on the last axis, clamped to 8 bits once."""
+    """Return the element-wise operation on the last axis, clamped to 8 bits once."""
     if reading.eltwise is None:
         return np.asarray(values[..., 0])
     if reading.eltwise in (SUBTRACT, ADD):
@@ -121,7 +116,7 @@ class OutputPlaces:
 
 
 def finish_sums(setting: LayerSettings, sums: Array) -> Array:
-    """Sums as they are written: int8, shifted with rounding, saturated and activated.
+    """Return sums as they are written: int8, shifted with rounding, saturated and activated.
 
     Or the 32-bit sums themselves.
     """
@@ -136,7 +131,7 @@ def finish_sums(setting: LayerSettings, sums: Array) -> Array:
 
 
 def find_places(setting: LayerSettings, device: Chip, outputs: int, master: int) -> OutputPlaces:
-    """Where each output channel goes."""
+    """Return where each output channel goes."""
     writing = setting.writing
     if setting.kind is LayerKind.CONVOLUTION:
         passes, slots = np.divmod(np.arange(outputs), writing.slots)
@@ -157,10 +152,12 @@ def find_places(setting: LayerSettings, device: Chip, outputs: int, master: int)
     )
     # a memory's number and a word in it are counted apart: no word number carries into the next memory
     lane = slot % PER_MEMORY
-    several = 4 if writing.wide else setting.reading.passes if setting.kind is LayerKind.PASSTHROUGH else 1
-    return OutputPlaces(
-        np.asarray(memory), word + lane if writing.wide else np.asarray(word), lane, several * writing.pixel
-    )
+    words_per_position = 1
+    if writing.wide:
+        words_per_position, word = 4, word + lane
+    elif setting.kind is LayerKind.PASSTHROUGH:
+        words_per_position = setting.reading.passes
+    return OutputPlaces(np.asarray(memory), np.asarray(word), lane, words_per_position * writing.pixel)
 
 
 def _by_processor(setting: LayerSettings, processors: Array, master: int) -> tuple[Array, Array, Array, int]:
@@ -171,16 +168,15 @@ def _by_processor(setting: LayerSettings, processors: Array, master: int) -> tup
         return np.full(len(processors), writing.bases[master]), steps, processors, writing.memory_step
     if setting.reading.rows and writing.wide:
         raise setting.fault(
-            "LCTL", "32-bit results of a layer that does not sum over processors are not modelled"
+            "LCTL", "32-bit results of a layer that does not sum over processors are not modeled"
         )
     quadrants = processors // PER_QUADRANT
     base = np.array([writing.bases[q] for q in quadrants.tolist()])
     first = {q: int(processors[quadrants == q].min()) for q in set(quadrants.tolist())}
-    order = {
-        p: i
-        for q in first
-        for i, p in enumerate(sorted({p for p in processors.tolist() if p // PER_QUADRANT == q}))
-    }
+    order: dict[int, int] = {}
+    for quadrant in first:
+        inside = sorted({p for p in processors.tolist() if p // PER_QUADRANT == quadrant})
+        order.update((p, rank) for rank, p in enumerate(inside))
     ranks = np.array([order[p] for p in processors.tolist()])
     if setting.kind is LayerKind.PASSTHROUGH:
         # results of a quadrant are packed: processors that are not in use leave no bytes between them
@@ -213,9 +209,9 @@ def write_outputs(setting: LayerSettings, results: Array, places: OutputPlaces, 
             "two channels are written to the same place",
             "give each quadrant memories of its own",
         )
-    joined = np.zeros((len(keys), results.shape[1], 4), np.uint8)
-    joined[where, :, places.lane] = results.view(np.uint8)
-    words[(keys >> 32)[:, None], (keys & 0xFFFFFFFF)[:, None] + positions] = joined.view("<u4")[:, :, 0]
+    packed_words = np.zeros((len(keys), results.shape[1], 4), np.uint8)
+    packed_words[where, :, places.lane] = results.view(np.uint8)
+    words[(keys >> 32)[:, None], (keys & 0xFFFFFFFF)[:, None] + positions] = packed_words.view("<u4")[:, :, 0]
 
 
 class Fifos:
@@ -235,11 +231,11 @@ class Fifos:
         self._waiting[number].extend(whole_words(data, f"FIFO {number}").tobytes())
 
     def count(self, number: int) -> int:
-        """Words that wait."""
+        """Return how many words wait."""
         return len(self._waiting[number]) // 4
 
     def take(self, number: int, count: int) -> Array:
-        """The first words that wait."""
+        """Remove and return the first words that wait."""
         words = np.frombuffer(bytes(self._waiting[number][: 4 * count]), "<u4")
         del self._waiting[number][: 4 * count]
         return words
@@ -250,15 +246,15 @@ def number_fifos(processors: Iterable[int], fast: bool, control: int) -> tuple[i
 
     SimulationError where there is none for one of them, or it is switched off.
     """
-    found = sorted({p // PER_QUADRANT for p in processors})
+    numbers = sorted({p // PER_QUADRANT for p in processors})
     for p in processors:
         if p % PER_QUADRANT >= PER_MEMORY:
             raise SimulationError(
                 f"FIFO, processor {p}", "no FIFO leads there", "use processors 0 to 3 of a quadrant"
             )
-    for number in found:
+    for number in numbers:
         if not fast and not control >> 12 + number & 1:
             raise SimulationError(
                 f"FIFO {number}", f"it is off, control is {control:#x}", f"set bit {12 + number}"
             )
-    return tuple(found)
+    return tuple(numbers)

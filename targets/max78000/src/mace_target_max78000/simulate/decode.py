@@ -1,8 +1,7 @@
-"""From the registers of all quadrants to a layer's setting.
+"""Decodes the registers of all quadrants to the settings of a layer, and checks that they agree.
 
-The quadrants work in step: what is not each one's own must be the same in all of them.
-
-Registers of a layer that must fit each other: what the hardware would do otherwise is not an answer but a wrong one.
+Quadrants run in lockstep, so that registers that they share must match. Registers of a layer that contradict
+each other are refused: the hardware would compute something, but nothing that a program can want.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mace_target_max78000.simulate.layer_settings import (
     first_generation,
     second_generation,
 )
-from mace_target_max78000.simulate.memory import NotModelledError
+from mace_target_max78000.simulate.memory import NotModeledError
 
 WEIGHT_BITS: Mapping[int, int] = {0: 8, 1: 1, 2: 2, 3: 4}
 OWN_BITS: Mapping[str, int] = {"ENA": 0xFFFFFFFF, "LCTL": 0xF000, "POST": 0x1FFF}
@@ -29,7 +28,7 @@ JUMP, END = 0x80, 0x100
 
 
 def decode(device: Chip, layer: int, registers: Mapping[int, Mapping[str, int]]) -> LayerSettings:
-    """A layer's setting from its registers by quadrant, the master's first.
+    """Return a layer's settings from its registers by quadrant, the master's first.
 
     Quadrants whose registers are all 0 are idle.
 
@@ -48,9 +47,7 @@ def decode(device: Chip, layer: int, registers: Mapping[int, Mapping[str, int]])
         kernel=_kernel(master, kind),
         writing=_writing(master, quadrants, kind),
         stream=_stream(master),
-        processors=tuple(
-            q * PER_QUADRANT + p for q, mask in enabled.items() for p in range(PER_QUADRANT) if mask >> p & 1
-        ),
+        processors=_list_processors(enabled),
         sources=frozenset(q for q in range(QUADRANTS) if master.flag("LCTL", 12 + q)),
         biases={f.quadrant: f.take("POST", 0, 12) for f in quadrants if f.flag("POST", 12)},
         timeslots=master.take("ONED", 0, 4),
@@ -66,6 +63,14 @@ def decode(device: Chip, layer: int, registers: Mapping[int, Mapping[str, int]])
     return setting
 
 
+def _list_processors(enabled: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the numbers of the enabled processors; enabled: the mask of each quadrant."""
+    processors: list[int] = []
+    for quadrant, mask in enabled.items():
+        processors += (quadrant * PER_QUADRANT + p for p in range(PER_QUADRANT) if mask >> p & 1)
+    return tuple(processors)
+
+
 def _kind(master: Fields, enabled: Mapping[int, int]) -> LayerKind:
     """Convolution where weight memories are enabled; every reading processor needs its own."""
     if not any(enabled.values()):
@@ -75,7 +80,8 @@ def _kind(master: Fields, enabled: Mapping[int, int]) -> LayerKind:
     weighted = any(mask >> 16 for mask in enabled.values())
     for quadrant, mask in enabled.items():
         if weighted and mask >> 16 != mask & 0xFFFF:
-            problem = f"quadrant {quadrant} enables processors {mask & 0xFFFF:#06x} with the weights of {mask >> 16:#06x}"
+            masks = f"{mask & 0xFFFF:#06x} with the weights of {mask >> 16:#06x}"
+            problem = f"quadrant {quadrant} enables processors {masks}"
             raise master.fault("ENA", problem, "enable the weights of the processors that read")
     depthwise = master.device.generation == 2 and master.flag("POST", 30)
     if depthwise:
@@ -85,13 +91,13 @@ def _kind(master: Fields, enabled: Mapping[int, int]) -> LayerKind:
 
 def _agree(master: Fields, quadrants: Sequence[Fields], kind: LayerKind) -> None:
     """Raise SimulationError if a register differs between quadrants though it may not."""
-    own = dict(OWN_BITS)
+    free_bits = dict(OWN_BITS)
     if kind is not LayerKind.CONVOLUTION:
-        own["WPTR_BASE"] = 0xFFFFFFFF
+        free_bits["WPTR_BASE"] = 0xFFFFFFFF
     for fields in quadrants:
         for name in sorted(master.values.keys() | fields.values.keys()):
             ours, theirs = master.values.get(name, 0), fields.values.get(name, 0)
-            if (ours ^ theirs) & ~own.get(name, 0):
+            if (ours ^ theirs) & ~free_bits.get(name, 0):
                 problem = f"quadrant {master.quadrant} has {ours:#x}, and quadrants work in step"
                 raise fields.fault(name, problem, "write the same to both")
         if fields.quadrant != master.quadrant and fields.take("LCTL", 12, 4):
@@ -117,11 +123,11 @@ def _bypass(master: Fields) -> bool:
 
 
 def _reads_ahead(master: Fields) -> bool:
-    """Whether the second generation reads while it computes; then the highest bits count shifts."""
+    """Whether the layer reads ahead, which the second generation can; then the highest bits count shifts."""
     ahead = master.device.generation == 2 and master.flag("LCTL", 17)
     if ahead and master.flag("POST", 30):
         # the count of shifts and the switch of layers that write where they read share a bit
-        raise NotModelledError(
+        raise NotModeledError(
             f"layer {master.layer}, LCTL", "depthwise layers that read ahead are not simulated"
         )
     if ahead and master.take("LCTL", 26, 6) != master.take("LCTL2", 0, 4) // (4 if _in_fours(master) else 1):
@@ -132,7 +138,7 @@ def _reads_ahead(master: Fields) -> bool:
 
 
 def _kernel(master: Fields, kind: LayerKind) -> KernelSettings:
-    """Which kernels a layer uses."""
+    """Return which kernels a layer uses."""
     if master.device.generation == 2:
         first, last = master.take("MCNT2", 0, 19), master.take("MCNT1", 0, 19)
     else:
@@ -162,14 +168,14 @@ def _lanes(master: Fields, rows: int, columns: int) -> int:
         return 1
     if (rows, columns) != (3, 3):
         # how fewer than nine weights are spread over the four memories is not known
-        raise NotModelledError(
+        raise NotModeledError(
             f"layer {master.layer}, POST", "kernels that are not 3x3 in four memories are not simulated"
         )
     return 4
 
 
 def _kernel_size(master: Fields, kind: LayerKind) -> tuple[int, int]:
-    """Rows and columns of a kernel.
+    """Return rows and columns of a kernel.
 
     The second generation has them a second time, where they must be the same.
     """
@@ -183,16 +189,16 @@ def _kernel_size(master: Fields, kind: LayerKind) -> tuple[int, int]:
     if not 1 <= size[0] <= 9:
         raise master.fault("ONED", f"a kernel of {size[0]} values", "use 1 to 9")
     if master.device.generation == 2:
-        told = master.take("LCTL", 22, 4) + 1, master.take("LCTL", 18, 4) + 1
-        if told != size:
+        repeated = master.take("LCTL", 22, 4) + 1, master.take("LCTL", 18, 4) + 1
+        if repeated != size:
             raise master.fault(
-                "LCTL", f"the kernel is {told[0]}x{told[1]} here and {size[0]}x{size[1]} in ONED"
+                "LCTL", f"the kernel is {repeated[0]}x{repeated[1]} here and {size[0]}x{size[1]} in ONED"
             )
     return size
 
 
 def _writing(master: Fields, quadrants: Sequence[Fields], kind: LayerKind) -> Writing:
-    """Where results go."""
+    """Return where results go."""
     second, pointer = master.device.generation == 2, master.device.offset_bits + 4
     span, bits = master.take("LCTL2", 12 if second else 8, 9), WEIGHT_BITS[master.take("POST", 22, 2)]
     if span % bits:
@@ -231,7 +237,7 @@ def _in_fours(master: Fields) -> bool:
 
 
 def _following(master: Fields) -> int | None:
-    """The layer that comes next."""
+    """Return the layer that comes next."""
     value = master.take("NXTLYR", 0, 9)
     if value & END:
         return None
@@ -289,19 +295,22 @@ def _slots(setting: LayerSettings, master: Fields) -> None:
 
 
 def _groups(setting: LayerSettings) -> int:
-    """The most data memories that the packed results of a quadrant lie in."""
+    """Return the most data memories that the packed results of a quadrant lie in."""
     quadrants = [[p for p in setting.processors if p // PER_QUADRANT == q] for q in range(QUADRANTS)]
     return max((q[0] % PER_MEMORY + len(q) - 1) // PER_MEMORY + 1 for q in quadrants if q)
 
 
 def _bias(setting: LayerSettings, master: Fields) -> None:
-    """A bias must be read by somebody: by processors of its quadrant, or by the master, which adds those of the quadrants it listens to."""
+    """Raise SimulationError if nothing reads a bias.
+
+    It is read by processors of its quadrant, or by the master, which adds the sums of the quadrants in LCTL.
+    """
     if setting.kind is LayerKind.PASSTHROUGH and setting.biases:
         raise master.fault("POST", "a bias in a layer without weights")
     if setting.kind is LayerKind.DEPTHWISE:
         reading = {p // PER_QUADRANT for p in setting.processors}
         if setting.biases and set(setting.biases) != reading:
-            problem = f"quadrants {sorted(setting.biases)} have a bias where {sorted(reading)} have channels of their own"
+            problem = f"quadrants {sorted(setting.biases)} have a bias, and {sorted(reading)} have channels"
             raise master.fault("POST", problem, "give each quadrant that reads its bias, and no other")
         return
     unheard = set(setting.biases) - setting.sources - {master.quadrant}
@@ -321,14 +330,14 @@ def _kernels(setting: LayerSettings, master: Fields) -> None:
     passes, count = setting.reading.passes, setting.kernel.count
     register = "MCNT1" if master.device.generation == 2 else "MCNT"
     if setting.kind is LayerKind.CONVOLUTION and count % passes:
-        raise master.fault(register, f"{count} kernels are no whole number of {passes} passes")
+        raise master.fault(register, f"{count} kernels are no multiple of {passes} passes")
     if setting.kind is not LayerKind.CONVOLUTION and not setting.kernel.bypassed and count != passes:
         raise master.fault(
             register, f"{count} kernels or output passes where the input takes {passes} passes"
         )
     if master.device.generation == 1:
         return
-    told = master.take("OCHAN", 0, 16) + 1
+    channels = master.take("OCHAN", 0, 16) + 1
     slots = setting.timeslots + 1
     count = count // setting.kernel.lanes
     expected = {
@@ -336,8 +345,8 @@ def _kernels(setting: LayerSettings, master: Fields) -> None:
         LayerKind.DEPTHWISE: slots * passes,
         LayerKind.PASSTHROUGH: slots,
     }[setting.kind]
-    if told != expected:
-        raise master.fault("OCHAN", f"{told} output channels where the other registers have {expected}")
+    if channels != expected:
+        raise master.fault("OCHAN", f"{channels} output channels where the other registers have {expected}")
 
 
 def _eltwise(setting: LayerSettings, master: Fields) -> None:
@@ -360,7 +369,7 @@ def _eltwise(setting: LayerSettings, master: Fields) -> None:
 def _row_memory(setting: LayerSettings, master: Fields) -> None:
     """The row memory must be as long as a row of the input is wider than the kernel."""
     reading, (last, first) = setting.reading, setting.row_memory
-    if reading.joined:
+    if reading.flattened:
         return
     columns = reading.columns * (2 if reading.transposed else 1) + 2 * reading.pad[1]
     streaming = first > 0

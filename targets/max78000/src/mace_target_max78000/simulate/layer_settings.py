@@ -1,10 +1,9 @@
-"""Decodes the registers of a layer: fields of their bits, and what they ask of the datapath.
+"""Describes the settings of a layer, and decodes how it reads its input.
 
-Registers of one layer in one quadrant, read field by field; a bit that no field explains is a fault.
-
-What a layer's registers ask for, as counts, pointers and switches: all that the datapath knows of a layer.
-
-How a layer reads its input: counters, windows, passes and operands, as either generation's registers encode them.
+`Fields` reads the registers of one layer in one quadrant field by field; a bit that no field explains is a
+fault. `LayerSettings` holds counts, pointers and switches: all that the datapath knows of a layer.
+`first_generation` and `second_generation` decode counters, windows, passes and operands as either generation
+encodes them.
 
 Positions are pixels; the passes of a position, and the operands of a pass, lie in consecutive words.
 """
@@ -30,17 +29,17 @@ class Fields:
         self._known: dict[str, int] = {}
 
     def take(self, name: str, low: int = 0, count: int = 32) -> int:
-        """The field of `count` bits from bit `low` on."""
+        """Return the field of `count` bits from bit `low` on."""
         mask = (1 << count) - 1
         self._known[name] = self._known.get(name, 0) | mask << low
         return self.values.get(name, 0) >> low & mask
 
     def flag(self, name: str, bit: int) -> bool:
-        """A field of one bit."""
+        """Return a field of one bit."""
         return bool(self.take(name, bit, 1))
 
     def fault(self, name: str, problem: str, remedy: str = "") -> SimulationError:
-        """What is wrong with a register."""
+        """Return what is wrong with a register."""
         return SimulationError(
             f"layer {self.layer}, quadrant {self.quadrant}, {name}",
             f"{self.values.get(name, 0):#x}: {problem}",
@@ -93,7 +92,7 @@ class Reading:
     pool_first: bool
     planar: bool
     transposed: bool
-    joined: bool
+    flattened: bool
 
 
 @dataclass(frozen=True)
@@ -184,13 +183,13 @@ class LayerSettings:
     following: int | None
 
     def fault(self, registers: str, problem: str, remedy: str = "") -> SimulationError:
-        """What is wrong with the layer as a whole."""
+        """Return what is wrong with the layer as a whole."""
         return SimulationError(f"layer {self.layer}, {registers}", problem, remedy)
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """What the generations encode differently: windows, padding, and steps in words for `unit` words at a position."""
+    """What the generations encode differently: windows, padding, and steps in words."""
 
     windows: tuple[int, int]
     size: tuple[int, int]
@@ -200,7 +199,10 @@ class _Grid:
 
 
 def first_generation(fields: Fields) -> Reading:
-    """Counters run over padded rows and columns; positions follow each other without gaps."""
+    """Decode the first generation's counters, which run over padded rows and columns.
+
+    Positions follow each other without gaps.
+    """
     passes, operands, transposed = _passes(fields), _operands(fields), fields.flag("POST", 28)
     pads = fields.take("RCNT", 16, 2), fields.take("CCNT", 16, 2)
     rows, columns = (
@@ -221,7 +223,11 @@ def first_generation(fields: Fields) -> Reading:
 
 
 def second_generation(fields: Fields) -> Reading:
-    """Counters hold where the last window begins, and how many words lie between the end of a row of windows and the next."""
+    """Decode the second generation's counters.
+
+    They hold where the last window begins, and how many words lie between the end of a row of windows and the
+    next.
+    """
     passes, operands, transposed = _passes(fields), _operands(fields), fields.flag("POST", 28)
     stride, step = fields.take("STRIDE", 0, 4) + 1, fields.take("STRIDE", 4, 28)
     last = fields.take("RCNT", 0, 11), fields.take("CCNT", 0, 11)
@@ -232,8 +238,8 @@ def second_generation(fields: Fields) -> Reading:
         )
     unit, right = step // stride, fields.take("CCNT", 16, 16)
     if fields.take("RCNT", 16, 16) != (right + (stride - 1) * (last[1] + right)) * unit:
-        problem = f"{right} columns from the last window on, {stride} rows and {unit} words at a position lead elsewhere"
-        raise fields.fault("RCNT", problem)
+        steps = f"{stride} rows and {unit} words at a position"
+        raise fields.fault("RCNT", f"{right} columns from the last window on, {steps} lead elsewhere")
     dilation = fields.take("PRCNT", 4, 4) + 1, fields.take("PCCNT", 4, 4) + 1
     spans = fields.take("PRCNT", 0, 4), fields.take("PCCNT", 0, 4)
     if spans[0] % dilation[0] or spans[1] % dilation[1]:
@@ -276,12 +282,15 @@ def _reading(fields: Fields, grid: _Grid, passes: int, operands: int) -> Reading
         pool_first=combined and fields.flag("ONED", 16),
         planar=fields.flag("LCTL", 6),
         transposed=transposed,
-        joined=fields.flag("POST", 27),
+        flattened=fields.flag("POST", 27),
     )
 
 
 def _passes(fields: Fields) -> int:
-    """Values that a processor reads at a position; a flattened layer counts all its positions here."""
+    """Return how many values a processor reads at a position.
+
+    A flattened layer counts all its positions here.
+    """
     low = fields.take("LCTL2", 0, 4)
     if not fields.flag("POST", 27):
         return low + 1
@@ -299,7 +308,7 @@ def _operands(fields: Fields) -> int:
 
 
 def _size(fields: Fields, size: tuple[int, int]) -> tuple[int, int]:
-    """The window; one position where pooling is off."""
+    """Return the window; one position where pooling is off."""
     return size if fields.flag("LCTL", 7) else (1, 1)
 
 

@@ -1,7 +1,7 @@
 """Simulates the accelerator's memories as the bus sees them, and defines the errors of the simulator.
 
-The memories are those of data, weights (through their loader), bias, and rows. Each takes and gives bytes at an
-offset within a quadrant, little-endian words of 32 bits where it is made of words.
+The memories are those of data, weights (through their loader), bias, and rows. Each takes and gives bytes at
+an offset within a quadrant, little-endian words of 32 bits where it is made of words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SimulationError(MaceError):
     """
 
 
-class NotModelledError(SimulationError):
+class NotModeledError(SimulationError):
     """A program that may be right, of which this simulator cannot tell what it computes."""
 
 
@@ -29,20 +29,21 @@ Array = np.ndarray[Any, Any]
 
 
 def whole_words(data: bytes, place: str) -> Array:
-    """Bytes as 32-bit words; SimulationError if they are none."""
+    """Return bytes as 32-bit words; SimulationError if they are none."""
     if len(data) % 4:
         raise SimulationError(place, f"{len(data)} bytes are written where there are words", "write 4 bytes")
     return np.frombuffer(data, "<u4")
 
 
 def spread(words: Array) -> bytes:
-    """Words of 72 bits as the bus shows them, four words of 32 bits for each: its first byte, four more, the last four, nothing.
+    """Return words of 72 bits as the bus shows them: four words of 32 bits for each.
 
+    These hold its first byte, four more, the last four, and nothing.
     words: uint8 [words, 9], bytes of a word from the most significant on.
     """
-    shown = np.zeros((len(words), 16), np.uint8)
-    shown[:, 3:12] = words
-    return shown.view(">u4").astype("<u4").tobytes()
+    bus_words = np.zeros((len(words), 16), np.uint8)
+    bus_words[:, 3:12] = words
+    return bus_words.view(">u4").astype("<u4").tobytes()
 
 
 class BusMemory(Protocol):
@@ -52,7 +53,7 @@ class BusMemory(Protocol):
         """Bytes from an offset on."""
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """Bytes from an offset on."""
+        """Return bytes from an offset on."""
 
 
 class DataMemory:
@@ -68,7 +69,7 @@ class DataMemory:
         self.data[memory, first : first + len(data)] = np.frombuffer(data, np.uint8)
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """Any bytes of one memory."""
+        """Return any bytes of one memory."""
         memory, first = self._find(quadrant, offset, size)
         return self.data[memory, first : first + size].tobytes()
 
@@ -164,7 +165,7 @@ class WeightMemory:
         self.data[processor, column : column + len(words)] = words
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """Four words for each word of weight memory."""
+        """Return four words for each word of weight memory."""
         p, within = divmod(offset, self._device.kernel_pitch)
         processor = quadrant * PER_QUADRANT + p
         first, last = within // 16, -(-(within + size) // 16)
@@ -173,8 +174,8 @@ class WeightMemory:
                 processor,
                 f"words {first} to {last} are read, {self._device.kernel_capacity(processor)} exist",
             )
-        found = spread(self.data[processor, first:last])
-        return found[within % 16 : within % 16 + size]
+        bus_bytes = spread(self.data[processor, first:last])
+        return bus_bytes[within % 16 : within % 16 + size]
 
     def _fault(self, processor: int, problem: str, remedy: str = "") -> SimulationError:
         return SimulationError(f"weight memory of processor {processor}", problem, remedy)
@@ -192,7 +193,7 @@ class BiasMemory:
         self.data[quadrant, offset // 4 : offset // 4 + len(words)] = words & 0xFF
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """Words, of which the lowest byte counts."""
+        """Return words, of which the lowest byte counts."""
         return self.data[quadrant, offset // 4 : (offset + size) // 4].astype("<u4").tobytes()
 
 
@@ -203,12 +204,14 @@ class RowMemory:
         """Anything."""
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """Zeros."""
+        """Return zeros."""
         return bytes(size)
 
 
 class Gatherer:
-    """Four bytes of one channel from four consecutive positions, as a word: the control register names the byte, layer 0 the place.
+    """Gathers four bytes of one channel, from four consecutive positions, to a word.
+
+    The control register names the byte, the registers of layer 0 the address.
 
     pointer, step: word with its memory above it, and words between positions, when a program switched it on
     in a quadrant. The first read only starts it.
@@ -221,7 +224,7 @@ class Gatherer:
         self._place: dict[int, tuple[int, int, int]] = {}
 
     def start(self, quadrant: int, pointer: int, step: int, lane: int) -> None:
-        """Begin anew."""
+        """Begin at another address."""
         self._place[quadrant] = pointer, step, lane
         self._next[quadrant] = -1
 
@@ -230,7 +233,7 @@ class Gatherer:
         raise SimulationError(f"quadrant {quadrant}, gathered bytes", "they can only be read")
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """The next word."""
+        """Return the next word."""
         if quadrant not in self._place:
             raise SimulationError(
                 f"quadrant {quadrant}, gathered bytes",

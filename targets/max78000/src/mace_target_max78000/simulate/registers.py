@@ -1,8 +1,6 @@
-"""Decodes the registers that belong to quadrants, and what a start asks for.
+"""Holds the registers of all quadrants as the bus sees them, and decodes the start of an inference.
 
-The registers of all quadrants as the bus sees them.
-
-The start of an inference: what the control registers of all quadrants must hold for it.
+`read_start` checks what the control registers of all quadrants must hold for a start.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_target_max78000.device import QUADRANTS, Chip
-from mace_target_max78000.simulate.memory import NotModelledError, SimulationError, whole_words
+from mace_target_max78000.simulate.memory import NotModeledError, SimulationError, whole_words
 
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 CLEAR, CLEAR_BIAS, CLEARED = 0x1880, 1 << 10, 1 << 25
@@ -63,7 +61,7 @@ class RegisterFile:
         self._written(quadrant, name, before)
 
     def read(self, quadrant: int, offset: int, size: int) -> bytes:
-        """One or more words."""
+        """Return one or more words."""
         values = [self._read(quadrant, offset + i) for i in range(0, size, 4)]
         return np.array(values, "<u4").tobytes()[:size]
 
@@ -82,7 +80,7 @@ class RegisterFile:
         if offset == device.frame:
             return "IFRM", 0
         if device.conditions is not None and 0 <= offset - device.conditions < 4 * CONDITION_REGISTERS:
-            raise NotModelledError(
+            raise NotModeledError(
                 f"quadrant {quadrant}, register {offset:#x}", "conditional layers are not simulated"
             )
         for name, first in device.stream_registers.items():
@@ -128,22 +126,27 @@ class Start:
 
 
 def read_start(device: Chip, registers: RegisterFile, master: int) -> Start:
-    """Which quadrants a master's go bit starts, and how; SimulationError where they are not ready for it."""
+    """Return which quadrants a master's go bit starts, and how.
+
+    SimulationError where they are not ready for it.
+    """
     controls = [registers.control[q]["CTL"] for q in range(QUADRANTS)]
     others = [q for q in range(QUADRANTS) if q != master and controls[q] & GO]
-    own, place = controls[master], f"quadrant {master}, CTL"
+    control, place = controls[master], f"quadrant {master}, CTL"
     for quadrant in (master, *others):
         _check(device, registers, quadrant, master)
-    fed = any(controls[q] & FIFO for q in (master, *others)) or bool(own & FAST)
-    if own & SYNC and not fed:
-        raise SimulationError(place, f"{own:#x}: the master waits for a start from elsewhere", "clear bit 11")
-    if bool(own & FIFO_STREAM) != (fed and bool(own & STREAMING)):
-        raise SimulationError(place, f"{own:#x}: bit 19 belongs to streaming from a FIFO, and only there")
+    fed = any(controls[q] & FIFO for q in (master, *others)) or bool(control & FAST)
+    if control & SYNC and not fed:
+        raise SimulationError(
+            place, f"{control:#x}: the master waits for a start from elsewhere", "clear bit 11"
+        )
+    if bool(control & FIFO_STREAM) != (fed and bool(control & STREAMING)):
+        raise SimulationError(place, f"{control:#x}: bit 19 belongs to streaming from a FIFO, and only there")
     count = registers.control[master]["LCNT"]
     first, last = count >> 8, count & 0xFF
     if not first <= last < device.layers:
         raise SimulationError(f"quadrant {master}, LCNT", f"layers {first} to {last}, {device.layers} exist")
-    return Start((master, *others), own, fed, first, last)
+    return Start((master, *others), control, fed, first, last)
 
 
 def _check(device: Chip, registers: RegisterFile, quadrant: int, master: int) -> None:

@@ -65,11 +65,11 @@ class Inference:
         self._steps = 0
         self._group = Group(chip.device)
         self._flow: Flow | None = None
-        self._fed = not start.fifo
+        self._is_fed = not start.fifo
 
     def missing(self) -> str:
-        """What the first layer still waits for; empty where it waits for nothing."""
-        if self._fed:
+        """Return what the first layer still waits for; empty where it waits for nothing."""
+        if self._is_fed:
             return ""
         frame, chip = self._frame, self._chip
         short = [n for n in self._sources if chip.fifos.count(n) < frame]
@@ -97,8 +97,8 @@ class Inference:
 
     def go_on(self) -> None:
         """Run the layers that are left; one of them in one-shot mode."""
-        if not self._fed:
-            self._feed()
+        if not self._is_fed:
+            self._move_from_fifos()
         while self.layer is not None:
             setting = self._setting(self.layer)
             self._execute(setting)
@@ -110,7 +110,7 @@ class Inference:
             if self.start.has(ONE_SHOT):
                 return
 
-    def _feed(self) -> None:
+    def _move_from_fifos(self) -> None:
         """Move the frame from the FIFOs to data memory or, if the first layer streams, to its history."""
         setting, frame, chip = self._setting(self.start.first), self._frame, self._chip
         base, sources = setting.reading.base, self._sources
@@ -132,7 +132,7 @@ class Inference:
             data.view("<u4")[number * PER_QUADRANT // PER_MEMORY, base : base + frame] = chip.fifos.take(
                 number, frame
             )
-        self._fed = True
+        self._is_fed = True
 
     def _streams(self, setting: LayerSettings) -> bool:
         return self.start.has(STREAMING) and setting.stream.start > 0
@@ -148,7 +148,7 @@ class Inference:
         self._deliver(setting, results.reshape(len(results), -1), places)
 
     def _results(self, setting: LayerSettings, source: Array) -> Array:
-        """What a layer makes of data memory: [channels, rows, columns]."""
+        """Return what a layer makes of data memory: [channels, rows, columns]."""
         chip, master = self._chip, self.start.quadrants[0]
         values = read_input(setting, source, Averaging(self.start.has(ROUNDING), chip.documented))
         if setting.kind is LayerKind.PASSTHROUGH:
@@ -160,7 +160,10 @@ class Inference:
     def _overwriting(
         self, setting: LayerSettings, source: Array, places: OutputPlaces, results: Array
     ) -> Array:
-        """The results where some of them reach input that is still to be read: once more with these, until they are what they make."""
+        """Return the results of a layer, some of which may overwrite input that is still to be read.
+
+        The layer is computed again on its own results until these no longer change.
+        """
         memories, words = find_overwritten(setting, places, (results.shape[1], results.shape[2]))
         if not len(words):
             return results

@@ -1,27 +1,25 @@
 """Follows streaming layers: what they wait for, and what they overwrite.
 
-Layers that run at the same time, each reading what the one before it writes into a buffer that begins anew when it is full.
+Streaming layers run at the same time. Each reads what the one before it writes into a buffer, which wraps
+when it is full. Results are computed from complete layers, one after another, over an unrolled copy of the
+buffer; what the registers make of the buffer is written to data memory afterwards, and conditions that hold
+in every working program are checked. Which of two layers waits for the other, and when, is not modeled: the
+words to wait for after each column and row change time, not results.
 
-The answer is computed from whole layers, one after another, over an unrolled copy of the buffer; what the
-registers make of the buffer is written to data memory afterwards, and conditions that every working program
-fulfils are checked.  Which of two layers waits for the other, and when, is not modelled: the words to wait
-for after each column and row change time, not results.
+`find_minimum_wait` computes how long a layer must wait so that every window is there when it is read. What
+the hardware does is not public in detail: these are the waits of the vendor's programs, computed from
+registers alone. That they are needed, and not only usual, is an assumption: a program that waits less is
+refused, a longer wait is accepted.
 
-How long a streaming layer must wait at least, so that every window is there when it is read.
-
-What the hardware does is not public in detail.  These are the waits of the vendor's programs, computed from
-registers alone; that they are needed, and not only usual, is an assumption: a program that waits less is
-refused.  A longer wait is accepted.
-
-Layers that write over their own input: what they read after a result has reached it is the result.
-
-A layer reads positions row by row, keeps in its row memory what a kernel needs of earlier ones, and writes a
-result as soon as the kernel's last position is there.
+`find_overwritten` finds layers that write over their own input: what they read after a result has reached it
+is the result. A layer reads positions row by row, keeps in its row memory what a kernel needs of earlier
+ones, and writes a result as soon as the kernel's last position is there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +44,7 @@ class Flow:
 
 
 def make_flow(places: OutputPlaces, positions: int, device: Chip) -> Flow:
-    """An empty history for results at these places."""
+    """Return an empty history for results at these places."""
     first, end = int(places.word.min()), int(places.word.max()) + (positions - 1) * places.pixel + 1
     data = np.zeros((16, max(device.data_bytes, 4 * end)), np.uint8)
     return Flow(data, frozenset(places.memory.tolist()), first, end)
@@ -82,31 +80,32 @@ class Group:
         self._before = setting
 
     def check(self, setting: LayerSettings, available: int) -> None:
-        """Raise SimulationError if the layer begins too early, never, waits too little, or has a buffer that is too small.
+        """Check when a layer begins, how long it waits, and how large its buffer is.
 
+        Raise SimulationError if it begins too early or never, waits too little, or has too small a buffer.
         available: words in all.
         """
         reading, stream = setting.reading, setting.stream
         unit = 4 if reading.planar else reading.passes * reading.operands
-        least = find_minimum_wait(setting, self._before, self._device)
-        if stream.start < least.start:
+        minimum = find_minimum_wait(setting, self._before, self._device)
+        if stream.start < minimum.start:
             raise setting.fault(
                 "STREAM1",
-                f"it begins after {stream.start} words, its first window is there after {least.start}",
+                f"it begins after {stream.start} words, its first window is there after {minimum.start}",
             )
         border = 2 * max(reading.pad) + 2
-        most = (available // (1 if reading.planar else unit) + border * (available + border)) * reading.size[
-            0
-        ]
-        if stream.start > most:
+        maximum = (
+            available // (1 if reading.planar else unit) + border * (available + border)
+        ) * reading.size[0]
+        if stream.start > maximum:
             raise setting.fault("STREAM1", f"it begins after {stream.start} words, which never come")
-        if stream.columns < least.columns or stream.rows < least.rows:
+        if stream.columns < minimum.columns or stream.rows < minimum.rows:
             problem = f"it waits for {stream.columns} words at a column and {stream.rows} at the end of a row"
-            raise setting.fault("STREAM2", f"{problem}, its windows need {least.columns} and {least.rows}")
-        if stream.rollover and not reading.planar and stream.rollover <= stream.start:
-            problem = (
-                f"the buffer begins anew after {stream.rollover} words, {stream.start} must be there at once"
+            raise setting.fault(
+                "STREAM2", f"{problem}, its windows need {minimum.columns} and {minimum.rows}"
             )
+        if stream.rollover and not reading.planar and stream.rollover <= stream.start:
+            problem = f"the buffer wraps after {stream.rollover} words, {stream.start} must be there at once"
             raise setting.fault("FMAX", problem)
 
     def roll(self, setting: LayerSettings, flow: Flow, memory: Array) -> None:
@@ -124,13 +123,11 @@ class Group:
             words[m, flow.first + index % rollover] = flow.data.view("<u4")[m, flow.first + index]
 
     def claim(self, setting: LayerSettings, memory: int, first: int, end: int) -> None:
-        """Words that are in use while the group runs; SimulationError if two layers use the same."""
+        """Reserve words while the group runs; SimulationError if two layers use the same."""
         for m, other, last in self.buffers:
             if m == memory and first < last and other < end:
-                raise setting.fault(
-                    "FMAX",
-                    f"words {first} to {end} of memory {m} are written while others use {other} to {last} of it",
-                )
+                problem = f"words {first} to {end} of memory {m} are written"
+                raise setting.fault("FMAX", f"{problem} while others use {other} to {last} of it")
         self.buffers.append((memory, first, end))
 
 
@@ -139,8 +136,9 @@ def check_flow(setting: LayerSettings, flow: Flow) -> None:
     memories = {p // 4 for p in setting.processors}
     if not memories <= flow.memories or setting.reading.base != flow.first:
         ours, theirs = sorted(memories), sorted(flow.memories)
-        problem = f"memories {ours} are read from word {setting.reading.base} on, the layer before writes {theirs} from {flow.first} on"
-        raise setting.fault("RPTR_BASE", problem)
+        reads = f"memories {ours} are read from word {setting.reading.base} on"
+        writes = f"the layer before writes {theirs} from {flow.first} on"
+        raise setting.fault("RPTR_BASE", f"{reads}, {writes}")
 
 
 class Wait(NamedTuple):
@@ -161,7 +159,10 @@ class _Window(NamedTuple):
 
 
 def find_minimum_wait(setting: LayerSettings, before: LayerSettings | None, device: Chip) -> Wait:
-    """What a layer must wait for.  before: the streaming layer that it reads from; None for the first one."""
+    """Return what a layer must wait for.  before: the streaming layer that it reads from.
+
+    None for the first one.
+    """
     if device.generation == 2:
         return _second_generation(setting, before)
     return _first_layer(setting) if before is None else _wait_behind(setting, before)
@@ -174,7 +175,10 @@ def _window(reading: Reading) -> _Window:
 
 
 def _first_layer(setting: LayerSettings) -> Wait:
-    """The first generation counts positions, also where a word holds four of them, and each row of a window once more."""
+    """Return the wait of the first generation's first layer.
+
+    It counts positions, even where a word holds four of them, and each row of a window once more.
+    """
     window = _window(setting.reading)
     rows = (window.rows - 1) * window.width
     start = (rows + window.columns) * window.rows
@@ -182,7 +186,7 @@ def _first_layer(setting: LayerSettings) -> Wait:
 
 
 def _wait_behind(setting: LayerSettings, before: LayerSettings) -> Wait:
-    """The first generation counts the padded positions of the layer before.
+    """Return the wait of a later layer: the first generation counts the padded positions of the layer before.
 
     That layer is done with a row when its kernel's last row is there.
     """
@@ -193,7 +197,7 @@ def _wait_behind(setting: LayerSettings, before: LayerSettings) -> Wait:
 
 
 def _second_generation(setting: LayerSettings, before: LayerSettings | None) -> Wait:
-    """The second generation counts rows with their padding.
+    """Return the wait in the second generation, which counts rows with their padding.
 
     A layer that reads ahead waits longer, which is not asked for here.
     """
@@ -224,13 +228,13 @@ def _second_generation(setting: LayerSettings, before: LayerSettings | None) -> 
 
 
 def _left_out(window: _Window, steps: int, overlap: int) -> int:
-    """Columns at the end of a row where no window begins."""
+    """Return columns at the end of a row where no window begins."""
     steps -= steps * window.step + window.columns - overlap > window.width
     return max(0, window.width - steps * window.step)
 
 
 def _words(positions: int, reading: Reading) -> int:
-    """Words that hold so many positions."""
+    """Return words that hold so many positions."""
     return -(-positions // 4) if reading.planar else positions
 
 
@@ -256,15 +260,12 @@ def find_overwritten(
 
 
 def _read(setting: LayerSettings) -> tuple[Array, Array]:
-    """Numbers of all words that are read, and the position, in order, that each is read for."""
+    """Return numbers of all words that are read, and the position, in order, that each is read for."""
     reading = setting.reading
     positions = np.arange(reading.rows * reading.columns)
     rows, columns = np.divmod(positions, reading.columns)
-    inner = [
-        r * reading.inner_row + c * reading.inner_column
-        for r in range(reading.size[0])
-        for c in range(reading.size[1])
-    ]
+    inside = product(range(reading.size[0]), range(reading.size[1]))
+    inner = [r * reading.inner_row + c * reading.inner_column for r, c in inside]
     words = np.arange(1 if reading.planar else reading.passes * reading.operands)
     index = (
         (rows * reading.row_step + columns * reading.column_step)[:, None, None]
@@ -277,7 +278,7 @@ def _read(setting: LayerSettings) -> tuple[Array, Array]:
 
 
 def _last_positions_read(setting: LayerSettings, shape: tuple[int, int]) -> Array:
-    """The position that was read last when each result is written, in the order of results."""
+    """Return the position that was read last when each result is written, in the order of results."""
     reading, kernel = setting.reading, setting.kernel
     if setting.kind is LayerKind.PASSTHROUGH:
         return np.arange(shape[0] * shape[1])
