@@ -105,7 +105,7 @@ def test_an_input_that_nothing_reads_stays(tmp_path: Path) -> None:
         ("c/../../b", "variable 'c/../../b' lies outside of the model's folder"),
         ("//etc/b", "variable '//etc/b' lies outside of the model's folder"),
         ("link", "variable 'link' lies outside of the model's folder"),
-        ("none", "variable 'none': none.dat: No such file or directory; keep the model's folder whole"),
+        ("none", "variable 'none': none.dat: No such file or directory; copy the whole folder of the model"),
     ],
 )
 def test_variables_lie_in_the_folder(label: str, said: str, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def body(text: str) -> str:
         ("version 1.0; \0", "'\\x00' is no word of NNEF"),
         ("version 1.0; graph n\u00e4t", "it holds bytes that are no ASCII text"),
         ("version 1.0;\ngraph net(x) -> (y)\n{ y = relu(x) }", "line 3: expected ';', found '}'"),
-        (body("y = relu(x); }"), "'}' behind the graph"),
+        (body("y = relu(x); }"), "'}' after the graph"),
         (body("z = relu(x);"), "output 'y' is never computed"),
         (body("x = relu(x); y = relu(x);"), "'x' is assigned twice"),
         (body("y = relu(" + "[" * 40), "brackets are nested more than 32 deep"),
@@ -215,7 +215,7 @@ def test_quantized_models_and_several_files_are_refused(tmp_path: Path) -> None:
         load((folder, folder))
     (folder / "graph.quant").write_text("")
     with pytest.raises(
-        MaceError, match=r"has a graph\.quant beside it; quantized NNEF models are not supported"
+        MaceError, match=r"has a graph\.quant in its folder; quantized NNEF models are not supported"
     ):
         load((folder,))
 

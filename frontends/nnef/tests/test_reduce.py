@@ -78,7 +78,7 @@ def test_normalizations(name: str, attributes: str, tmp_path: Path) -> None:
     [
         ("y = sum_reduce(x0, axes = [4]);", "its axes [4] of a tensor of rank 4"),
         ("y = sum_reduce(x0, axes = [-1]);", "its axes [-1] of a tensor of rank 4"),
-        ("y = argmax_reduce(x0, axes = [1, 2]);", "the place along axes [1, 2]; reshape them into one"),
+        ("y = argmax_reduce(x0, axes = [1, 2]);", "the index along axes [1, 2]; reshape them into one"),
         ("y = linear(x0, x0);", "its filter has shape [2, 3, 5, 6]"),
         ("y = matmul(v, v, transposeA = true);", "a factor of rank 1 is transposed"),
     ],

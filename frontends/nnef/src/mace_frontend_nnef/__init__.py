@@ -1,4 +1,4 @@
-"""The NNEF frontend: reads the Neural Network Exchange Format of the Khronos Group, version 1.0."""
+"""Reads NNEF 1.0, the Neural Network Exchange Format of the Khronos Group."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ from mace_frontend_nnef.folder import GRAPH
 
 
 class Nnef(Frontend):
-    """NNEF models: a folder with `graph.nnef` and a `.dat` file for each variable."""
+    """Reads NNEF models: folders with `graph.nnef` and a `.dat` file for each variable."""
 
     name = "nnef"
     suffixes = (".nnef",)
     order = "NCHW"
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-        """Read the model; `model.inputs` may give its inputs other shapes, in NNEF's order."""
+        """Return the model as a graph; `model.inputs` may state other shapes, in NNEF's order of axes."""
         from mace_frontend_nnef.load import load
 
         return load(files, model, ops)
 
     def claims(self, file: Path) -> bool:
-        """A description, or the folder that it lies in."""
+        """Return whether a file is a description, or the folder of one."""
         return super().claims(file) or (file / GRAPH).is_file()
 
     def port_names(self, files: Files) -> PortNames:
-        """The model's own inputs and outputs."""
+        """Return the names of the model's own inputs and outputs."""
         from mace_frontend_nnef.source import read
 
         graph = read(files).graph
         return tuple(graph.inputs), tuple(graph.outputs)
 
     def dependencies(self, files: Files) -> Files:
-        """The description, and every file of variables in its folder."""
-        folders = {file if file.is_dir() else file.parent for file in files}
-        beside = (path for folder in sorted(folders) for path in sorted(folder.rglob("*.dat")))
-        return (*(file / GRAPH if file.is_dir() else file for file in files), *beside)
+        """Return the descriptions and every file of variables in their folders."""
+        descriptions = [file / GRAPH if file.is_dir() else file for file in files]
+        variables: list[Path] = []
+        for folder in sorted({description.parent for description in descriptions}):
+            # All of them: a build system asks before a description is read, which says what is needed.
+            variables += sorted(folder.rglob("*.dat"))
+        return (*descriptions, *variables)
 
     def reference(self, files: Files, model: Model) -> Reference:
-        """The model computed by numpy as the specification defines its operations."""
+        """Return the model computed by numpy, as the specification defines its operations."""
         from mace_frontend_nnef.reference import reference
 
         return reference(files, model)

@@ -1,7 +1,7 @@
-"""What NNEF calls the files in the folder of a model."""
+"""Names the files in the folder of a model (NNEF 1.0.5, chapter 5)."""
 
 GRAPH = "graph.nnef"
-"""The description."""
+"""The description of the graph."""
 
 QUANTIZATION = "graph.quant"
-"""How tensors are quantized."""
+"""States how tensors are quantized; a model without it computes in floats."""

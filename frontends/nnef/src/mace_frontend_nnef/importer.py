@@ -1,19 +1,19 @@
-"""An NNEF model on its way into the IR."""
+"""Turns the operations of an NNEF model into nodes of the IR."""
 
 from __future__ import annotations
 
 from mace_core.graph_builder import Builder
 from mace_core.importer import Convert, Importer, Scope
-from mace_frontend_nnef.source import Source
+from mace_frontend_nnef.source import NnefSource
 
 
 class NnefImporter(Importer[str]):
     """Reads the operations of a model.
 
-    source: its description and variables.  scope: the IR's tensors by NNEF's names.
+    source: the description and variables.  scope: the tensors of the IR by their names in the description.
     """
 
-    def __init__(self, source: Source, builder: Builder, convert: Convert[str]) -> None:
+    def __init__(self, source: NnefSource, builder: Builder, convert: Convert[str]) -> None:
         super().__init__(source.file.name, builder, convert)
         self.source = source
         self.scope = Scope[str, str]()

@@ -1,4 +1,4 @@
-"""An NNEF model as a graph."""
+"""Reads an NNEF model as a graph."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mace_frontend_nnef.ops import handlers
 from mace_frontend_nnef.source import read
 
 TYPES: Mapping[str, DType] = {"scalar": DType.F32, "integer": DType.I64, "logical": DType.BOOL}
-"""The IR's types for NNEF's."""
+"""NNEF's type of an input -> the IR's. NNEF states no width; float32 and int64 are those of its own tools."""
 
 
 def convert(node: NnefNode) -> str | Sequence[str]:
-    """Add what computes an operation: a plugin's op comes before the handler."""
+    """Add what computes an operation; an op of a plugin takes precedence over the handler."""
     custom = node.builder.ops.get(custom_name(node))
     return node.done(custom, node.inputs()) if custom else handlers()[node.op](node)
 
 
 def custom_name(node: ImportedNode) -> str:
-    """Return the name that a plugin's op for this operation bears."""
+    """Return the name by which a plugin offers an op for this operation."""
     return f"nnef::{node.op}"
 
 
@@ -36,29 +36,31 @@ def explain_unknown(node: ImportedNode) -> str | None:
     """Return why an operation is not supported; None if it is."""
     if node.op in handlers() or custom_name(node) in node.builder.ops:
         return None
-    return f"this operation is not supported; cut the graph before it with output_tensors, or add {custom_name(node)!r} by a plugin"
+    remedy = f"cut the graph before it with output_tensors, or add {custom_name(node)!r} by a plugin"
+    return f"this operation is not supported; {remedy}"
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-    """Read a model between the inputs and outputs that the deployment file names.
+    """Return the part of a model between the inputs and outputs that the deployment file names.
 
     MaceError with every fault: what is damaged, or each operation that the IR cannot represent.
     """
     source = read(files)
     importer = NnefImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
     nodes = [NnefNode(operation, importer) for operation in source.graph.operations]
-    made = [name for node in nodes for name in node.results()]
-    for direction, ports, own in (
+    tensors = list(source.graph.kinds)
+    for direction, ports, own_names in (
         ("input", model.inputs, source.graph.inputs),
         ("output", model.outputs, source.graph.outputs),
     ):
-        missing = [port.name for port in ports if port.name not in made]
-        refuse_names(importer.location, direction, missing, made, own)
+        missing = [port.name for port in ports if port.name not in tensors]
+        refuse_names(importer.location, direction, missing, tensors, own_names)
     stated = {port.name: port.shape for port in model.inputs}
     outputs = [port.name for port in model.outputs] or list(source.graph.outputs)
     needed = needed_nodes(nodes, outputs, stated, (NnefNode.reads, NnefNode.results))
     externals = [node for node in nodes if node.op == "external"]
-    # Of a graph that is cut, inputs that only the part before the cut reads are left out.
+    # Where the deployment file cuts the graph, inputs that only operations before the cut read are left out:
+    # the library would ask its user for values that nothing uses.
     inputs = [node for node in externals if not stated or node.name in stated or node in needed]
     importer.refuse_unknown((node for node in needed if node.op != "external"), explain_unknown)
     _add_inputs(importer, stated, inputs)
@@ -71,20 +73,22 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
 def _add_inputs(
     importer: NnefImporter, stated: Mapping[str, Shape | None], externals: Sequence[NnefNode]
 ) -> None:
-    """Declare the inputs with complete shapes; MaceError for all whose shapes are missing or contradict the file."""
-    known: dict[str, Shape | None] = dict.fromkeys(stated)
-    known |= {node.name: node.integers("shape") for node in externals}
+    """Declare the inputs; MaceError for all whose shapes are missing or contradict the file."""
+    declared: dict[str, Shape | None] = dict.fromkeys(stated)
+    declared |= {node.name: node.integers("shape") for node in externals}
+    shapes = {name: stated.get(name) or shape for name, shape in declared.items()}
     faults = []
-    for name, shape in known.items():
-        # An axis of 0 is left open by the file, and the first one is a batch.
-        dims = None if shape is None else [d if d > 0 else None for d in shape]
+    for name, shape in declared.items():
+        dims: list[int | None] | None = None
+        if shape is not None:
+            # The shape of an external may have sizes of 0, which the description leaves open.
+            dims = [size if size > 0 else None for size in shape]
+        # The first axis is a batch, for which the deployment file may state another size.
         fault = shape_fault(name, dims, stated.get(name), free=(0,))
-        fault = fault or size_fault(name, stated.get(name) or shape or ())
-        faults += [fault] if fault else []
-    refuse_shapes(
-        importer.location, faults, {name: stated.get(name) or shape for name, shape in known.items()}
-    )
-    for name, shape in known.items():
-        kind = TYPES.get(importer.source.graph.kinds[name], DType.F32)
-        tensor = importer.builder.input(name, kind, stated.get(name) or shape or ())
-        importer.scope.values[name] = tensor
+        fault = fault or size_fault(name, shapes[name] or ())
+        if fault:
+            faults.append(fault)
+    refuse_shapes(importer.location, faults, shapes)
+    for name, shape in shapes.items():
+        dtype = TYPES.get(importer.source.graph.kinds[name], DType.F32)
+        importer.scope.values[name] = importer.builder.input(name, dtype, shape or ())

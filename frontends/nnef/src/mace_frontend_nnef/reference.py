@@ -1,10 +1,11 @@
-"""The model computed by numpy, operation by operation, as NNEF 1.0.5 defines them: for validation.
+"""Computes a model by numpy as NNEF 1.0.5 defines its operations: the reference for validation.
 
-It shares nothing with the handlers but the reader of files, computes in double precision, and is slow. Khronos's own
-interpreter needs PyTorch and knows fewer operations.
+It shares nothing with the handlers but the reader of files, so that one mistake is not made in both. It
+computes in double precision, and is slow. Khronos's own interpreter needs PyTorch and has fewer operations.
 """
 
-# ruff: noqa: A001, A002, A006, N803, PLW0108 - operands and attributes are called as in NNEF: input, filter, transposeA
+# Operands and attributes have the names of the specification: input, filter, transposeA.
+# ruff: noqa: A001, A002, A006, N803, PLW0108
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_nnef.reference_window import WINDOWS
-from mace_frontend_nnef.source import DTYPES, Source, read
-from mace_frontend_nnef.syntax import Name, Operation
+from mace_frontend_nnef.source import DTYPES, NnefSource, read
+from mace_frontend_nnef.syntax import Name, NnefOperation, names_in
 
 Compute = Callable[..., Any]
 
 
 def reference(files: Files, model: Model) -> Reference:
-    """Return what computes the model's outputs, or those that the deployment file names, from its inputs by name."""
+    """Return a function from inputs to outputs by name; the deployment file may name other outputs."""
     source = read(files)
     names = [port.name for port in model.outputs] or list(source.graph.outputs)
 
@@ -38,33 +39,34 @@ def reference(files: Files, model: Model) -> Reference:
     return Reference(run, f"NNEF 1.0 by numpy {np.__version__}")
 
 
-def compute(source: Source, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return every tensor by name that can be computed of these inputs, real numbers in single precision."""
-    values: dict[str, Array] = {name: _widened(np.asarray(array)) for name, array in arrays.items()}
+def compute(source: NnefSource, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return by name every tensor that can be computed from these inputs; real numbers are float32.
+
+    Inputs may be inner tensors of the graph: what computes them is then left out.
+    """
+    values: dict[str, Array] = {name: _widen(np.asarray(array)) for name, array in arrays.items()}
     for operation in source.graph.operations:
         names = operation.outputs
-        reads = [name for value in operation.inputs.values() for name in _listed(value)]
-        known = all(name in values for name in reads if isinstance(name, Name))
-        if operation.name == "external" or not known or all(name in values for name in names):
+        is_computable = all(name in values for name in names_in(operation.inputs.values()))
+        if operation.name == "external" or not is_computable or all(name in values for name in names):
             continue
-        made = _results(source, operation, values)
-        values.update((name, array) for name, array in zip(names, made, strict=True) if name not in arrays)
-    return {name: _narrowed(array) for name, array in values.items()}
+        for name, array in zip(names, _results(source, operation, values), strict=True):
+            if name not in arrays:
+                values[name] = array
+    return {name: _narrow(array) for name, array in values.items()}
 
 
-def _widened(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-def _narrowed(array: Array) -> Array:
+def _narrow(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else (value,)
+def _results(source: NnefSource, operation: NnefOperation, values: Mapping[str, Array]) -> Sequence[Array]:
+    """Return the results of an operation; MaceError if nothing here computes it."""
 
-
-def _results(source: Source, operation: Operation, values: Mapping[str, Array]) -> Sequence[Array]:
     def operand(value: Any) -> Any:
         if isinstance(value, list):
             return [operand(item) for item in value]
@@ -73,11 +75,12 @@ def _results(source: Source, operation: Operation, values: Mapping[str, Array]) 
     kind = operation.dtype
     if operation.name == "variable":
         label, shape = operation.attribs["label"], tuple(operation.attribs["shape"])
-        return [_widened(source.variable(str(label), shape, kind))]
+        return [_widen(source.variable(str(label), shape, kind))]
     if operation.name == "constant":
-        given: Array = np.asarray(operation.attribs["value"], DTYPES[kind])
+        elements: Array = np.asarray(operation.attribs["value"], DTYPES[kind])
         shape = tuple(operation.attribs["shape"])
-        return [_widened(np.broadcast_to(given, shape) if given.size == 1 else given.reshape(shape))]
+        is_one = elements.size == 1
+        return [_widen(np.broadcast_to(elements, shape) if is_one else elements.reshape(shape))]
     compute_one = COMPUTE.get(operation.name)
     if compute_one is None:
         raise MaceError(
@@ -87,21 +90,21 @@ def _results(source: Source, operation: Operation, values: Mapping[str, Array]) 
         )
     operands = {name: operand(value) for name, value in operation.inputs.items()}
     if operation.name == "cast":
-        return [_widened(operands["input"].astype(DTYPES[kind]))]
-    # `lambda` is a word of Python's.
+        return [_widen(operands["input"].astype(DTYPES[kind]))]
+    # selu has an attribute `lambda`, which is a keyword of Python.
     attribs = {"lambda_" if key == "lambda" else key: value for key, value in operation.attribs.items()}
-    made = compute_one(**operands, **attribs)
-    return made if isinstance(made, tuple | list) else [np.asarray(made)]
+    results = compute_one(**operands, **attribs)
+    return results if isinstance(results, tuple | list) else [np.asarray(results)]
 
 
-def aligned(*arrays: Array) -> list[Array]:
-    """Return arrays of one rank, axes of 1 added behind."""
+def align_ranks(*arrays: Array) -> list[Array]:
+    """Return arrays with axes of 1 appended, so that all have one rank (NNEF 1.0.5, section 4.1.1)."""
     rank = max(np.ndim(array) for array in arrays)
     return [np.reshape(array, (*np.shape(array), *(1,) * (rank - np.ndim(array)))) for array in arrays]
 
 
 def _binary(function: Callable[[Array, Array], Array]) -> Compute:
-    return lambda x, y: function(*aligned(x, y))
+    return lambda x, y: function(*align_ranks(x, y))
 
 
 def _reduce(function: Callable[..., Array]) -> Compute:
@@ -109,11 +112,11 @@ def _reduce(function: Callable[..., Array]) -> Compute:
 
 
 def _select(condition: Array, true_value: Array, false_value: Array) -> Array:
-    return np.where(*aligned(condition, true_value, false_value))
+    return np.where(*align_ranks(condition, true_value, false_value))
 
 
 def _clamp(x: Array, a: Array, b: Array) -> Array:
-    x, a, b = aligned(x, a, b)
+    x, a, b = align_ranks(x, a, b)
     return np.maximum(np.minimum(x, b), a)
 
 
@@ -122,12 +125,13 @@ def _elu(x: Array, alpha: float) -> Array:
 
 
 def _prelu(x: Array, alpha: Array) -> Array:
-    x, alpha = aligned(x, alpha)
+    x, alpha = align_ranks(x, alpha)
     return np.where(x < 0, alpha * x, x)
 
 
 def _erf(x: Array) -> Array:
-    """The error function by its series and its continued fraction, to double precision (DLMF 7.6.1 and 7.9.2)."""
+    """Compute the error function by its series and its continued fraction (DLMF 7.6.1 and 7.9.2)."""
+    # numpy has no erf. Below 3 the series needs 80 terms for double precision; above, the fraction needs 60.
     near, far = np.clip(np.abs(x), 0, 3), np.maximum(np.abs(x), 3)
     term = total = near.copy()
     for n in range(1, 80):
@@ -141,7 +145,7 @@ def _erf(x: Array) -> Array:
 
 
 def _quantize(x: Array, min: Array, max: Array, bits: int, **flags: bool) -> Array:
-    x, low, high = aligned(x, min, max)
+    x, low, high = align_ranks(x, min, max)
     steps = 2**bits - 1 - int(flags.get("signed", False) and flags.get("symmetric", False))
     inside = np.maximum(np.minimum(x, high), low)
     rounded = np.floor((inside - low) / (high - low) * steps + 0.5)
@@ -150,9 +154,9 @@ def _quantize(x: Array, min: Array, max: Array, bits: int, **flags: bool) -> Arr
 
 def _reshape(input: Array, shape: Sequence[int], axis_start: int, axis_count: int) -> Array:
     stop = input.ndim if axis_count == -1 else axis_start + axis_count
-    sizes = [input.shape[axis_start + i] if d == 0 else d for i, d in enumerate(shape)]
-    whole, known = prod(input.shape[axis_start:stop]), prod(d for d in sizes if d != -1)
-    middle = [whole // known if d == -1 else d for d in sizes]
+    sizes = [input.shape[axis_start + i] if size == 0 else size for i, size in enumerate(shape)]
+    elements, stated = prod(input.shape[axis_start:stop]), prod(size for size in sizes if size != -1)
+    middle = [elements // stated if size == -1 else size for size in sizes]
     return input.reshape(*input.shape[:axis_start], *middle, *input.shape[stop:])
 
 
@@ -163,10 +167,10 @@ def _slice(
     end: Sequence[int],
     stride: Sequence[int],
 ) -> Array:
-    taken = [slice(None)] * input.ndim
+    slices = [slice(None)] * input.ndim
     for axis, first, last, step in zip(axes, begin, end, stride or [1] * len(axes), strict=True):
-        taken[axis] = slice(first, None if last == 0 else last, step)
-    return input[tuple(taken)]
+        slices[axis] = slice(first, None if last == 0 else last, step)
+    return input[tuple(slices)]
 
 
 def _split(value: Array, axis: int, ratios: Sequence[int]) -> list[Array]:
@@ -201,7 +205,7 @@ def _matmul(A: Array, B: Array, transposeA: bool, transposeB: bool) -> Array:
 
 def _batch_normalization(input: Array, epsilon: float, **factors: Array) -> Array:
     names = ("mean", "variance", "offset", "scale")
-    x, mean, variance, offset, scale = aligned(input, *(factors[name] for name in names))
+    x, mean, variance, offset, scale = align_ranks(input, *(factors[name] for name in names))
     return np.asarray(offset + scale * (x - mean) / np.sqrt(variance + epsilon))
 
 
@@ -211,16 +215,16 @@ def _normalization(length: Callable[[Array, tuple[int, ...]], Array]) -> Compute
 
 def _upsample_axis(x: Array, axis: int, factor: int, method: str) -> Array:
     size = x.shape[axis]
-    places = np.arange(size * factor)
-    at = {
-        "symmetric": (places + 0.5) / factor - 0.5,
-        "asymmetric": places / factor,
-        "aligned": places * (size - 1) / max(size * factor - 1, 1),
+    indices = np.arange(size * factor)
+    positions = {
+        "symmetric": (indices + 0.5) / factor - 0.5,
+        "asymmetric": indices / factor,
+        "aligned": indices * (size - 1) / max(size * factor - 1, 1),
     }[method]
-    at = np.clip(at, 0, size - 1)
-    low = np.floor(at).astype(int)
+    positions = np.clip(positions, 0, size - 1)  # border "replicate"
+    low = np.floor(positions).astype(int)
     high = np.minimum(low + 1, size - 1)
-    share = (at - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    share = (positions - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
     return np.asarray(np.take(x, low, axis) * (1 - share) + np.take(x, high, axis) * share)
 
 
@@ -301,7 +305,7 @@ COMPUTE: Mapping[str, Compute] = MappingProxyType(
         "leaky_relu": lambda x, alpha: np.where(x < 0, alpha * x, x),
         "softabs": lambda x, epsilon: np.sqrt(x**2 + epsilon),
         "softmax": _softmax,
-        "add_n": lambda x: sum(aligned(*x)),
+        "add_n": lambda x: sum(align_ranks(*x)),
         "copy_n": lambda x, times: [x] * times,
         "cast": lambda input: input,
         "linear_quantize": _quantize,
@@ -329,4 +333,4 @@ COMPUTE: Mapping[str, Compute] = MappingProxyType(
         **WINDOWS,
     }
 )
-"""What computes each operation; of operands and attributes by their names in NNEF."""
+"""Operation -> the function that computes it from operands and attributes by their names in NNEF."""

@@ -1,6 +1,7 @@
-"""Operations that slide a window, computed by numpy as NNEF 1.0.5 defines them (section 4.3)."""
+"""Computes operations that slide a window by numpy, as NNEF 1.0.5 defines them (section 4.3)."""
 
-# ruff: noqa: A002, A006 - operands and attributes are called as NNEF calls them, such as input and filter
+# Operands and attributes have the names of the specification, such as input and filter.
+# ruff: noqa: A002, A006
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ MODES = {"replicate": "edge", "reflect": "reflect", "reflect-even": "symmetric"}
 
 
 def _paddings(size: Sequence[int], kernel: Sequence[int], attribs: Mapping[str, Any]) -> Pairs:
-    """Return the paddings that are stated, else those that make the result ceil(size / stride) long."""
+    """Return the stated paddings; without them those for ceil(size / stride) results."""
     if attribs.get("padding"):
         return [tuple(pair) for pair in attribs["padding"]]
-    made = []
+    pairs = []
     for n, k, s, d in zip(size, kernel, _strides(kernel, attribs), _dilations(kernel, attribs), strict=True):
         total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        made.append((total // 2, total - total // 2))
-    return made
+        pairs.append((total // 2, total - total // 2))
+    return pairs
 
 
 def _strides(kernel: Sequence[int], attribs: Mapping[str, Any]) -> Sequence[int]:
@@ -36,8 +37,11 @@ def _dilations(kernel: Sequence[int], attribs: Mapping[str, Any]) -> Sequence[in
     return attribs.get("dilation") or [1] * len(kernel)
 
 
-def _bordered(x: Array, pairs: Pairs, border: str, outside: float) -> Array:
-    """Return an array with its border: `outside` where it counts nothing, else as the border says."""
+def _write_border(x: Array, pairs: Pairs, border: str, outside: float) -> Array:
+    """Return an array with its border written out.
+
+    outside: the element of a border that is ignored, which the function that follows passes over.
+    """
     if border == "ignore":
         return np.pad(x, pairs, constant_values=outside)
     if border == "constant":
@@ -46,7 +50,7 @@ def _bordered(x: Array, pairs: Pairs, border: str, outside: float) -> Array:
 
 
 def _windows(padded: Array, kernel: Sequence[int], attribs: Mapping[str, Any]) -> Array:
-    """Return the windows over all axes: [*out, *kernel]."""
+    """Return the windows over all axes as [*out, *kernel]."""
     strides, dilations = _strides(kernel, attribs), _dilations(kernel, attribs)
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     views = np.lib.stride_tricks.sliding_window_view(padded, reach)
@@ -56,7 +60,7 @@ def _windows(padded: Array, kernel: Sequence[int], attribs: Mapping[str, Any]) -
 
 def _pool(function: Callable[..., Array], outside: float) -> Callable[..., Array]:
     def compute(input: Array, size: Sequence[int], border: str, **attribs: Any) -> Array:
-        padded = _bordered(input, _paddings(input.shape, size, attribs), border, outside)
+        padded = _write_border(input, _paddings(input.shape, size, attribs), border, outside)
         axes = tuple(range(input.ndim, 2 * input.ndim))
         return function(_windows(padded, size, attribs), axis=axes)
 
@@ -64,6 +68,7 @@ def _pool(function: Callable[..., Array], outside: float) -> Callable[..., Array
 
 
 def _box(input: Array, size: Sequence[int], border: str, normalize: bool, **attribs: Any) -> Array:
+    # NaN marks what lies outside, so that nanmean divides by the number of elements inside.
     pool = _pool(np.nanmean if normalize else np.nansum, np.nan)
     return pool(input, size, border, **attribs)
 
@@ -79,23 +84,23 @@ def _rms_pool(input: Array, size: Sequence[int], border: str, **attribs: Any) ->
 def _conv(input: Array, filter: Array, bias: Array, border: str, groups: int, **attribs: Any) -> Array:
     kernel, groups = filter.shape[2:], groups or input.shape[1]
     pairs = [(0, 0), (0, 0), *_paddings(input.shape[2:], kernel, attribs)]
-    padded = _bordered(input, pairs, border, 0.0)
-    made = []
+    padded = _write_border(input, pairs, border, 0.0)
+    results = []
     for images, filters in zip(
         np.split(padded, groups, axis=1), np.split(filter, groups, axis=0), strict=True
     ):
-        whole = {key: [1, 1, *attribs[key]] for key in ("stride", "dilation") if attribs.get(key)}
-        views = _windows(images, (1, images.shape[1], *kernel), whole)
+        steps = {key: [1, 1, *attribs[key]] for key in ("stride", "dilation") if attribs.get(key)}
+        views = _windows(images, (1, images.shape[1], *kernel), steps)
         rank = len(kernel)
         # [N, 1, *out, 1, C, *kernel] with [O, C, *kernel]
         axes = list(range(rank + 3, 2 * rank + 4))
         sums = np.tensordot(views, filters, (axes, list(range(1, rank + 2))))
-        made.append(np.moveaxis(sums.reshape(sums.shape[0], *sums.shape[2 : rank + 2], -1), -1, 1))
-    return np.concatenate(made, axis=1) + _channels(bias, input.ndim)
+        results.append(np.moveaxis(sums.reshape(sums.shape[0], *sums.shape[2 : rank + 2], -1), -1, 1))
+    return np.concatenate(results, axis=1) + _channels(bias, input.ndim)
 
 
 def _channels(bias: Array, rank: int) -> Array:
-    """Return a bias [1, O] or a number for tensors of this rank."""
+    """Return a bias [1, O], or a number, with the axes that broadcast it over a tensor of this rank."""
     return bias.reshape(*bias.shape, *(1,) * (rank - bias.ndim)) if bias.ndim else bias
 
 
@@ -106,7 +111,7 @@ def _separable_conv(input: Array, bias: Array, border: str, groups: int, **other
 
 
 def _deconv(input: Array, filter: Array, bias: Array, groups: int, **attribs: Any) -> Array:
-    """Adds each element of the input, times the filter, to the places that the convolution reads."""
+    """Add each element of the input, times the filter, to what the convolution would read for it."""
     output_shape = attribs["output_shape"]
     kernel, groups = filter.shape[2:], groups or input.shape[1]
     strides, dilations = _strides(kernel, attribs), _dilations(kernel, attribs)
@@ -121,20 +126,20 @@ def _deconv(input: Array, filter: Array, bias: Array, groups: int, **attribs: An
         out = list(output_shape[2:]) or [n * s for n, s in zip(size, strides, strict=True)]
         totals = [max(f - o, 0) for f, o in zip(full, out, strict=True)]
         pairs = [(t // 2, t - t // 2) for t in totals]
-    whole = [max(f, low + o) for f, (low, _), o in zip(full, pairs, out, strict=True)]
+    extent = [max(f, low + o) for f, (low, _), o in zip(full, pairs, out, strict=True)]
     width = filter.shape[1]
-    sums = np.zeros((input.shape[0], groups * width, *whole))
+    sums = np.zeros((input.shape[0], groups * width, *extent))
     grouped = np.split(input, groups, axis=1)
     for tap in product(*(range(k) for k in kernel)):
-        places = tuple(
+        positions = tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, dilations, size, strides, strict=True)
         )
         for g, images in enumerate(grouped):
-            everything: Any = (slice(None), slice(None), *tap)
-            taps = np.split(filter, groups, axis=0)[g][everything]
+            element: Any = (slice(None), slice(None), *tap)
+            taps = np.split(filter, groups, axis=0)[g][element]
             added = np.moveaxis(np.tensordot(images, taps, ([1], [0])), -1, 1)
-            sums[(slice(None), slice(g * width, (g + 1) * width), *places)] += added
+            sums[(slice(None), slice(g * width, (g + 1) * width), *positions)] += added
     cut = tuple(slice(low, low + o) for (low, _), o in zip(pairs, out, strict=True))
     return sums[(slice(None), slice(None), *cut)] + _channels(bias, input.ndim)
 
@@ -176,4 +181,4 @@ WINDOWS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "area_downsample": _area_downsample,
     }
 )
-"""What computes each operation; of operands and attributes by their names in NNEF."""
+"""Operation -> the function that computes it from operands and attributes by their names in NNEF."""

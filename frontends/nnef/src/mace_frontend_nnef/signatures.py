@@ -1,7 +1,14 @@
-"""The operations of NNEF 1.0.5 (chapter 4): what each is given, with its types and defaults, and what it gives.
+"""Lists the operations of NNEF 1.0.5 (chapter 4): parameters with their types and defaults, and results.
 
-One letter tells a type: T tensor, or a number in its place; L list of tensors; i integer; n list of integers; p list of
-pairs of integers; f number; s text; b truth value; v list of values. A result is a tensor; with * a list of them.
+A letter stands for the type of a parameter:
+
+    T  tensor, or a number in its place     L  list of tensors
+    i  integer                              n  list of integers
+    f  number                               p  list of pairs of integers
+    s  string                               v  list of values
+    b  boolean
+
+A result is a tensor; with * it is a list of tensors.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 Default = Any
-"""A value of the syntax: number, text, truth value, list."""
+"""A value of the syntax: number, string, boolean, list."""
 
 MISSING = object()
 """Stands for a parameter without a default."""
@@ -21,7 +28,10 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Parameter:
-    """What an operation is given by a name.  default: MISSING if it must be stated."""
+    """A parameter of an operation.
+
+    kind: the letter of its type.  default: MISSING if an argument must be stated.
+    """
 
     name: str
     kind: str
@@ -29,13 +39,17 @@ class Parameter:
 
     @property
     def is_operand(self) -> bool:
-        """Whether it is a tensor, or a list of them, and no attribute."""
+        """Whether it is a tensor or a list of tensors, and not an attribute."""
         return self.kind in "TL"
 
 
 @dataclass(frozen=True)
-class Signature:
-    """results: names; one that is a list ends with *.  kind: NNEF's type of the results; "" for that of the operands."""
+class OperationSignature:
+    """The parameters and results of an operation.
+
+    results: their names; one that is a list ends with *.
+    kind: NNEF's type of the results; "" if it is that of the operands.
+    """
 
     parameters: tuple[Parameter, ...]
     results: tuple[str, ...]
@@ -45,6 +59,7 @@ class Signature:
 X, XY = "x:T", "x:T y:T"
 SLIDE = "border:s=constant padding:p=[] stride:n=[] dilation:n=[]"
 POOL = f"input:T size:n {SLIDE}"
+SEPARABLE = "input:T plane_filter:T point_filter:T bias:T=0.0"
 UNARY = (
     *("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh"),
     *("atanh", "abs", "sign", "rcp", "neg", "floor", "ceil", "round", "sqr", "sqrt", "rsqr", "rsqrt", "log2"),
@@ -83,8 +98,8 @@ TABLE: Mapping[str, str] = MappingProxyType(
         "matmul": "A:T B:T transposeA:b=false transposeB:b=false -> C scalar",
         "conv": f"input:T filter:T bias:T=0.0 {SLIDE} groups:i=1 -> output scalar",
         "deconv": f"input:T filter:T bias:T=0.0 {SLIDE} output_shape:n=[] groups:i=1 -> output scalar",
-        "separable_conv": f"input:T plane_filter:T point_filter:T bias:T=0.0 {SLIDE} groups:i=1 -> output scalar",
-        "separable_deconv": f"input:T plane_filter:T point_filter:T bias:T=0.0 {SLIDE} output_shape:n=[] groups:i=1 -> output scalar",
+        "separable_conv": f"{SEPARABLE} {SLIDE} groups:i=1 -> output scalar",
+        "separable_deconv": f"{SEPARABLE} {SLIDE} output_shape:n=[] groups:i=1 -> output scalar",
         "box": f"{POOL} normalize:b=false -> output scalar",
         "debox": f"{POOL} output_shape:n=[] normalize:b=false -> output scalar",
         "argmax_pool": f"{POOL} -> index integer",
@@ -129,21 +144,26 @@ TABLE: Mapping[str, str] = MappingProxyType(
         "add_n": "x:L -> y scalar",
     }
 )
-"""Parameters -> results, and at the end the type of the results: ? is stated in angle brackets, nothing is that of the operands."""
+"""Operation -> its parameters, its results, and the type of the results.
+
+The type ? is stated in angle brackets behind the operation; where there is none, it is that of the
+operands. Operations that no handler supports stand here too: files with them are read, and one message
+names all of them.
+"""
 
 KINDS = ("scalar", "integer", "logical", "string", "?")
 GENERIC = "?"
 
 
 @cache
-def signature(operation: str) -> Signature | None:
-    """Return what an operation is given and gives; None for one that NNEF does not define."""
+def signature(operation: str) -> OperationSignature | None:
+    """Return the signature of an operation; None for one that NNEF does not define."""
     if operation not in TABLE:
         return None
-    given, results = TABLE[operation].split(" -> ")
+    parameters, results = TABLE[operation].split(" -> ")
     words = results.split()
     kind = words.pop() if words[-1] in KINDS else ""
-    return Signature(tuple(_parameter(text) for text in given.split()), tuple(words), kind)
+    return OperationSignature(tuple(_parameter(text) for text in parameters.split()), tuple(words), kind)
 
 
 def _parameter(text: str) -> Parameter:

@@ -1,6 +1,6 @@
-"""Reads the files of a model: the description, and variables by their header of 128 bytes.
+"""Reads the files of a model: the description, and the files of its variables.
 
-Both come from elsewhere: nothing that a header says is believed before it is held against the size of the file.
+Both may come from strangers: what a header states is compared with the size of the file before it is used.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from mace_core.errors import MaceError
 from mace_core.importer import RefusedError
 from mace_core.ir import Array, Shape
 from mace_frontend_nnef.folder import GRAPH, QUANTIZATION
-from mace_frontend_nnef.syntax import Description, NnefSyntaxError, parse
+from mace_frontend_nnef.syntax import NnefDescription, NnefSyntaxError, parse
 
 MAX_TEXT_BYTES = 1 << 24
-"""Of a description: the largest known ones have some hundred KB."""
+"""Of a description; those of large networks have some hundred KB, because weights lie in other files."""
 
+# The header of a variable has 128 bytes, with room for 8 sizes (NNEF 1.0.5, section 5.1).
 MAX_RANK = 8
 HEADER_BYTES = 128
 MAGIC = b"N\xef\x01\x00"
@@ -36,52 +37,54 @@ ITEM_TYPES = {
     (BOOL, 1): "bits",
     (BOOL, 8): "|b1",
 }
-"""How elements are stored, by the header's item type and bits of an item (NNEF 1.0.5, section 5.1)."""
-
-SIGNED_AT = 8
-"""The first reserved word of a header: version 1.0 writes signed integers as UINT with 1 there."""
+"""Type and bits of an item by the header -> numpy's type, little-endian; "bits" for eight booleans a byte."""
 
 DTYPES = {"scalar": np.float32, "integer": np.int64, "logical": np.bool_}
-"""The IR's types for NNEF's. A scalar has no stated precision; a library computes in single precision."""
+"""NNEF's types -> numpy's. A scalar has no stated precision; a library computes in single precision."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """A description, and where the files of its variables lie."""
+class NnefSource:
+    """A description that was read; its folder has the files of the variables."""
 
     file: Path
-    graph: Description
+    graph: NnefDescription
 
     def variable(self, label: str, shape: Shape, kind: str) -> Array:
-        """Return the elements of a variable; RefusedError if its file lacks, lies elsewhere or is damaged."""
+        """Return the elements of a variable; RefusedError if its file is missing, damaged or elsewhere."""
         path = self._path(label)
         try:
             data = path.read_bytes()
         except OSError as error:
             raise RefusedError(
-                f"variable {label!r}: {path.name}: {error.strerror}; keep the model's folder whole"
+                f"variable {label!r}: {path.name}: {error.strerror}; copy the whole folder of the model"
             ) from None
         try:
-            array = tensor_of(data)
+            array = parse_tensor(data)
         except ValueError as error:
             raise RefusedError(f"variable {label!r}: {error}; export the model again") from None
         if array.shape != shape:
-            text = f"variable {label!r} has shape {list(array.shape)} in its file, {list(shape)} in the graph"
-            raise RefusedError(f"{text}; export the model again")
+            problem = (
+                f"variable {label!r} has shape {list(array.shape)} in its file, {list(shape)} in the graph"
+            )
+            raise RefusedError(f"{problem}; export the model again")
         return array.astype(DTYPES[kind])
 
     def _path(self, label: str) -> Path:
-        """Return the file of a variable, which lies in the model's folder whatever the label says."""
+        """Return the file of a variable; RefusedError if its label leads out of the model's folder.
+
+        A label becomes a path: a model of a stranger must not read other files of the user.
+        """
         folder = self.file.parent
         path = PurePosixPath(label.removeprefix("/") + ".dat")
-        whole = folder / path
-        inside = whole.resolve().is_relative_to(folder.resolve())
-        if ".." in path.parts or path.is_absolute() or "\\" in label or not inside:
+        file = folder / path
+        is_inside = file.resolve().is_relative_to(folder.resolve())  # symbolic links are followed
+        if ".." in path.parts or path.is_absolute() or "\\" in label or not is_inside:
             raise RefusedError(f"variable {label!r} lies outside of the model's folder; export it again")
-        return whole
+        return file
 
 
-def tensor_of(data: bytes) -> Array:
+def parse_tensor(data: bytes) -> Array:
     """Return the tensor that the content of a `.dat` file holds; ValueError if it holds none."""
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
         raise ValueError("its file is no tensor of NNEF 1.0")
@@ -89,29 +92,31 @@ def tensor_of(data: bytes) -> Array:
     if rank > MAX_RANK:
         raise ValueError(f"its file states a rank of {rank}")
     shape, bits, item = tuple(words[:rank]), words[MAX_RANK], words[MAX_RANK + 1]
+    # Version 1.0 has no item type for signed integers: they are UINT with 1 in the first reserved word.
     if item == UINT and words[MAX_RANK + 2] != 0:
         item = INT
     if item in (QUINT, QINT):
         raise ValueError("its file holds quantized integers, which are not supported; export it in floats")
-    stored = ITEM_TYPES.get((item, bits))
-    if stored is None:
+    numpy_type = ITEM_TYPES.get((item, bits))
+    if numpy_type is None:
         raise ValueError(f"its file holds items of type {item} and {bits} bits")
     count = prod(shape)
-    expected = (count + 7) // 8 if stored == "bits" else count * bits // 8
+    expected = (count + 7) // 8 if numpy_type == "bits" else count * bits // 8
     if length != expected or len(data) != HEADER_BYTES + expected:
         raise ValueError(
             f"its file holds {len(data) - HEADER_BYTES} bytes, {expected} by the shape {list(shape)}"
         )
-    if stored == "bits":
+    if numpy_type == "bits":
         packed = np.frombuffer(data, np.uint8, offset=HEADER_BYTES)
         return np.unpackbits(packed)[:count].astype(bool).reshape(shape)
-    if stored == "|b1":
+    if numpy_type == "|b1":
+        # Not read as bool: numpy leaves any byte but 0 and 1 as it is, and computes nonsense with it.
         return np.asarray(np.frombuffer(data, np.uint8, offset=HEADER_BYTES) != 0).reshape(shape)
-    return np.frombuffer(data, stored, offset=HEADER_BYTES).reshape(shape)
+    return np.frombuffer(data, numpy_type, offset=HEADER_BYTES).reshape(shape)
 
 
-def read(files: Files) -> Source:
-    """Read the description of a model; MaceError if it is none."""
+def read(files: Files) -> NnefSource:
+    """Read the description of a model; MaceError if a file is missing, damaged, or one too many."""
     if len(files) != 1:
         raise MaceError(
             files[0].name if files else "model",
@@ -122,17 +127,17 @@ def read(files: Files) -> Source:
     if (file.parent / QUANTIZATION).exists():
         raise MaceError(
             file.name,
-            "has a graph.quant beside it; quantized NNEF models are not supported",
+            "has a graph.quant in its folder; quantized NNEF models are not supported",
             "remove graph.quant to compute in floats, or convert the model to TFLite",
         )
     try:
-        return Source(file, parse(_text(file)))
+        return NnefSource(file, parse(_text(file)))
     except NnefSyntaxError as fault:
         raise _no_model(file, str(fault)) from None
 
 
 def _text(file: Path) -> str:
-    """Return the text of a description."""
+    """Return the text of a description; MaceError if it cannot be read or is not ASCII."""
     try:
         data = file.read_bytes()
     except OSError as error:

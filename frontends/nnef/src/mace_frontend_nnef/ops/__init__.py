@@ -1,4 +1,4 @@
-"""How NNEF's operations are expressed in the IR: every module in this folder offers its own as `HANDLERS`."""
+"""Expresses NNEF's operations in the IR; every module of this folder offers its own as `HANDLERS`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from mace_core.tables import rows
 from mace_frontend_nnef.node import NnefNode
 
 Handler = Callable[[NnefNode], str | Sequence[str]]
-"""Adds what computes an operation to the graph; returns the tensors that hold its results, in their order."""
+"""Adds what computes an operation to the graph; returns the tensors of its results, in their order."""
 
 
 def handlers() -> Mapping[str, Handler]:
-    """The handler of every operation that has one."""
+    """Return the handlers by operation; an operation without one is not supported."""
     return rows(__name__, "HANDLERS")

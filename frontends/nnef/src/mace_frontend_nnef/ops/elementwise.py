@@ -1,4 +1,7 @@
-"""Operations that work on each element by itself, with NNEF's broadcasting from the first axis on."""
+"""Converts operations that work on each element by itself.
+
+Operands are broadcast from the first axis on: see `NnefNode.align_ranks`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ UNARY: Mapping[str, str] = MappingProxyType(
         "silu": "Swish",
     }
 )
-"""Operations that an op of the IR is. gelu is x Phi(x); NNEF 1.0.5 leaves its approximation to the implementation."""
+"""Operation -> the op of the IR that computes the same.
+
+gelu is exact, x Phi(x): NNEF 1.0.5 leaves the approximation to the implementation.
+"""
 
 BINARY: Mapping[str, str] = MappingProxyType(
     {
@@ -62,6 +68,7 @@ BINARY: Mapping[str, str] = MappingProxyType(
         "max": "Maximum",
     }
 )
+"""Operation with operands x and y -> the op of the IR that computes the same."""
 
 
 def _unary(op: str) -> Handler:
@@ -69,33 +76,34 @@ def _unary(op: str) -> Handler:
 
 
 def _binary(op: str) -> Handler:
-    return lambda node: node.done(op, node.aligned([node.input("x"), node.input("y")]))
+    return lambda node: node.done(op, node.align_ranks([node.input("x"), node.input("y")]))
 
 
 def _not_equal(node: NnefNode) -> Sequence[str]:
-    return node.done(
-        "Not", [node.emit("Equal", node.aligned([node.input("x"), node.input("y")]), tag="equal")]
-    )
+    equal = node.emit("Equal", node.align_ranks([node.input("x"), node.input("y")]), tag="equal")
+    # Not of Equal: a NaN is unequal to itself, as IEEE 754 defines it.
+    return node.done("Not", [equal])
 
 
 def _select(node: NnefNode) -> Sequence[str]:
     names = ("condition", "true_value", "false_value")
-    return node.done("Where", node.aligned([node.input(name) for name in names]))
+    return node.done("Where", node.align_ranks([node.input(name) for name in names]))
 
 
 def _clamp(node: NnefNode) -> Sequence[str]:
-    """max(min(x, b), a)."""
+    """Compute max(min(x, b), a)."""
     low, high = node.literal("a"), node.literal("b")
+    # Clip of the IR takes constants only, and does not define what bounds in the wrong order mean.
     if low is not None and high is not None and low <= high:
         return node.done("Clip", [node.input("x")], {"min": low, "max": high})
-    x, a, b = node.aligned([node.input(name) for name in ("x", "a", "b")])
+    x, a, b = node.align_ranks([node.input(name) for name in ("x", "a", "b")])
     return node.done("Maximum", [node.emit("Minimum", [x, b], tag="below"), a])
 
 
 def _round(node: NnefNode) -> Sequence[str]:
-    """The nearest integer, halves up: floor(x + 0.5); the IR's Round takes halves to even."""
-    moved = node.emit("Add", [node.input("x"), node.add_float(0.5, "half")], tag="moved")
-    return node.done("Floor", [moved])
+    """Round halves up, as NNEF defines round: floor(x + 0.5); the IR's Round takes halves to even."""
+    shifted = node.emit("Add", [node.input("x"), node.add_float(0.5, "half")], tag="moved")
+    return node.done("Floor", [shifted])
 
 
 def square(node: NnefNode, x: str) -> str:
@@ -135,11 +143,11 @@ def _leaky_relu(node: NnefNode) -> Sequence[str]:
 
 
 def _prelu(node: NnefNode) -> Sequence[str]:
-    return node.done("PRelu", node.aligned([node.input("x"), node.input("alpha")]))
+    return node.done("PRelu", node.align_ranks([node.input("x"), node.input("alpha")]))
 
 
 def _add_n(node: NnefNode) -> Sequence[str]:
-    first, *rest = node.aligned(node.listed("x"))
+    first, *rest = node.align_ranks(node.tensor_list("x"))
     if not rest:
         return node.done("Identity", [first])
     for term in rest[:-1]:
@@ -148,7 +156,7 @@ def _add_n(node: NnefNode) -> Sequence[str]:
 
 
 def _cast(node: NnefNode) -> Sequence[str]:
-    """To the type that the result is declared with; logical values are 0 and 1."""
+    """Convert to the type that the result is declared with; logical values become 0 and 1."""
     kinds = {"scalar": "f32", "integer": "i64", "logical": "bool"}
     kind = node.operation.dtype
     node.refuse_unless(kind in kinds, f"a cast to {kind!r}")
@@ -157,25 +165,31 @@ def _cast(node: NnefNode) -> Sequence[str]:
 
 def _copy_n(node: NnefNode) -> Sequence[str]:
     x = node.input("x")
-    return [
-        node.add("Identity", [x], None, [node.builder.fresh(name)], node.origin)[0] for name in node.results()
-    ]
+    copies: list[str] = []
+    for name in node.results():
+        copies += node.add("Identity", [x], None, [node.builder.fresh(name)], node.origin)
+    return copies
 
 
 def _min_max_linear_quantize(node: NnefNode) -> Sequence[str]:
-    """Rounds to 2^bits - 1 steps between a minimum and a maximum, as the definition of the operation says."""
-    return _quantized(node, node.attribute("signed"), node.attribute("symmetric"))
+    """Round to 2^bits - 1 steps between a minimum and a maximum."""
+    return _quantize(node, signed=node.attribute("signed"), symmetric=node.attribute("symmetric"))
 
 
 def _linear_quantize(node: NnefNode) -> Sequence[str]:
-    return _quantized(node, False, False)
+    return _quantize(node, signed=False, symmetric=False)
 
 
-def _quantized(node: NnefNode, signed: bool, symmetric: bool) -> Sequence[str]:
+def _quantize(node: NnefNode, *, signed: bool, symmetric: bool) -> Sequence[str]:
+    """Compute what a quantized tensor stands for, in floats, as the specification defines the operation.
+
+    A library does not store the integers: no operation of NNEF computes on them.
+    """
     bits = node.integer("bits")
     node.refuse_unless(1 <= bits <= 24, f"{bits} bits; single precision holds 24")
+    # Symmetric integers of n bits leave out the lowest, -2^(n-1), and so have one step less.
     steps = node.add_float(2**bits - 1 - int(signed and symmetric), "steps")
-    x, low, high = node.aligned([node.input(name) for name in ("x", "min", "max")])
+    x, low, high = node.align_ranks([node.input(name) for name in ("x", "min", "max")])
     inside = node.emit("Maximum", [node.emit("Minimum", [x, high], tag="below"), low], tag="inside")
     width = node.emit("Sub", [high, low], tag="width")
     share = node.emit("Div", [node.emit("Sub", [inside, low], tag="above"), width], tag="share")

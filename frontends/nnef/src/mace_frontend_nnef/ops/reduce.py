@@ -1,4 +1,7 @@
-"""Operations along axes: reductions, which keep their axes as 1, products, and normalizations."""
+"""Converts operations along axes: reductions, matrix products and normalizations.
+
+NNEF's reductions keep the reduced axes as 1.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from mace_frontend_nnef.ops.elementwise import square
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
     {"max_reduce": "ReduceMax", "min_reduce": "ReduceMin", "mean_reduce": "ReduceMean"}
 )
+"""Operation -> the op of the IR that computes the same."""
 
 
-def reduced(node: NnefNode, op: str, x: str, axes: Shape) -> str:
+def reduce_axes(node: NnefNode, op: str, x: str, axes: Shape) -> str:
     """Return a tensor reduced along axes, which stay as 1."""
     return node.emit(op, [x], {"axes": axes, "keepdims": True}, tag="reduced")
 
@@ -35,19 +39,22 @@ def _sum_reduce(node: NnefNode) -> Sequence[str]:
 def _arg_reduce(op: str) -> Handler:
     def handle(node: NnefNode) -> Sequence[str]:
         axes = node.axes("axes", len(node.shape("input")))
-        node.refuse_unless(len(axes) == 1, f"the place along axes {list(axes)}; reshape them into one")
+        node.refuse_unless(len(axes) == 1, f"the index along axes {list(axes)}; reshape them into one")
         return node.done(op, [node.input("input")], {"axis": axes[0], "keepdims": True})
 
     return handle
 
 
 def _logical_reduce(op: str) -> Handler:
-    """Any and all of truth values, as the maximum and minimum of integers."""
+    """Return the handler of any_reduce or all_reduce: a maximum or minimum of 0 and 1.
+
+    The IR reduces numbers only.
+    """
 
     def handle(node: NnefNode) -> Sequence[str]:
         axes = node.axes("axes", len(node.shape("input")))
         numbers = node.emit("Cast", [node.input("input")], {"to": "i32"}, tag="numbers")
-        return node.done("Cast", [reduced(node, op, numbers, axes)], {"to": "bool"})
+        return node.done("Cast", [reduce_axes(node, op, numbers, axes)], {"to": "bool"})
 
     return handle
 
@@ -66,18 +73,19 @@ def _softmax(node: NnefNode) -> Sequence[str]:
     axes = node.axes("axes", len(shape))
     if len(axes) == 1:
         return node.done("Softmax", [x], {"axis": axes[0]})
-    below = node.emit("Sub", [x, reduced(node, "ReduceMax", x, axes)], tag="below")
+    # The largest element is subtracted first, so that no power overflows; the quotient stays the same.
+    below = node.emit("Sub", [x, reduce_axes(node, "ReduceMax", x, axes)], tag="below")
     powers = node.emit("Exp", [below], tag="powers")
-    return node.done("Div", [powers, reduced(node, "ReduceSum", powers, axes)])
+    return node.done("Div", [powers, reduce_axes(node, "ReduceSum", powers, axes)])
 
 
 def _matmul(node: NnefNode) -> Sequence[str]:
-    a, b = (_transposed(node, name) for name in "AB")
+    a, b = (_read_factor(node, name) for name in "AB")
     return node.done("MatMul", [a, b])
 
 
-def _transposed(node: NnefNode, name: str) -> str:
-    """Return a factor, its last two axes swapped if the operation says so."""
+def _read_factor(node: NnefNode, name: str) -> str:
+    """Return a factor, its last two axes swapped if the operation asks for it."""
     x, rank = node.input(name), len(node.shape(name))
     if not node.attribute(f"transpose{name}"):
         return x
@@ -86,7 +94,7 @@ def _transposed(node: NnefNode, name: str) -> str:
 
 
 def _linear(node: NnefNode) -> Sequence[str]:
-    """Input [N, I] times filter [O, I], transposed, plus bias [1, O]."""
+    """Compute input [N, I] times the transpose of filter [O, I], plus bias [1, O]."""
     shape = node.shape("filter")
     node.refuse_unless(
         len(shape) == 2 and len(node.shape("input")) == 2, f"its filter has shape {list(shape)}"
@@ -96,7 +104,10 @@ def _linear(node: NnefNode) -> Sequence[str]:
 
 
 def bias_of(node: NnefNode, channels: int) -> list[str]:
-    """Return the bias [1, O], or one number for all, as [O]; none for a 0."""
+    """Return the bias as [O], in a list; nothing for a bias of 0, which is the default.
+
+    NNEF states it as [1, O], or as one number for all channels.
+    """
     if node.literal("bias") == 0:
         return []
     bias, shape = node.input("bias"), node.shape("bias")
@@ -110,31 +121,37 @@ def bias_of(node: NnefNode, channels: int) -> list[str]:
 
 
 def _batch_normalization(node: NnefNode) -> Sequence[str]:
-    """Offset + scale * (input - mean) / sqrt(variance + epsilon), all of shape [1, C] or one number."""
+    """Compute offset + scale * (input - mean) / sqrt(variance + epsilon).
+
+    The four parameters have the shape [1, C], or are one number.
+    """
     shape = node.shape("input")
     node.refuse_unless(len(shape) >= 2, f"its input has rank {len(shape)}")
     names = ("input", "mean", "variance", "offset", "scale")
-    x, mean, variance, offset, scale = node.aligned([node.input(name) for name in names])
+    x, mean, variance, offset, scale = node.align_ranks([node.input(name) for name in names])
     epsilon = node.add_float(node.number("epsilon"), "epsilon")
     deviation = node.emit("Sqrt", [node.emit("Add", [variance, epsilon], tag="sum")], tag="deviation")
-    # Constants alone, which the builder folds: two operations are left at run time.
+    # Factor and shift are made of constants, which the builder computes: a Mul and an Add are left.
     factor = node.emit("Div", [scale, deviation], tag="factor")
     shift = node.emit("Sub", [offset, node.emit("Mul", [mean, factor], tag="moved")], tag="shift")
     return node.done("Add", [node.emit("Mul", [x, factor], tag="scaled"), shift])
 
 
 def _normalization(length: str) -> Handler:
-    """Input / max(length + bias, epsilon); the length along axes is a sum of absolute values, or that of squares' root."""
+    """Return the handler of input / max(length + bias, epsilon).
+
+    length: the op for the length of vectors along the axes: ReduceL1 or ReduceL2.
+    """
 
     def handle(node: NnefNode) -> Sequence[str]:
         x, axes = node.input("input"), node.axes("axes", len(node.shape("input")))
-        return node.done("Div", [x, divisor(node, reduced(node, length, x, axes))])
+        return node.done("Div", [x, divisor(node, reduce_axes(node, length, x, axes))])
 
     return handle
 
 
 def divisor(node: NnefNode, sigma: str) -> str:
-    """Return max(sigma + bias, epsilon) with the node's bias and epsilon."""
+    """Return max(sigma + bias, epsilon) with the bias and epsilon of the node."""
     bias, epsilon = node.number("bias"), node.number("epsilon")
     if bias:
         sigma = node.emit("Add", [sigma, node.add_float(bias, "bias")], tag="biased")
