@@ -52,3 +52,12 @@ def test_an_absent_operand_is_refused_where_it_is_not_optional(op: str, operands
     new.input("x", DType.F32, (1, 4, 4, 2))
     with pytest.raises(MaceError, match=r"g: node .*operand '\w+' \(input [01]\) is absent"):
         new.add(op, operands, {"axis": 0} if op == "Concat" else {})
+
+
+def test_an_operator_that_does_not_exist_is_refused_with_the_closest_name() -> None:
+    builder = Builder("m")
+    x = builder.input("x", DType.F32, (2,))
+    with pytest.raises(MaceError, match=r"m: there is no operator 'Softmx'; did you mean 'Softmax'\?"):
+        builder.one("Softmx", [x])
+    with pytest.raises(MaceError, match=r"m: there is no operator 'zzz'; docs/operators\.md lists"):
+        builder.one("zzz", [x])

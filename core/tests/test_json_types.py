@@ -34,9 +34,9 @@ def report() -> JsonObject:
 
 def test_each_value_is_read_by_its_type() -> None:
     found = report()
-    assert (found.text("text"), found.integer("integer"), found.flag("flag")) == ("a", 3, True)
+    assert (found.string("text"), found.integer("integer"), found.flag("flag")) == ("a", 3, True)
     assert (found.number("number"), found.number("integer"), found.number("infinite")) == (0.5, 3, math.inf)
-    assert (found.texts("texts"), found.integers("integers")) == (("a", "b"), (1, 2))
+    assert (found.strings("texts"), found.integers("integers")) == (("a", "b"), (1, 2))
     assert found.numbers("numbers") == (1, 2.5)
     assert found.object("object").integer("inner") == 1
     assert [item.integer("inner") for item in found.objects("objects")] == [2]
@@ -47,18 +47,18 @@ def test_each_value_is_read_by_its_type() -> None:
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (lambda r: r.text("other"), "report.json: other: is missing"),
-        (lambda r: r.text("nothing"), "report.json: nothing: is missing"),
-        (lambda r: r.text("integer"), "report.json: integer: is of type int, expected str"),
+        (lambda r: r.string("other"), "report.json: other: is missing"),
+        (lambda r: r.string("nothing"), "report.json: nothing: is missing"),
+        (lambda r: r.string("integer"), "report.json: integer: is of type int, expected str"),
         (lambda r: r.integer("flag"), "report.json: flag: is of type bool, expected int"),
         (lambda r: r.number("flag"), "report.json: flag: is of type bool, expected a number"),
         (lambda r: r.flag("integer"), "report.json: integer: is of type int, expected bool"),
-        (lambda r: r.texts("text"), "report.json: text: is of type str, expected a list"),
+        (lambda r: r.strings("text"), "report.json: text: is of type str, expected a list"),
         (lambda r: r.integers("numbers"), "report.json: numbers: is of type float, expected int"),
         (lambda r: r.numbers("texts"), "report.json: texts: is of type str, expected a number"),
         (lambda r: r.object("objects"), "report.json: objects: is of type list, expected an object"),
         (lambda r: r.objects("texts"), "report.json: texts[0]: is of type str, expected an object"),
-        (lambda r: r.objects("objects")[0].text("x"), "report.json: objects[0]: x: is missing"),
+        (lambda r: r.objects("objects")[0].string("x"), "report.json: objects[0]: x: is missing"),
     ],
 )
 def test_a_damaged_value_is_refused_with_its_place(

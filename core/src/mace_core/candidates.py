@@ -64,7 +64,7 @@ class Choice:
     @classmethod
     def of_json(cls, described: JsonObject) -> Choice:
         """Read a choice of what `Selection.as_json` wrote."""
-        level, candidate, reason = (described.text(key) for key in ("level", "candidate", "reason"))
+        level, candidate, reason = (described.string(key) for key in ("level", "candidate", "reason"))
         costs = described.object("costs")
         return cls(level, candidate, reason, {name: costs.number(name) for name in costs.values})
 
@@ -93,13 +93,13 @@ class Selection:
     @classmethod
     def of_json(cls, described: JsonObject) -> Selection:
         """Read what `as_json` wrote."""
-        key = NodeKey(*(described.text(name) for name in ("target", "node", "op", "shapes")))
+        key = NodeKey(*(described.string(name) for name in ("target", "node", "op", "shapes")))
         refused = described.object("refused")
         return cls(
             key,
-            described.text("unit"),
+            described.string("unit"),
             tuple(map(Choice.of_json, described.objects("choices"))),
-            {name: refused.text(name) for name in refused.values},
+            {name: refused.string(name) for name in refused.values},
         )
 
 

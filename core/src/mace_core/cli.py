@@ -379,7 +379,8 @@ def new_plugin(kind: str, name: str, hardware: str, output: Path) -> None:
     from mace_core.scaffold import write_plugin
 
     folder = write_plugin(kind, name, output, hardware)
-    echo(f"wrote {folder}; next: pip install -e {folder}, then run pytest in it")
+    install = f"pip install -e '{folder}[test]'"
+    echo(f"wrote {folder}; next: {install} (uv {install} in a checkout of MACE), then run pytest in it")
 
 
 def _parse_input(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from math import prod
 from types import MappingProxyType
 
@@ -111,10 +112,10 @@ class Builder:
         attrs: values by name, as `Op.complete` takes them, or the attributes of another node.
         like: the node that this one stands for; gives its name and sources.
 
-        Real outputs are stored as `stored` has noted for their names, else like the input if the op only moves
-        data, else as floats.
+        Real outputs are stored as `stored` has noted for their names, else like the input if the op only
+        moves data, else as floats.
         """
-        op = self.ops[op] if isinstance(op, str) else op
+        op = self._find(op) if isinstance(op, str) else op
         stem = like.name if like else _stem(op, outputs)
         try:
             complete = op.complete(attrs or {})
@@ -296,6 +297,14 @@ class Builder:
                 self.nodes[i] = n = rename_tensors(n, swap)
                 self._producers.update(dict.fromkeys(n.outputs, n))
         return name
+
+    def _find(self, name: str) -> Op:
+        """Return the op of a name; MaceError names the closest one for a slip of the pen."""
+        if name not in self.ops:
+            close = get_close_matches(name, self.ops, 1)
+            remedy = f"did you mean {close[0]!r}?" if close else "docs/operators.md lists the operators"
+            raise MaceError(self.name, f"there is no operator {name!r}", remedy)
+        return self.ops[name]
 
     def _invent(self, stem: str, count: int) -> tuple[str, ...]:
         names: list[str] = []

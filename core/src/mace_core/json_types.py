@@ -44,8 +44,8 @@ class JsonObject:
         """Tell whether there is a value of this name."""
         return key in self.values
 
-    def text(self, key: str) -> str:
-        """Return the text of a key."""
+    def string(self, key: str) -> str:
+        """Return the string of a key."""
         return _exact(self.values.get(key), str, self._place_of(key))
 
     def integer(self, key: str) -> int:
@@ -57,11 +57,11 @@ class JsonObject:
         return _exact(self.values.get(key), bool, self._place_of(key))
 
     def number(self, key: str) -> float:
-        """Return the number of a key; NaN and the infinities are numbers too, as Python's `json` writes them."""
+        """Return the number of a key; as Python writes JSON, NaN and the infinities are numbers too."""
         return _number(self.values.get(key), self._place_of(key))
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return the texts of a list."""
+    def strings(self, key: str) -> tuple[str, ...]:
+        """Return the strings of a list."""
         place = self._place_of(key)
         return tuple(_exact(item, str, place) for item in _items(self.values.get(key), place))
 

@@ -28,8 +28,8 @@ def tensor_of(described: JsonObject) -> Tensor:
     quant = None
     if "scale" in described:
         quant = Quant.of(described.number("scale"), described.integer("zero_point"))
-    dtype = DType(described.text("dtype"))
-    return Tensor(described.text("name"), dtype, described.integers("shape"), quant)
+    dtype = DType(described.string("dtype"))
+    return Tensor(described.string("name"), dtype, described.integers("shape"), quant)
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class LayerReport:
     @classmethod
     def of_json(cls, described: JsonObject) -> LayerReport:
         """Read what `as_json` wrote."""
-        levels = described.texts("levels") if "levels" in described else ()
+        levels = described.strings("levels") if "levels" in described else ()
         return cls(
-            described.text("node"),
+            described.string("node"),
             tensor_of(described),
-            described.text("kernel"),
-            described.texts("sources"),
+            described.string("kernel"),
+            described.strings("sources"),
             levels,
         )
 
@@ -82,8 +82,8 @@ class PartReport:
     @classmethod
     def of_json(cls, described: JsonObject) -> PartReport:
         """Read what `asdict` made of it."""
-        name, target, driver = (described.text(key) for key in ("name", "target", "driver"))
-        return cls(name, target, described.texts("nodes"), driver)
+        name, target, driver = (described.string(key) for key in ("name", "target", "driver"))
+        return cls(name, target, described.strings("nodes"), driver)
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,12 @@ class ModelReport:
             transfers=tuple(map(_transfer_of, described.objects("transfers"))),
             spaces={name: spaces.integer(name) for name in spaces.values},
             refusals=tuple(map(refusal_of, described.objects("refusals"))),
-            notes=described.texts("notes"),
+            notes=described.strings("notes"),
             states=tuple(
-                StateReport(tensor_of(state), state.text("start")) for state in described.objects("states")
+                StateReport(tensor_of(state), state.string("start")) for state in described.objects("states")
             ),
             selections=tuple(map(Selection.of_json, candidates)),
-            summary=described.text("summary") if "summary" in described else "",
+            summary=described.string("summary") if "summary" in described else "",
             details={key: value for key, value in described.values.items() if key not in OWN_KEYS},
         )
 
@@ -196,13 +196,13 @@ def refusal_json(refusal: NodeRefusal) -> Json:
 
 def refusal_of(described: JsonObject) -> NodeRefusal:
     """Return the refusal that `refusal_json` described."""
-    refusal = Refusal(*(described.text(key) for key in ("code", "reason", "remedy")))
-    return NodeRefusal(described.text("node"), described.text("op"), described.text("target"), refusal)
+    refusal = Refusal(*(described.string(key) for key in ("code", "reason", "remedy")))
+    return NodeRefusal(described.string("node"), described.string("op"), described.string("target"), refusal)
 
 
 def _transfer_of(described: JsonObject) -> Transfer:
-    source, destination = described.text("source"), described.text("destination")
-    return Transfer(described.text("tensor"), source, destination, described.integer("size"))
+    source, destination = described.string("source"), described.string("destination")
+    return Transfer(described.string("tensor"), source, destination, described.integer("size"))
 
 
 OWN_KEYS = frozenset(field.name for field in fields(ModelReport)) | {"calls", "candidates"}
@@ -221,7 +221,7 @@ class LibraryReport:
         """Read what `as_json` wrote."""
         models = described.object("models")
         reports = {name: ModelReport.of_json(models.object(name)) for name in models.values}
-        return cls(reports, described.texts("notes"))
+        return cls(reports, described.strings("notes"))
 
     def as_json(self) -> Json:
         """Return it as the report file has it."""

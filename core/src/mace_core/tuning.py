@@ -121,7 +121,7 @@ def read_tuning(file: Path) -> Tuning:
     document = read_document(Schema.read("tuning"), faults)
     entries: list[TuningEntry] = []
     for number, written in enumerate(document.items("choices")):
-        # The schema says that each is a mapping of texts; a fault may have taken the candidate away.
+        # The schema says that each is a mapping of strings; a fault may have taken the candidate away.
         words = {key: str(word) for key, word in written.items()}
         entry = TuningEntry(line=document.line("choices", number), **{"candidate": "", **words})
         entries.append(entry)

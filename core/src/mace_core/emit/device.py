@@ -17,7 +17,8 @@ from mace_core.plan import Plan, Run, Transfer, scratch_name
 class TaskValues:
     """What model_body.c.in writes of one part that a driver runs, a `mace_task` and its `mace_payload`.
 
-    part, device: their numbers.  inputs, outputs: counts.  code, weights: offsets in the weights of the library.
+    part, device: their numbers.  inputs, outputs: counts.
+    code, weights: offsets in the weights of the library.
     """
 
     part: int

@@ -10,7 +10,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.registry import Choice, Registry
 from mace_core.run import native
-from mace_core.run.framework import Framework, installation
+from mace_core.run.framework import Framework, absence, installation
 from mace_core.run.results import Timing
 from mace_core.run.validate import random_samples
 
@@ -29,8 +29,9 @@ def compare_speed(library: Path, choice: Choice, model: Model, registry: Registr
     framework = Framework.of(model, registry)
     fast_reference = framework.frontend.fast_reference(model.files, model)
     if fast_reference is None:
-        problem = f"the framework behind {framework.frontend.name!r} is not installed"
-        raise MaceError(f"model {model.name!r}", problem, installation(framework.frontend))
+        has_framework = framework.frontend.needs
+        remedy = installation(framework.frontend) if has_framework else "measure without the framework"
+        raise MaceError(f"model {model.name!r}", absence(framework.frontend), remedy)
     ours = native.load(file, library.name)[model.name]
     inputs = {name: array[0] for name, array in random_samples(model, ours.inputs).items()}
     framework_inputs = framework.convert_inputs(inputs)

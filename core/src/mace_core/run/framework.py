@@ -105,11 +105,10 @@ class Framework:
         """The framework itself; MaceError with the line that installs it where it is missing."""
         run = self.frontend.reference(self.model.files, self.model)
         if run is None:
-            raise MaceError(
-                f"model {self.model.name!r}",
-                f"no stored outputs, and the framework behind {self.frontend.name!r} is not installed",
-                f"{installation(self.frontend)}, or name files under validation_inputs_data and validation_outputs_data",
-            )
+            files = "name files under validation_inputs_data and validation_outputs_data"
+            remedy = f"{installation(self.frontend)}, or {files}" if self.frontend.needs else files
+            problem = f"there are no stored outputs, and {absence(self.frontend)}"
+            raise MaceError(f"model {self.model.name!r}", problem, remedy)
         return run
 
     def inner(self, names: Sequence[str]) -> Reference | None:
@@ -162,5 +161,12 @@ class FrameworkSession:
 
 
 def installation(frontend: Frontend) -> str:
-    """The line that installs a frontend's framework."""
-    return f"pip install '{frontend.needs}'" if frontend.needs else "install it"
+    """Return the line that installs a frontend's framework."""
+    return f"pip install '{frontend.needs}'"
+
+
+def absence(frontend: Frontend) -> str:
+    """Say why a frontend gives no reference: its framework is missing, or it knows of none."""
+    if frontend.needs:
+        return f"the framework behind {frontend.name!r} is not installed"
+    return f"the frontend {frontend.name!r} runs no framework"

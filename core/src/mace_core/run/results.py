@@ -21,7 +21,7 @@ class LayerTime:
     @classmethod
     def of_json(cls, printed: JsonObject) -> LayerTime:
         """Read a layer of what the program mace_benchmark printed."""
-        return cls(printed.text("name"), printed.text("kernel"), printed.integer("ns"))
+        return cls(printed.string("name"), printed.string("kernel"), printed.integer("ns"))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Timing:
     def of_json(cls, printed: JsonObject, timing: str, target: str) -> Timing:
         """Read what the program mace_benchmark printed."""
         layers = tuple(map(LayerTime.of_json, printed.objects("layers") if "layers" in printed else ()))
-        model, rounds, threads = printed.text("model"), printed.numbers("ns"), printed.integer("threads")
+        model, rounds, threads = printed.string("model"), printed.numbers("ns"), printed.integer("threads")
         return cls(model, rounds, threads, layers, timing, target)
 
 
@@ -91,15 +91,15 @@ class Validation:
         """Read what `as_json` wrote."""
         has_accuracy = described.values.get("accuracy") is not None
         return cls(
-            model=described.text("model"),
-            target=described.text("target"),
+            model=described.string("model"),
+            target=described.string("target"),
             similarity=Similarity(*(described.number(key) for key in ("cosine", "sqnr", "error", "pixels"))),
             accuracy=described.number("accuracy") if has_accuracy else None,
             latency_ns=described.number("latency_ns"),
-            timing=described.text("timing"),
+            timing=described.string("timing"),
             arena_bytes=described.integer("arena_bytes"),
             library_bytes=described.integer("library_bytes"),
-            compared_with=described.text("compared_with"),
+            compared_with=described.string("compared_with"),
             passed=described.flag("passed"),
         )
 
@@ -151,5 +151,5 @@ def result_of(described: JsonObject) -> Validation | Failure:
     """Read what `as_json` of a validation or of a failure wrote."""
     if "problem" not in described:
         return Validation.of_json(described)
-    model, target, problem = (described.text(key) for key in ("model", "target", "problem"))
+    model, target, problem = (described.string(key) for key in ("model", "target", "problem"))
     return Failure(model, target, problem, described.flag("passed"))

@@ -33,6 +33,9 @@ C_TYPES: Mapping[DType, Code] = {
 CAST = "let the model cast it to f32 before this node"
 """What a user can do about an element type that no kernel computes."""
 
+WRITE_KERNEL = "choose another operator in the model, or add a kernel: docs/contributing.md"
+"""What can be done about an operator that no kernel computes even of f32."""
+
 FREEZE = "export the model with this tensor as a constant"
 """What a user can do about a tensor that is computed at run time where a kernel needs to know it before."""
 
@@ -42,7 +45,8 @@ MERGE_AXES = "reshape in the model, so that neighboring axes become one, or spli
 
 def refuse_type(op: str, dtype: DType) -> Refused:
     """Say that no kernel computes an op of an element type."""
-    return Refused(f"no kernel computes {op} of {dtype.value}", code="dtype", remedy=CAST)
+    remedy = WRITE_KERNEL if dtype is DType.F32 else CAST
+    return Refused(f"no kernel computes {op} of {dtype.value}", code="dtype", remedy=remedy)
 
 
 def c_type(tensor: Tensor) -> Code:

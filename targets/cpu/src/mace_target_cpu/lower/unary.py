@@ -128,7 +128,8 @@ def unary(node: Node, lowering: Lowering) -> None:
     scalar = _scalars(x.dtype).get(form, "").replace("WRAP", wrap_type(x.dtype))
     if not vector and not scalar:
         raise refuse_type(node.op.name, x.dtype)
-    # The numbers become fields of the kernel's arguments, under their own names.
+    # The numbers become fields of the kernel's arguments, under their own names. Words have no place there:
+    # an op that has one chooses its expression by it, as Gelu does above.
     values = values_of(node.attrs)
     attrs = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
     wide = x.dtype is DType.F64
