@@ -26,15 +26,15 @@ class Keras(Frontend):
         return load(files, model, ops)
 
     def port_names(self, files: Files) -> PortNames:
-        """The model's own inputs and outputs."""
-        from mace_frontend_keras.load import described
+        """Return the names of the model's own inputs and outputs."""
+        from mace_frontend_keras.load import describe_model
         from mace_frontend_keras.source import read
 
-        _, network = described(read(files[0]))
+        _, network = describe_model(read(files[0]))
         return tuple(i.name for i in network.inputs), tuple(network.outputs)
 
     def reference(self, files: Files, model: Model) -> Reference | None:
-        """The model in Keras itself; None if it is not installed."""
+        """Return the model in Keras itself; None if Keras is not installed."""
         from mace_frontend_keras.reference import reference
 
         return reference(files, model)

@@ -1,4 +1,4 @@
-"""The layers of a model as a tree: what each is, how it is set, and which weights are its own in which order."""
+"""The layers of a model as a tree: class, settings, weights and inner layers of each."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ Names = Callable[[Config], Sequence[str]]
 
 
 class LayerError(ValueError):
-    """A configuration that describes no layer; the text says why."""
+    """A configuration that describes no layer; the message says why."""
 
 
 MODELS = ("Sequential", "Functional", "Model")
 FIXED = ("moving_mean", "moving_variance", "mean", "variance", "count")
-"""Variables that training does not train."""
+"""Names of variables that training does not change."""
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A layer or an operation of a functional model.
+class KerasLayer:
+    """A layer, or an operation of a functional model.
 
     kind: its class; "ops.NAME" for an operation of keras.ops.
-    name: its own, with the names of the models around it in front: "encoder/conv1".
-    place: where its weights lie in a `.keras` archive.
-    variables: names of its own weights, in the order in which they are stored.
-    children: what it is made of, by the attribute that holds it.
+    name: its own, behind the names of the models around it: "encoder/conv1".
+    path: where its weights lie in a `.keras` archive.
+    variables: names of its own weights, in the order in which they are saved.
+    children: the layers that it is made of, by their folder or the attribute that holds them.
     """
 
     kind: str
     name: str
     config: Config
-    place: str
+    path: str
     trainable: bool = True
     variables: tuple[str, ...] = ()
-    children: Mapping[str, Layer] = field(default_factory=dict)
+    children: Mapping[str, KerasLayer] = field(default_factory=dict)
 
     @property
     def is_model(self) -> bool:
-        """Whether it is a model of its own, whose layers are its children."""
+        """Tell whether it is a model of its own, whose layers are its children."""
         return self.kind in MODELS
 
     @property
-    def own_name(self) -> str:
+    def short_name(self) -> str:
         """Its name without those of the models around it."""
         return self.name.rpartition("/")[2] if not self.config.get("name") else str(self.config["name"])
 
-    def weights(self, frozen: bool = False) -> Iterator[tuple[Layer, str, bool]]:
-        """Every weight of it and its children: the layer, the weight's name, and whether training trains it."""
+    def weights(self, frozen: bool = False) -> Iterator[tuple[KerasLayer, str, bool]]:
+        """Yield every weight of it and its children: the layer, the name, and whether training changes it."""
+        # A layer that is not trainable freezes everything inside, whatever that says of itself.
         frozen = frozen or not self.trainable
         for name in self.variables:
             yield self, name, not frozen and name not in FIXED
@@ -60,11 +61,11 @@ class Layer:
 
 
 CLASSES: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "GroupedQueryAttention"})
-"""Classes that Keras stores under another name than their own."""
+"""Classes that Keras saves under another name than their own."""
 
 
 def snake_case(name: str) -> str:
-    """A class's name as Keras writes it in paths: LayerNormalization, layer_normalization."""
+    """Return a class's name as Keras writes it in paths: layer_normalization for LayerNormalization."""
     name = re.sub(r"\W+", "", CLASSES.get(name, name))
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
@@ -76,18 +77,21 @@ def _with_bias(*names: str) -> Names:
 
 def _affine(*fixed: str) -> Names:
     def names(config: Config) -> Sequence[str]:
-        scale = config.get("scale", True) or config.get("rms_scaling", False)
-        centre = config.get("center", True) and not config.get("rms_scaling", False)
-        return (*(("gamma",) if scale else ()), *(("beta",) if centre else ()), *fixed)
+        # rms_scaling, of files before Keras had RMSNormalization, has a gamma always and a beta never.
+        is_rms = config.get("rms_scaling", False)
+        gamma = ("gamma",) if config.get("scale", True) or is_rms else ()
+        beta = ("beta",) if config.get("center", True) and not is_rms else ()
+        return (*gamma, *beta, *fixed)
 
     return names
 
 
-def _adapted(config: Config) -> Sequence[str]:
+def _normalization_variables(config: Config) -> Sequence[str]:
+    # Moments that are settings are not saved as weights.
     return () if config.get("mean") is not None else ("mean", "variance", "count")
 
 
-def _attention(config: Config) -> Sequence[str]:
+def _attention_variables(config: Config) -> Sequence[str]:
     scale = ("scale",) if config.get("use_scale", False) else ()
     return (*scale, "concat_score_weight") if config.get("score_mode") == "concat" else scale
 
@@ -110,11 +114,11 @@ VARIABLES: Mapping[str, Names] = MappingProxyType(
         ),
         **dict.fromkeys(("LayerNormalization", "GroupNormalization"), _affine()),
         "RMSNormalization": lambda _: ("scale",),
-        "Normalization": _adapted,
+        "Normalization": _normalization_variables,
         "PReLU": lambda _: ("alpha",),
         "LayerScale": lambda _: ("gamma",),
         "Embedding": lambda _: ("embeddings",),
-        "Attention": _attention,
+        "Attention": _attention_variables,
         "AdditiveAttention": lambda config: ("scale",) if config.get("use_scale", True) else (),
     }
 )
@@ -123,98 +127,101 @@ VARIABLES: Mapping[str, Names] = MappingProxyType(
 CELLS: Mapping[str, str] = MappingProxyType(
     {"LSTM": "LSTMCell", "GRU": "GRUCell", "SimpleRNN": "SimpleRNNCell"}
 )
+"""Recurrent layers -> their cells, which have the weights."""
+
 WRAPPERS: Mapping[str, str] = MappingProxyType({"TimeDistributed": "layer", "RNN": "cell"})
+"""Layers that are made of another one -> the setting that describes it."""
+
 ATTENTIONS = ("MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention")
 PROJECTIONS = ("query_dense", "key_dense", "value_dense", "output_dense")
 
 
-def layer_of(data: Mapping[str, Any], name: str, place: str) -> Layer:
-    """The layer that a configuration describes, with what it is made of; LayerError if it describes none.
+def read_layer(data: Mapping[str, Any], name: str, path: str) -> KerasLayer:
+    """Return the layer that a configuration describes, with its children; LayerError if it describes none.
 
-    place: where its weights lie, without its own class's name.
+    path: where its weights lie.
     """
     kind, config = data.get("class_name"), data.get("config")
     if kind == "Sequential" and isinstance(config, list):  # as Keras 2.0 wrote it
         config = {"layers": config}
     if not isinstance(kind, str) or not isinstance(config, dict):
         raise LayerError(f"layer {name!r} has no class or no configuration")
-    kind = _kind(data, kind, config)
+    kind = _read_kind(data, kind, config)
     if kind in MODELS:
-        children = dict(_layers(config, name, place))
+        children = dict(_read_layers(config, name, path))
     else:
         children = {
-            key: layer_of(child, f"{name}/{key}", f"{place}/{key}") for key, child in _parts(kind, config)
+            key: read_layer(child, f"{name}/{key}", f"{path}/{key}")
+            for key, child in _child_configs(kind, config)
         }
-    own = VARIABLES.get(kind)
-    return Layer(
-        kind,
-        name,
-        config,
-        place,
-        bool(config.get("trainable", True)),
-        tuple(own(config)) if own else (),
-        children,
-    )
+    list_variables = VARIABLES.get(kind)
+    variables = tuple(list_variables(config)) if list_variables else ()
+    return KerasLayer(kind, name, config, path, bool(config.get("trainable", True)), variables, children)
 
 
-def _kind(data: Config, kind: str, config: Config) -> str:
-    """The class: operations of keras.ops, functions of TensorFlow and classes of others are told from Keras's layers."""
+def _read_kind(data: Config, kind: str, config: Config) -> str:
+    """Return the class, with a prefix for operations of keras.ops and functions of TensorFlow.
+
+    A class of another package keeps its registered name, so that it is not taken for Keras's class of that
+    name.
+    """
     module, registered = str(data.get("module") or ""), str(data.get("registered_name") or "")
     if ".ops." in module or (not module and _is_operation(data, config)):
         return f"ops.{kind}"
     if kind in ("TFOpLambda", "SlicingOpLambda"):
         return f"tf.{config.get('function')}"
-    others = ">" in registered and not registered.startswith("keras")
-    return (
-        registered if others or (module and not module.startswith("keras") and module != "builtins") else kind
-    )
+    has_package = ">" in registered and not registered.startswith("keras")
+    is_foreign = bool(module) and not module.startswith("keras") and module != "builtins"
+    return registered if has_package or is_foreign else kind
 
 
 def _is_operation(data: Config, config: Config) -> bool:
-    """Whether it is an operation of keras.ops in a file of the older form, which does not tell: layers can be trained, these cannot."""
+    """Tell whether it is an operation of keras.ops in a file that states no modules.
+
+    Layers have the setting `trainable` and operations have not; only Keras 3 has operations, and writes calls
+    as dictionaries.
+    """
     nodes = data.get("inbound_nodes")
     written = isinstance(nodes, list) and bool(nodes) and isinstance(nodes[0], dict)
     return written and "trainable" not in config and data.get("class_name") not in MODELS
 
 
-def own_layers(config: Config) -> Sequence[Config]:
-    """The descriptions of a model's layers; LayerError if there are none."""
-    listed = config.get("layers")
-    if not isinstance(listed, list) or not all(
-        isinstance(data, dict) and isinstance(data.get("config"), dict | list) for data in listed
-    ):
+def list_layers(config: Config) -> Sequence[Config]:
+    """Return the descriptions of a model's layers; LayerError if there are none."""
+    layers = config.get("layers")
+    if not isinstance(layers, list) or not all(map(_is_layer, layers)):
         raise LayerError("a model without a list of layers")
-    return listed
+    return layers
 
 
-def name_of(data: Config) -> str:
-    """A layer's name by its description."""
+def _is_layer(data: object) -> bool:
+    return isinstance(data, dict) and isinstance(data.get("config"), dict | list)
+
+
+def layer_name(data: Config) -> str:
+    """Return a layer's name by its description; Keras 2.0 names a nested Sequential model nowhere."""
     config = data["config"]
-    return str(
-        data.get("name")
-        or (config.get("name") if isinstance(config, dict) else None)
-        or snake_case(str(data.get("class_name")))
-    )
+    stated = config.get("name") if isinstance(config, dict) else None
+    return str(data.get("name") or stated or snake_case(str(data.get("class_name"))))
 
 
-def _layers(config: Config, name: str, place: str) -> Iterator[tuple[str, Layer]]:
-    """A model's layers by where their weights lie: class names, numbered from the second of a class on.
-
-    Operations have no weights.
-    """
-    listed = own_layers(config)
-    operations = (".ops." in str(data.get("module")) for data in listed)
-    classes = (
-        f"operation {name_of(d)}" if o else str(d.get("class_name"))
-        for d, o in zip(listed, operations, strict=True)
-    )
-    for key, data in _numbered(zip(classes, listed, strict=True), "layers"):
-        own = f"{name}/{name_of(data)}" if name else name_of(data)
-        yield key, layer_of(data, own, f"{place}/{key}" if place else key)
+def _read_layers(config: Config, name: str, path: str) -> Iterator[tuple[str, KerasLayer]]:
+    """Yield a model's layers by the folder in which their weights lie."""
+    layers = list_layers(config)
+    # Operations have no folder, so they must not count among the layers of a class of the same name.
+    classes = [
+        f"operation {layer_name(data)}" if ".ops." in str(data.get("module")) else str(data.get("class_name"))
+        for data in layers
+    ]
+    for key, data in _number_by_class(zip(classes, layers, strict=True), "layers"):
+        full_name = f"{name}/{layer_name(data)}" if name else layer_name(data)
+        yield key, read_layer(data, full_name, f"{path}/{key}" if path else key)
 
 
-def _numbered(described: Iterable[tuple[str, Config]], folder: str = "cells") -> Iterator[tuple[str, Config]]:
-    """Descriptions by their place in a folder: the name of the class, numbered from the second of a class on."""
+def _number_by_class(
+    described: Iterable[tuple[str, Config]], folder: str = "cells"
+) -> Iterator[tuple[str, Config]]:
+    """Yield descriptions by their path in a folder: the class, numbered from the second of a class on."""
     used: dict[str, int] = {}
     for kind, data in described:
         stem = snake_case(kind.rpartition(">")[2])
@@ -222,31 +229,33 @@ def _numbered(described: Iterable[tuple[str, Config]], folder: str = "cells") ->
         yield f"{folder}/{stem}_{count}" if count else f"{folder}/{stem}", data
 
 
-def _parts(kind: str, config: Config) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What a layer is made of: attribute and configuration of each part."""
+def _child_configs(kind: str, config: Config) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield attribute and configuration of each layer inside of a layer, in the order of their weights."""
     if kind in CELLS:
         yield "cell", {"class_name": CELLS[kind], "config": config}
     if kind in ATTENTIONS:
-        projection = {
-            "class_name": "EinsumDense",
-            "config": {"bias_axes": "x" if config.get("use_bias", True) else None},
-        }
+        # Of these only the names of their weights are needed: the file has no configuration of the
+        # projections.
+        bias_axes = "x" if config.get("use_bias", True) else None
+        projection = {"class_name": "EinsumDense", "config": {"bias_axes": bias_axes}}
         yield from ((key, projection) for key in PROJECTIONS)
     if kind in WRAPPERS:
-        yield WRAPPERS[kind], _described(config.get(WRAPPERS[kind]))
+        yield WRAPPERS[kind], _wrapped_config(config.get(WRAPPERS[kind]))
     if kind == "StackedRNNCells":
-        yield from _numbered(
-            (str(_described(cell).get("class_name")), _described(cell)) for cell in config.get("cells") or ()
-        )
+        cells = [_wrapped_config(cell) for cell in config.get("cells") or ()]
+        yield from _number_by_class((str(cell.get("class_name")), cell) for cell in cells)
     if kind == "Bidirectional":
-        forward = _described(config.get("layer"))
+        forward = _wrapped_config(config.get("layer"))
         yield "forward_layer", forward
         backward = config.get("backward_layer")
-        turned = {**forward["config"], "go_backwards": not forward["config"].get("go_backwards", False)}
-        yield "backward_layer", _described(backward) if backward else {**forward, "config": turned}
+        # Without a layer of its own the way back is a copy of the other one that goes in the opposite
+        # direction.
+        settings = forward["config"]
+        opposite = {**settings, "go_backwards": not settings.get("go_backwards", False)}
+        yield "backward_layer", _wrapped_config(backward) if backward else {**forward, "config": opposite}
 
 
-def _described(data: object) -> Mapping[str, Any]:
+def _wrapped_config(data: object) -> Mapping[str, Any]:
     if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
         raise LayerError("it wraps no layer")
     return data

@@ -1,24 +1,28 @@
-"""A model as one list of calls: nested models written out, every layer once for each time that it is applied."""
+"""Expands a model to one list of calls.
+
+Calls of nested models are put in place of the call of the model, and a layer stands there once for each call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from mace_frontend_keras.layer import Layer, name_of, own_layers
+from mace_frontend_keras.layer import KerasLayer, layer_name, list_layers
 
 Key = tuple[str, int]
 """A layer's name, and which of its calls."""
 
-MOST_CALLS = 20_000
-"""Calls of layers; the largest models have a few thousand."""
+MAX_CALLS = 20_000
+"""Limit of the calls: the largest models have a few thousand, but nesting multiplies them."""
 
 
 class NetworkError(ValueError):
-    """A configuration that describes no network; the text says why."""
+    """A configuration that describes no network; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -30,123 +34,132 @@ class Ref:
 
     @property
     def name(self) -> str:
-        """What the tensor is called."""
+        """The name of the tensor: that of the call, with the index behind it for all but the first result."""
         return f"{self.call}:{self.index}" if self.index else self.call
 
 
 @dataclass(frozen=True)
-class Call:
+class LayerCall:
     """One application of a layer; tensors in its arguments are Refs."""
 
     name: str
-    layer: Layer
+    layer: KerasLayer
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def refs(self) -> Iterator[Ref]:
-        """The tensors that it reads."""
+        """Yield the tensors that it reads."""
         yield from refs([*self.args, self.kwargs])
 
 
 @dataclass
 class Expansion:
-    """Calls in an order in which they can run. known: what names of nested models' results stand for."""
+    """Calls in an order in which they can run.
 
-    calls: list[Call] = field(default_factory=list)
+    known: name of a nested model's result -> the result of the call that computes it.
+    """
+
+    calls: list[LayerCall] = field(default_factory=list)
     known: dict[str, Ref] = field(default_factory=dict)
 
     def call(
-        self, name: str, layer: Layer, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, name: str, layer: KerasLayer, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[[int], Ref]:
-        """Append a call, or those of a nested model; the results by number."""
+        """Append a call, or those of a nested model; return what gives a result by its number."""
         if not layer.is_model:
-            if len(self.calls) >= MOST_CALLS:
-                raise NetworkError(f"it calls more than {MOST_CALLS} layers")
-            self.calls.append(Call(name, layer, args, kwargs))
+            if len(self.calls) >= MAX_CALLS:
+                raise NetworkError(f"it calls more than {MAX_CALLS} layers")
+            self.calls.append(LayerCall(name, layer, args, kwargs))
             return lambda index: Ref(name, index)
         results = self.model(name, layer, args[0] if args else next(iter(kwargs.values()), []))
         self.known.update((Ref(name, i).name, ref) for i, ref in enumerate(results))
-        return lambda index: _at(results, index, name)
+        return lambda index: _select_result(results, index, name)
 
-    def model(self, name: str, layer: Layer, given: Any) -> list[Ref]:
-        """Append the calls of a model, named `name`, on these tensors; its results."""
+    def model(self, name: str, layer: KerasLayer, inputs: Any) -> list[Ref]:
+        """Append the calls of a model, named `name`, on these inputs; return its results."""
         if layer.kind == "Sequential":
-            return self._sequential(name, layer, given)
-        return Functional(self, name, layer).run(given)
+            return self._sequential(name, layer, inputs)
+        return Functional(self, name, layer).run(inputs)
 
-    def _sequential(self, name: str, layer: Layer, given: Any) -> list[Ref]:
-        now = list(refs(given))
+    def _sequential(self, name: str, layer: KerasLayer, inputs: Any) -> list[Ref]:
+        tensors = list(refs(inputs))
         for child in layer.children.values():
             if child.kind != "InputLayer":
-                made = self.call(_joined(name, child.own_name), child, [now[0] if len(now) == 1 else now], {})
-                now = [made(0)]
-        return now
+                argument = tensors[0] if len(tensors) == 1 else tensors
+                results = self.call(_join_names(name, child.short_name), child, [argument], {})
+                tensors = [results(0)]
+        return tensors
 
 
 class Functional:
-    """A functional model on its way into an Expansion.
+    """A functional model whose calls are appended to an Expansion.
 
-    Calls are numbered per layer in the order of the file. A nested functional model counts from 1 where Keras
-    counts the call that made
-    it: among a model's outputs, and everywhere in files of Keras 2.
+    The calls of a layer are numbered in the order of the file. Keras counts the call by which a nested
+    functional
+    model was made as number 0, without writing it: where the model is among another one's outputs, and
+    everywhere
+    in files of Keras 2. There the numbers are reduced by one.
     """
 
-    def __init__(self, to: Expansion, name: str, layer: Layer) -> None:
-        self.to, self.name, self.config = to, name, layer.config
-        described = own_layers(layer.config)
-        self.layers = dict(zip(map(name_of, described), layer.children.values(), strict=True))
-        if len(self.layers) != len(described):
+    def __init__(self, expansion: Expansion, name: str, layer: KerasLayer) -> None:
+        self.expansion, self.name, self.config = expansion, name, layer.config
+        configs = list_layers(layer.config)
+        self.layers = dict(zip(map(layer_name, configs), layer.children.values(), strict=True))
+        if len(self.layers) != len(configs):
             raise NetworkError("two of its layers have one name")
-        self.nodes: dict[str, list[Any]] = {name_of(d): _list(d.get("inbound_nodes")) for d in described}
-        self.old = any(isinstance(node, list) and node for nodes in self.nodes.values() for node in nodes)
-        self.made: dict[Key, Callable[[int], Ref]] = {}
+        self.nodes: dict[str, list[Any]] = {layer_name(c): _as_list(c.get("inbound_nodes")) for c in configs}
+        # Keras 2 writes a call as a list, Keras 3 as a dictionary.
+        calls = chain.from_iterable(self.nodes.values())
+        self.is_keras2 = any(isinstance(call, list) and call for call in calls)
+        self.results: dict[Key, Callable[[int], Ref]] = {}
 
-    def run(self, given: Any) -> list[Ref]:
-        """Append its calls on these tensors; its results."""
-        inputs = leaves(self.config.get("input_layers"))
-        names = [leaf[0] for leaf in inputs]
-        by_name = isinstance(given, dict) and set(names) <= set(given)
-        tensors = [given[n] for n in names] if by_name else list(refs(given))
+    def run(self, inputs: Any) -> list[Ref]:
+        """Append its calls on these inputs; return its results."""
+        names = [leaf[0] for leaf in leaves(self.config.get("input_layers"))]
+        by_name = isinstance(inputs, dict) and set(names) <= set(inputs)
+        tensors = [inputs[name] for name in names] if by_name else list(refs(inputs))
         if len(tensors) != len(names):
             raise NetworkError(
                 f"model {self.name!r} has {len(names)} inputs and is given {len(tensors)} tensors"
             )
         for name, tensor in zip(names, tensors, strict=True):
-            self.made[str(name), 0] = _always(tensor)
+            self.results[str(name), 0] = _always(tensor)
         outputs = [self._node(*leaf, output=True) for leaf in leaves(self.config.get("output_layers"))]
-        for key in self._ordered([key for key, _ in outputs]):
-            self.made[key] = self._call(*key)
-        return [self.made[key](index) for key, index in outputs]
+        for key in self._order_calls([key for key, _ in outputs]):
+            self.results[key] = self._call(*key)
+        return [self.results[key](index) for key, index in outputs]
 
     def _node(self, name: object, number: object, index: object, *, output: bool = False) -> tuple[Key, int]:
-        """The call that a place in the file means, and which of its results."""
+        """Return the call that a [layer, call, result] of the file means, and the index of the result."""
         if not isinstance(name, str) or name not in self.layers:
             raise NetworkError(f"layer {name!r} is read, which is not there")
         if type(number) is not int or type(index) is not int:
             raise NetworkError(f"result {index!r} of call {number!r} of layer {name!r} is read")
         layer, count = self.layers[name], len(self.nodes[name])
-        counted = layer.is_model and (self.old or (output and layer.kind != "Sequential"))
-        call = number - 1 if counted and number else number
+        counts_making = layer.is_model and (self.is_keras2 or (output and layer.kind != "Sequential"))
+        call = number - 1 if counts_making and number else number
         if not 0 <= call < max(count, 1) or index < 0:
-            raise NetworkError(
-                f"result {index} of call {number} of layer {name!r} is read, which is called {count} times"
-            )
+            result = f"result {index} of call {number} of layer {name!r}"
+            raise NetworkError(f"{result} is read, which is called {count} times")
         return (name, call), index
 
-    def _ordered(self, wanted: Sequence[Key]) -> list[Key]:
-        """The calls that the wanted ones need, each after those that it needs itself."""
+    def _order_calls(self, needed: Sequence[Key]) -> list[Key]:
+        """Return the calls that the needed ones read, each behind those that it reads itself.
+
+        The walk keeps its own stack, since a chain of layers may be longer than Python's.
+        """
         order: list[Key] = []
         begun: set[Key] = set()
-        done = set(self.made)
-        stack = list(reversed(wanted))
+        done = set(self.results)
+        stack = list(reversed(needed))
         while stack:
             key = stack[-1]
-            needs = [n for n in self._needs(key) if n not in done] if key not in done else []
-            if needs and key in begun:
+            missing = [] if key in done else [read for read in self._read_calls(key) if read not in done]
+            if missing and key in begun:
                 raise NetworkError(f"layer {key[0]!r} reads, in the end, its own result")
-            if needs:
+            if missing:
                 begun.add(key)
-                stack += needs
+                stack += missing
                 continue
             stack.pop()
             if key not in done:
@@ -154,69 +167,77 @@ class Functional:
                 order.append(key)
         return order
 
-    def _needs(self, key: Key) -> list[Key]:
-        found: list[Key] = []
+    def _read_calls(self, key: Key) -> list[Key]:
+        calls: list[Key] = []
 
-        def note(*place: object) -> None:
-            found.append(self._node(*place[:3])[0])
+        def note(*leaf: object) -> None:
+            calls.append(self._node(*leaf[:3])[0])
 
         self._arguments(key, note)
-        return found
+        return calls
 
     def _arguments(self, key: Key, tensor: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
-        """What a call is given, tensors as `tensor` makes them of layer, call and result."""
+        """Return the arguments of a call.
+
+        tensor: makes what stands for a tensor, from its layer, call and result.
+        """
         name, number = key
         nodes = self.nodes[name]
         if number >= len(nodes):
+            # Mostly an InputLayer that is missing among the model's inputs.
             raise NetworkError(
                 f"layer {name!r} is read and never called; an input that the model does not list"
             )
         node = nodes[number]
         if isinstance(node, dict):
-            args, kwargs = (decoded(node.get(part), tensor) for part in ("args", "kwargs"))
-            return _list(args), kwargs if isinstance(kwargs, dict) else {}
-        return self._old_arguments(node, tensor)
+            args, kwargs = (decode_argument(node.get(part), tensor) for part in ("args", "kwargs"))
+            return _as_list(args), kwargs if isinstance(kwargs, dict) else {}
+        return self._keras2_arguments(node, tensor)
 
-    def _old_arguments(self, node: Any, tensor: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Of a call as Keras 2 writes it: a list of [layer, call, result, keyword arguments], the last of which hold for all."""
+    def _keras2_arguments(self, node: Any, tensor: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a call of Keras 2: a list of [layer, call, result, keyword arguments].
+
+        The keyword arguments of all items belong to the one call.
+        """
         if isinstance(node, dict) or (isinstance(node, list) and node and isinstance(node[0], str)):
             node = [node]
-        given: list[Any] = []
+        inputs: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for item in _list(node):
+        for item in _as_list(node):
             if not isinstance(item, list) or len(item) < 3:
                 raise NetworkError("a call is given what is no tensor")
-            given.append(item[2] if item[0] == "_CONSTANT_VALUE" else tensor(*item[:3]))
-            kwargs.update(
-                self._old_values(item[3] if len(item) > 3 and isinstance(item[3], dict) else {}, tensor)
-            )
-        return [given[0] if len(given) == 1 else given], kwargs
+            inputs.append(item[2] if item[0] == "_CONSTANT_VALUE" else tensor(*item[:3]))
+            values = item[3] if len(item) > 3 and isinstance(item[3], dict) else {}
+            kwargs.update(self._keras2_value(values, tensor))
+        return [inputs[0] if len(inputs) == 1 else inputs], kwargs
 
-    def _old_values(self, value: Any, tensor: Callable[..., Any]) -> Any:
+    def _keras2_value(self, value: Any, tensor: Callable[..., Any]) -> Any:
+        """Return a keyword argument of Keras 2.
+
+        A list that begins with a layer's name and a number is a tensor.
+        """
         if isinstance(value, dict):
-            return {k: self._old_values(v, tensor) for k, v in value.items()}
-        if isinstance(value, list):
-            is_tensor = (
-                len(value) in (3, 4)
-                and isinstance(value[0], str)
-                and value[0] in self.layers
-                and type(value[1]) is int
-            )
-            return tensor(*value[:3]) if is_tensor else [self._old_values(v, tensor) for v in value]
-        return value
+            return {key: self._keras2_value(item, tensor) for key, item in value.items()}
+        if not isinstance(value, list):
+            return value
+        names_layer = len(value) in (3, 4) and isinstance(value[0], str) and value[0] in self.layers
+        if names_layer and type(value[1]) is int:
+            return tensor(*value[:3])
+        return [self._keras2_value(item, tensor) for item in value]
 
     def _call(self, name: str, number: int) -> Callable[[int], Ref]:
-        def resolve(*place: object) -> Ref:
-            key, index = self._node(*place[:3])
-            return self.made[key](index)
+        def resolve(*leaf: object) -> Ref:
+            key, index = self._node(*leaf[:3])
+            return self.results[key](index)
 
         args, kwargs = self._arguments((name, number), resolve)
-        public = _joined(self.name, name)
-        return self.to.call(f"{public}/{number}" if number else public, self.layers[name], args, kwargs)
+        public = _join_names(self.name, name)
+        call_name = f"{public}/{number}" if number else public
+        return self.expansion.call(call_name, self.layers[name], args, kwargs)
 
 
 def refs(value: Any) -> Iterator[Ref]:
-    """The tensors in an argument, in the order of Keras: dictionaries by their sorted keys."""
+    """Yield the tensors in an argument in the order of Keras: dictionaries by their sorted keys."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, dict):
@@ -228,45 +249,44 @@ def refs(value: Any) -> Iterator[Ref]:
 
 
 def leaves(value: Any) -> list[tuple[object, object, object]]:
-    """Places [layer, call, result] in a structure of lists and dictionaries."""
+    """Return the [layer, call, result] in a structure of lists and dictionaries.
+
+    NetworkError if there is none.
+    """
     if isinstance(value, dict):
-        return [leaf for key in sorted(value) for leaf in leaves(value[key])]
-    if (
-        isinstance(value, list)
-        and len(value) >= 3
-        and isinstance(value[0], str)
-        and not isinstance(value[1], list | str)
-    ):
+        return list(chain.from_iterable(leaves(value[key]) for key in sorted(value)))
+    if not isinstance(value, list):
+        raise NetworkError("its inputs or outputs are not listed")
+    if len(value) >= 3 and isinstance(value[0], str) and not isinstance(value[1], list | str):
         return [(value[0], value[1], value[2])]
-    if isinstance(value, list):
-        return [leaf for item in value for leaf in leaves(item)]
-    raise NetworkError("its inputs or outputs are not listed")
+    return list(chain.from_iterable(map(leaves, value)))
 
 
-def decoded(value: Any, tensor: Callable[..., Any]) -> Any:
-    """An argument as Keras 3 writes it, tensors as `tensor` makes them."""
+def decode_argument(value: Any, tensor: Callable[..., Any]) -> Any:
+    """Return an argument as Keras 3 writes it.
+
+    tensor: makes what stands for a tensor, from its layer, call and result.
+    """
     if isinstance(value, list):
-        return [decoded(v, tensor) for v in value]
+        return [decode_argument(item, tensor) for item in value]
     if not isinstance(value, dict):
         return value
     kind, config = value.get("class_name"), value.get("config")
     if not isinstance(config, dict):
-        return {k: decoded(v, tensor) for k, v in value.items()}
+        return {key: decode_argument(item, tensor) for key, item in value.items()}
+    result: Any = value
     match kind:
         case "__keras_tensor__":
-            made = tensor(*_history(config))
+            result = tensor(*_history(config))
         case "__slice__":
-            made = slice(config.get("start"), config.get("stop"), config.get("step"))
+            result = slice(config.get("start"), config.get("stop"), config.get("step"))
         case "__tensor__" | "__numpy__":
-            made = np.asarray(
-                config.get("value"),
-                np.dtype(str(config.get("dtype") or "float32").replace("bfloat16", "float32")),
-            )
+            # numpy has no bfloat16; the numbers stand in the file as text, so nothing is lost.
+            dtype = str(config.get("dtype") or "float32").replace("bfloat16", "float32")
+            result = np.asarray(config.get("value"), np.dtype(dtype))
         case "__ellipsis__":
-            made = ...
-        case _:
-            made = value
-    return made
+            result = ...
+    return result
 
 
 def _history(config: Mapping[str, Any]) -> list[Any]:
@@ -276,20 +296,20 @@ def _history(config: Mapping[str, Any]) -> list[Any]:
     return history
 
 
-def _at(results: Sequence[Ref], index: int, name: str) -> Ref:
+def _select_result(results: Sequence[Ref], index: int, name: str) -> Ref:
     if index >= len(results):
         raise NetworkError(f"result {index} of model {name!r} is read, which has {len(results)}")
     return results[index]
 
 
 def _always(tensor: Ref) -> Callable[[int], Ref]:
-    """What an input gives, whichever result is asked for."""
+    """Return what gives an input, whichever of its results is read."""
     return lambda _: tensor
 
 
-def _joined(prefix: str, name: str) -> str:
+def _join_names(prefix: str, name: str) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

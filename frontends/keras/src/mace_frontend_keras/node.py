@@ -1,4 +1,4 @@
-"""One call of a layer as its handler sees it."""
+"""The call of a layer as its handler sees it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mace_core.importer import ImportedNode, RefusedError, to_first, to_last
 from mace_core.ir import Array, DType, Shape
 from mace_core.ops.op import Op
 from mace_frontend_keras.importer import KerasImporter
-from mace_frontend_keras.layer import Layer
-from mace_frontend_keras.network import Call, Expansion, Ref, refs
+from mace_frontend_keras.layer import KerasLayer
+from mace_frontend_keras.network import Expansion, LayerCall, Ref, refs
 
 
 @dataclass(frozen=True)
 class KerasNode(ImportedNode):
-    """A layer that is called, its settings, and what it is given."""
+    """A call of a layer, with the settings and weights of the layer and the arguments of the call."""
 
     noun: ClassVar[str] = "layer"
 
-    call: Call
+    call: LayerCall
     importer: KerasImporter
 
     @property
@@ -37,47 +37,46 @@ class KerasNode(ImportedNode):
         return self.layer.kind
 
     @property
-    def layer(self) -> Layer:
+    def layer(self) -> KerasLayer:
         """The layer that is called."""
         return self.call.layer
 
     @property
     def builder(self) -> Builder:
-        """The graph that is being made."""
+        """The builder of the IR's graph."""
         return self.importer.builder
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A setting of the layer; the default if it is absent or null."""
+        """Return a setting of the layer; the default if it is absent or null."""
         value = self.layer.config.get(key)
         return default if value is None else value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """A setting that is one whole number."""
+        """Return a setting that is one integer."""
         value = self.get(key, default)
-        self.refuse_unless(type(value) is int, f"{key} is {value!r}, a whole number was expected")
+        self.refuse_unless(type(value) is int, f"{key} is {value!r}, an integer was expected")
         return int(value)
 
     def real(self, key: str, default: float) -> float:
-        """A setting that is one number; Keras writes those that it holds as arrays in a dictionary."""
+        """Return a setting that is one number."""
         value = self.get(key, default)
+        # Keras writes a number that it holds as an array as a dictionary, whose form depends on the version.
         if isinstance(value, dict):
-            held = value.get("config")
-            value = value.get("value", held.get("value") if isinstance(held, dict) else None)
+            config = value.get("config")
+            value = value.get("value", config.get("value") if isinstance(config, dict) else None)
         self.refuse_unless(isinstance(value, int | float), f"{key} is {value!r}, a number was expected")
         return float(value)
 
     def integers(self, key: str, count: int, default: int | None = None) -> Shape:
-        """A setting that is a whole number for each of `count` axes, or one for all."""
+        """Return a setting that is an integer for each of `count` axes, or one for all."""
         value = self.get(key, default)
         values = tuple(value) if isinstance(value, list) else (value,) * count
-        self.refuse_unless(
-            len(values) == count and all(type(v) is int for v in values),
-            f"{key} is {value!r}, for {count} axes",
-        )
+        known = len(values) == count and all(type(item) is int for item in values)
+        self.refuse_unless(known, f"{key} is {value!r}, for {count} axes")
         return values
 
     def argument(self, position: int, *keys: str, default: Any = None) -> Any:
-        """What an operation is given: as an argument, by one of these names, or by its settings."""
+        """Return an argument of an operation: by position, by one of these names, or by a setting."""
         if position < len(self.call.args):
             return self.call.args[position]
         for key in keys:
@@ -86,44 +85,46 @@ class KerasNode(ImportedNode):
         return next((self.get(key) for key in keys if self.get(key) is not None), default)
 
     def setting(self, *keys: str, default: Any = None) -> Any:
-        """What an operation is given by one of these names, or by its settings, never as an argument."""
+        """Return an argument of an operation that never stands by position."""
         return self.argument(len(self.call.args), *keys, default=default)
 
     def flag(self, key: str) -> bool:
-        """Whether the call is given a keyword argument that is true."""
+        """Tell whether the call has a keyword argument that is true."""
         return bool(self.call.kwargs.get(key))
 
     def inputs(self) -> list[str]:
-        """The tensors of its first argument."""
-        given = self.call.args[0] if self.call.args else next(iter(self.call.kwargs.values()), ())
-        return [self.importer.tensor(ref) for ref in refs(given)]
+        """Return the tensors of its first argument."""
+        argument = self.call.args[0] if self.call.args else next(iter(self.call.kwargs.values()), ())
+        return [self.importer.tensor(ref) for ref in refs(argument)]
 
     def input(self) -> str:
-        """Its one input tensor."""
-        found = self.inputs()
-        self.refuse_unless(len(found) == 1, f"it is given {len(found)} tensors, one was expected")
-        return found[0]
+        """Return its one input tensor."""
+        tensors = self.inputs()
+        self.refuse_unless(len(tensors) == 1, f"it is given {len(tensors)} tensors, one was expected")
+        return tensors[0]
 
     def float_input(self) -> str:
-        """Its one input tensor as floats."""
+        """Return its one input tensor as floats."""
         return self.to_float(self.input())
 
     def float_inputs(self) -> list[str]:
-        """The tensors of its first argument, as floats if one of them is."""
-        found = self.inputs()
-        kinds = [self.builder.tensors[t].dtype for t in found]
-        return [self.to_float(t) for t in found] if any(k.is_float for k in kinds) else found
+        """Return the tensors of its first argument, as floats if one of them is."""
+        tensors = self.inputs()
+        # Keras promotes integers to floats where both meet.
+        has_float = any(self.builder.tensors[tensor].dtype.is_float for tensor in tensors)
+        return [self.to_float(tensor) for tensor in tensors] if has_float else tensors
 
     def to_float(self, tensor: str) -> str:
-        """A tensor as floats."""
-        return (
-            tensor
-            if self.builder.tensors[tensor].dtype.is_float
-            else self.emit("Cast", [tensor], {"to": "f32"}, tag="floats")
-        )
+        """Return a tensor as floats."""
+        if self.builder.tensors[tensor].dtype.is_float:
+            return tensor
+        return self.emit("Cast", [tensor], {"to": "f32"}, tag="floats")
 
     def operand(self, value: Any, like: DType = DType.F32) -> str:
-        """The tensor that an argument means; numbers become constants of the type `like`."""
+        """Return the tensor that an argument means.
+
+        Numbers become constants of the type `like`, floats those of single precision at least.
+        """
         if isinstance(value, Ref):
             return self.importer.tensor(value)
         array = np.asarray(value)
@@ -133,11 +134,12 @@ class KerasNode(ImportedNode):
         return self.builder.weight(f"{self.name}/constant", array.astype(like.numpy))
 
     def shape(self, tensor: str) -> Shape:
-        """A tensor's shape."""
+        """Return a tensor's shape."""
         return self.builder.shape(tensor)
 
     def axis(self, axis: Any, rank: int) -> int:
-        """An axis counted from the front; RefusedError if there is none such."""
+        """Return an axis counted from the front; RefusedError if there is none such."""
+        # Keras writes the axis of a BatchNormalization as a list in some versions.
         if isinstance(axis, list) and len(axis) == 1:
             axis = axis[0]
         self.refuse_unless(
@@ -146,14 +148,14 @@ class KerasNode(ImportedNode):
         return int(axis) % rank
 
     def axes(self, axes: Any, rank: int) -> Shape:
-        """Axes counted from the front, in order; None means all."""
+        """Return axes counted from the front, in order; None means all."""
         if axes is None:
             return tuple(range(rank))
         listed = axes if isinstance(axes, list | tuple) else [axes]
         return tuple(sorted({self.axis(a, rank) for a in listed}))
 
     def array(self, name: str) -> Array:
-        """A weight of the layer; RefusedError if the file does not hold it."""
+        """Return a weight of the layer; RefusedError if the file does not hold it."""
         array = self.importer.weights.array(self.layer, name)
         if array is None:
             raise RefusedError(
@@ -166,33 +168,33 @@ class KerasNode(ImportedNode):
         return array
 
     def has(self, name: str) -> bool:
-        """Whether the layer has such a weight."""
+        """Tell whether the layer has such a weight."""
         return name in self.layer.variables
 
     def weight(self, name: str) -> str:
-        """Add a weight of the layer as it is, once for all its calls."""
-        return self.importer.shared((self.layer.name, name), lambda: self.array(name))
+        """Add a weight of the layer as it is, once for all its calls; return its tensor."""
+        return self.importer.add_shared((self.layer.name, name), lambda: self.array(name))
 
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:
-        """Names for the results of the call: one, unless the handler asks for more."""
+        """Return names for the results of the call: one, unless the handler asks for more."""
         return [self.builder.fresh(Ref(self.name, i).name) for i in range(count or 1)]
 
-    def named(self, tensors: Sequence[str]) -> tuple[str, ...]:
-        """The call's results where several nodes compute them."""
+    def done_all(self, tensors: Sequence[str]) -> tuple[str, ...]:
+        """Add the call's results, which several nodes compute, under their names."""
         names = self.output_names(self.builder.ops["Identity"], len(tensors))
         return tuple(
             self.add("Identity", [tensor], None, [name], self.origin)[0]
             for tensor, name in zip(tensors, names, strict=True)
         )
 
-    def inner(self, key: str, tensors: Sequence[str], layer: Layer | None = None) -> list[str]:
-        """What a layer that this one is made of computes of these tensors, under its own name behind this one's."""
+    def apply_child(self, key: str, tensors: Sequence[str], layer: KerasLayer | None = None) -> list[str]:
+        """Return what a layer inside of this one computes from tensors; its name stands behind this one's."""
         child = layer or self.layer.children[key]
         return apply_layer(self.importer, f"{self.name}/{key}", child, tensors)
 
-    def part(self, name: str, layer: Layer) -> KerasNode:
-        """Return a layer that this one is made of, as a call that is given nothing: for its settings and weights."""
-        return KerasNode(Call(name, layer, ()), self.importer)
+    def child_node(self, name: str, layer: KerasLayer) -> KerasNode:
+        """Return a layer inside of this one as a call without arguments: for its settings and weights."""
+        return KerasNode(LayerCall(name, layer, ()), self.importer)
 
     @property
     def is_channels_first(self) -> bool:
@@ -200,54 +202,55 @@ class KerasNode(ImportedNode):
         return bool(self.get("data_format", "channels_last") == "channels_first")
 
     def to_channels_last(self, tensor: str) -> str:
-        """A tensor of the layer's order of axes as [N, *spatial, C]."""
+        """Return a tensor in the layer's order of axes as [N, *spatial, C]."""
         rank = len(self.shape(tensor))
         self.refuse_unless(
             rank >= 3, f"it is given a tensor of rank {rank}; it needs a batch, channels and spatial axes"
         )
-        return (
-            self.emit("Transpose", [tensor], {"perm": to_last(rank)}, tag="channels-last")
-            if self.is_channels_first
-            else tensor
-        )
+        if not self.is_channels_first:
+            return tensor
+        return self.emit("Transpose", [tensor], {"perm": to_last(rank)}, tag="channels-last")
 
-    def done_in_own_order(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]) -> tuple[str, ...]:
-        """The call's result by an op that works channels-last, in the layer's order of axes."""
+    def done_in_layer_order(
+        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any]
+    ) -> tuple[str, ...]:
+        """Add the call's result by an op that works channels-last, in the layer's order of axes."""
         if not self.is_channels_first:
             return self.done(op, inputs, attrs)
-        made = self.emit(op, inputs, attrs)
-        return self.done("Transpose", [made], {"perm": to_first(len(self.shape(made)))})
+        result = self.emit(op, inputs, attrs)
+        return self.done("Transpose", [result], {"perm": to_first(len(self.shape(result)))})
 
-    def called(self, name: str) -> KerasNode:
-        """The same call under another name."""
+    def with_name(self, name: str) -> KerasNode:
+        """Return the same call under another name."""
         return replace(self, call=replace(self.call, name=name))
 
 
-def translate_call(importer: KerasImporter, call: Call) -> None:
-    """Translate one call; what reads a result of one that failed is skipped."""
+def translate_call(importer: KerasImporter, call: LayerCall) -> None:
+    """Translate one call; a call that reads a result of a failed one is skipped."""
     results = importer.translate(KerasNode(call, importer)) or ()
     importer.results.values[call.name] = None
     importer.results.bind((Ref(call.name, i).name for i in range(len(results))), results)
 
 
-def apply_layer(importer: KerasImporter, name: str, layer: Layer, tensors: Sequence[str]) -> list[str]:
+def apply_layer(importer: KerasImporter, name: str, layer: KerasLayer, tensors: Sequence[str]) -> list[str]:
     """Translate a layer or a model that another one is made of; return its results.
 
     RefusedError if they are nested too deep, SkippedError if one of its calls failed.
     """
-    given = [Ref(f"{name}/given", i) for i in range(len(tensors))]
-    importer.results.bind((ref.name for ref in given), tensors)
+    inputs = [Ref(f"{name}/given", i) for i in range(len(tensors))]
+    importer.results.bind((ref.name for ref in inputs), tensors)
     expansion = Expansion()
     if layer.is_model:
-        results = expansion.model(name, layer, given)
+        results = expansion.model(name, layer, inputs)
     else:
-        expansion.call(name, layer, [given[0] if len(given) == 1 else given], {})
+        expansion.call(name, layer, [inputs[0] if len(inputs) == 1 else inputs], {})
         results = []
     with importer.enter_subgraph():
         for call in expansion.calls:
             translate_call(importer, call)
     if layer.is_model:
         return [importer.tensor(ref) for ref in results]
+    # Only its handler knows how many results a layer has: as many as it has bound.
     known = importer.results.values
     count = next(i for i in range(len(known) + 1) if Ref(name, i).name not in known)
     return [importer.tensor(Ref(name, i)) for i in range(count)]

@@ -1,4 +1,4 @@
-"""The model in Keras itself, for validation."""
+"""Runs the model in Keras itself, for validation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from mace_frontend_keras.source import read
 
 
 def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Reference | None:
-    """Run the model in the backend that KERAS_BACKEND names, or that Keras chooses.
+    """Return what runs the model in the backend that KERAS_BACKEND names, or that Keras chooses.
 
     None if Keras is not installed.
 
     The callable takes arrays by input name and gives arrays by output name, for the layers that the outermost
     model has. Python code in the file stays refused (Keras's safe mode).
 
-    keeps_states: whether a run of stateful layers goes on where the one before has ended; otherwise each
+    keeps_states: whether a run of stateful layers continues from the states after the run before; otherwise
+    each
     begins with zeros.
     """
     if find_spec("keras") is None:
@@ -34,24 +35,27 @@ def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Refe
     file = files[0]
     source = read(file)
     if source.version == 2 and '"hard_sigmoid"' in json.dumps(source.config):
-        problem = "was written by Keras 2, whose hard_sigmoid has another slope than that of the Keras that is installed"
+        problem = "was written by Keras 2, whose hard_sigmoid has another slope than the installed Keras's"
         raise MaceError(file.name, problem, "validate against stored data instead")
     try:
-        whole = keras.saving.load_model(str(file), compile=False, safe_mode=True)
-        whole = whole if hasattr(whole, "operations") else keras.Model(whole.inputs, whole.outputs)
-        nodes = _nodes(whole)
-        inputs = {p.name: _tensor(nodes, p.name) for p in model.inputs} or {
-            t._keras_history.operation.name: t for t in whole.inputs
+        loaded = keras.saving.load_model(str(file), compile=False, safe_mode=True)
+        # A Sequential model has no graph of operations to cut.
+        if not hasattr(loaded, "operations"):
+            loaded = keras.Model(loaded.inputs, loaded.outputs)
+        calls = _collect_calls(loaded)
+        inputs = {port.name: _find_tensor(calls, port.name) for port in model.inputs} or {
+            tensor._keras_history.operation.name: tensor for tensor in loaded.inputs
         }
-        outputs = {p.name: _tensor(nodes, p.name) for p in model.outputs} or _outputs(whole, nodes)
+        outputs = {port.name: _find_tensor(calls, port.name) for port in model.outputs} or _name_outputs(
+            loaded, calls
+        )
         known = {name: tensor for name, tensor in outputs.items() if tensor is not None}
         entries = [t for t in inputs.values() if t is not None]
         part = keras.Model(entries[0] if len(entries) == 1 else entries, list(known.values()))
     except Exception as error:  # Keras raises what its backends raise
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise MaceError(
-            file.name, f"Keras refuses it: {text}", "validate against stored data instead"
-        ) from error
+        remedy = "validate against stored data instead"
+        raise MaceError(file.name, f"Keras refuses it: {text}", remedy) from error
 
     _reset_states(part)
 
@@ -59,14 +63,12 @@ def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Refe
         if not keeps_states:
             _reset_states(part)
         tensors = [keras.ops.convert_to_tensor(arrays[name]) for name in inputs]
-        given = tensors[0] if len(tensors) == 1 else tensors
-        # Many runs in a row repay what Keras needs to compile the model, about a second.
-        made = part.predict_on_batch(given) if keeps_states else part(given, training=False)
-        listed = made if isinstance(made, list | tuple) else [made]
-        return {
-            name: np.array(keras.ops.convert_to_numpy(tensor))
-            for name, tensor in zip(known, listed, strict=True)
-        }
+        argument = tensors[0] if len(tensors) == 1 else tensors
+        # predict_on_batch compiles the model, about a second, which only many runs in a row repay.
+        results = part.predict_on_batch(argument) if keeps_states else part(argument, training=False)
+        listed = results if isinstance(results, list | tuple) else [results]
+        arrays_of = map(keras.ops.convert_to_numpy, listed)
+        return {name: np.array(array) for name, array in zip(known, arrays_of, strict=True)}
 
     return Reference(run, f"Keras {keras.__version__} on {keras.backend.backend()}")
 
@@ -84,40 +86,43 @@ def _reset_states(part: Any) -> None:
                 variable.assign(keras.ops.zeros_like(variable.value))
 
 
-def _nodes(whole: Any) -> dict[str, list[Any]]:
-    """The calls of each operation that the model is made of, by its name, in order.
+def _collect_calls(model: Any) -> dict[str, list[Any]]:
+    """Return the calls of each operation on the way to the model's outputs, by its name, in order.
 
-    An operation may have been called for others too.
+    Only these: the operation may have been called for other models too, whose calls Keras keeps as well.
     """
-    found: dict[str, dict[int, Any]] = {}
-    open_ = list(whole.outputs)
-    while open_:
-        operation, number, _ = open_.pop()._keras_history
-        calls = found.setdefault(operation.name, {})
+    calls_by_name: dict[str, dict[int, Any]] = {}
+    tensors = list(model.outputs)
+    while tensors:
+        operation, number, _ = tensors.pop()._keras_history
+        calls = calls_by_name.setdefault(operation.name, {})
         if number not in calls:
             calls[number] = operation._inbound_nodes[number]
-            open_.extend(calls[number].input_tensors)
-    return {name: [calls[number] for number in sorted(calls)] for name, calls in found.items()}
+            tensors.extend(calls[number].input_tensors)
+    return {name: [calls[number] for number in sorted(calls)] for name, calls in calls_by_name.items()}
 
 
-def _tensor(nodes: Mapping[str, list[Any]], name: str) -> Any | None:
-    """A layer's result by the name that it has in the graph: "lstm", "lstm:1", "dense/1".
+def _find_tensor(calls: Mapping[str, list[Any]], name: str) -> Any | None:
+    """Return a layer's result by the name that it has in the graph: "lstm", "lstm:1", "dense/1".
 
-    None if the model does not show it.
+    None if Keras gives no access to it.
     """
     stem, _, index = name.rpartition(":") if ":" in name else (name, "", "0")
-    own, _, call = stem.partition("/")
-    if own not in nodes or not index.isdigit() or not (call or "0").isdigit():
+    layer, _, number = stem.partition("/")
+    if layer not in calls or not index.isdigit() or not (number or "0").isdigit():
         return None
-    made = nodes[own][int(call or 0)].output_tensors if int(call or 0) < len(nodes[own]) else []
-    return made[int(index)] if int(index) < len(made) else None
+    if int(number or 0) >= len(calls[layer]):
+        return None
+    tensors = calls[layer][int(number or 0)].output_tensors
+    return tensors[int(index)] if int(index) < len(tensors) else None
 
 
-def _outputs(whole: Any, nodes: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """The model's outputs by the names that they have in the graph."""
-    named: dict[str, Any] = {}
-    for tensor in whole.outputs:
+def _name_outputs(model: Any, calls: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the model's outputs by the names that they have in the graph."""
+    outputs: dict[str, Any] = {}
+    for tensor in model.outputs:
         operation, number, index = tensor._keras_history
-        call = nodes[operation.name].index(operation._inbound_nodes[number])
-        named[f"{operation.name}{f'/{call}' if call else ''}{f':{index}' if index else ''}"] = tensor
-    return named
+        call = calls[operation.name].index(operation._inbound_nodes[number])
+        name = f"{operation.name}/{call}" if call else operation.name
+        outputs[f"{name}:{index}" if index else name] = tensor
+    return outputs

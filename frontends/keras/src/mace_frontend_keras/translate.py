@@ -41,7 +41,7 @@ KEEP_MASK = frozenset(
         *("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "ThresholdedReLU"),
     )
 )
-"""Layers that hand a mask on to those that read them."""
+"""Layers whose results have the mask of their inputs."""
 USE_MASK = frozenset(
     (
         *(
@@ -66,8 +66,10 @@ USE_MASK = frozenset(
         ),
     )
 )
-"""Layers that compute something else where a mask tells them to."""
-MASKS = "make the model without masks (mask_zero=False, no Masking layer) and give it sequences of one length"
+"""Layers that compute something else for inputs with a mask."""
+MASK_REMEDY = (
+    "make the model without masks (mask_zero=False, no Masking layer) and give it sequences of one length"
+)
 
 
 def convert(node: KerasNode) -> Sequence[str]:
@@ -77,7 +79,7 @@ def convert(node: KerasNode) -> Sequence[str]:
     importer = node.importer
     masked = any(importer.results.values.get(ref.name) in importer.masked for ref in node.call.refs())
     if masked and kind in USE_MASK:
-        raise RefusedError(f"it is given sequences with a mask, which is computed at run time; {MASKS}")
+        raise RefusedError(f"it is given sequences with a mask, which is computed at run time; {MASK_REMEDY}")
     if kind in handlers():
         results = handlers()[kind](node)
     elif custom := node.builder.ops.get(custom_name(kind)):
@@ -85,35 +87,36 @@ def convert(node: KerasNode) -> Sequence[str]:
         attrs = {key: value for key, value in node.layer.config.items() if key in known}
         results = node.done(custom, node.inputs(), attrs)
     else:
-        raise RefusedError(_unsupported(kind))
+        raise RefusedError(_explain_unsupported(kind))
     if (masked and kind in KEEP_MASK) or _makes_mask(node):
         importer.masked.update(results)
     return results
 
 
 def _makes_mask(node: KerasNode) -> bool:
-    """Tell whether a layer makes a mask of what it reads."""
+    """Tell whether the results of a layer have a mask that its inputs have not."""
     return node.op == "Masking" or (node.op == "Embedding" and bool(node.get("mask_zero", False)))
 
 
 def explain_unknown(node: ImportedNode) -> str | None:
     """Return why a layer is not supported; None if it is."""
     known = node.op in handlers() or custom_name(node.op) in node.builder.ops
-    return None if known else _unsupported(node.op)
+    return None if known else _explain_unsupported(node.op)
 
 
 def custom_name(kind: str) -> str:
-    """The name that a plugin's op for a kind of layer bears."""
+    """Return the name that a plugin's op for a kind of layer has."""
     return f"keras::{kind.rpartition('>')[2]}"
 
 
 def _refuse_settings(node: KerasNode) -> None:
-    """RefusedError for settings that change what every layer computes."""
+    """Raise RefusedError for settings that change what every layer computes."""
     policy = node.layer.config.get("dtype")
     name = policy.get("class_name") if isinstance(policy, dict) else policy
-    quantized = isinstance(name, str) and (
-        "Quantized" in name or name.startswith(("int8_", "float8_", "int4_", "gptq", "awq"))
-    )
+    # Keras states its own quantization by the name of a dtype policy, later versions by a setting of its own
+    # as well.
+    prefixes = ("int8_", "float8_", "int4_", "gptq", "awq")
+    quantized = isinstance(name, str) and ("Quantized" in name or name.startswith(prefixes))
     remedy = "save the model before it is quantized, or convert it to TFLite"
     node.refuse_unless(
         not quantized and not node.layer.config.get("quantization_config"),
@@ -121,7 +124,7 @@ def _refuse_settings(node: KerasNode) -> None:
     )
 
 
-def _unsupported(kind: str) -> str:
+def _explain_unsupported(kind: str) -> str:
     if kind in ("Lambda", "ops.Lambda"):
         return (
             "it is Python code, which is never executed here; write it with operations of keras.ops, "

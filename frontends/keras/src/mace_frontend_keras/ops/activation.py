@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.importer import RefusedError
-from mace_frontend_keras.layer import layer_of
-from mace_frontend_keras.network import Call, Ref
+from mace_frontend_keras.layer import read_layer
+from mace_frontend_keras.network import LayerCall, Ref
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler, handlers
 
@@ -35,6 +35,7 @@ SIMPLE: Mapping[str, tuple[str, Attrs]] = MappingProxyType(
         "softsign": ("Softsign", {}),
         "exponential": ("Exp", {}),
         "mish": ("Mish", {}),
+        # The function has another slope than the layer LeakyReLU, 0.3.
         "leaky_relu": ("LeakyRelu", {"alpha": 0.2}),
         "softmax": ("Softmax", {}),
         "log_softmax": ("LogSoftmax", {}),
@@ -48,10 +49,11 @@ SIMPLE: Mapping[str, tuple[str, Attrs]] = MappingProxyType(
 """Functions that are one op of the IR."""
 
 OLD_HARD_SIGMOID: tuple[str, Attrs] = ("HardSigmoid", {"alpha": 0.2})
-"""Keras 2 has another slope than Keras 3."""
+"""Keras 2 computes 0.2 x + 0.5, Keras 3 x / 6 + 0.5."""
 
 
 def _log_sigmoid(node: KerasNode, x: str) -> Sequence[str]:
+    """Add log(sigmoid(x)) as -softplus(-x), which neither overflows nor loses small results."""
     return node.done("Neg", [node.emit("Softplus", [node.emit("Neg", [x])])])
 
 
@@ -60,20 +62,21 @@ def _tanh_shrink(node: KerasNode, x: str) -> Sequence[str]:
 
 
 def squareplus(node: KerasNode, x: str, b: float = 4.0) -> Sequence[str]:
-    """(x + sqrt(x * x + b)) / 2."""
+    """Add (x + sqrt(x * x + b)) / 2."""
     root = node.emit("Sqrt", [node.emit("Add", [node.emit("Mul", [x, x]), node.add_float(b)])])
     return node.done("Mul", [node.emit("Add", [x, root]), node.add_float(0.5)])
 
 
 def _sparse_plus(node: KerasNode, x: str) -> Sequence[str]:
-    """0 up to -1, (x + 1) ** 2 / 4 up to 1, x from there on."""
+    """Add the function that is 0 up to -1, (x + 1) ** 2 / 4 up to 1, and x from there on."""
+    # The clamped square is 1 from 1 on, where x is 1 + (x - 1): so both pieces add up without a choice.
     near = node.emit("Clip", [node.emit("Add", [x, node.add_float(1.0)])], {"min": 0.0, "max": 2.0})
     square = node.emit("Mul", [node.emit("Mul", [near, near]), node.add_float(0.25)])
     return node.done("Add", [square, node.emit("Relu", [node.emit("Sub", [x, node.add_float(1.0)])])])
 
 
 def glu(node: KerasNode, x: str, axis: int = -1) -> Sequence[str]:
-    """The first half times the sigmoid of the second."""
+    """Add the first half of an axis times the sigmoid of the second."""
     shape = node.shape(x)
     axis = node.axis(axis, len(shape))
     node.refuse_unless(shape[axis] % 2 == 0, f"halves of {shape[axis]} elements")
@@ -97,40 +100,44 @@ COMPOSITE: Mapping[str, Composite] = MappingProxyType(
 
 
 def function_name(setting: Any) -> str | None:
-    """The name of the function that a setting means; None if it means a layer."""
+    """Return the name of the function that a setting means; None if it means a layer."""
+    # Keras 3 writes a function as a dictionary, some registered ones with their package: "keras>relu".
     if isinstance(setting, dict):
         named = setting.get("class_name") == "function" and isinstance(setting.get("config"), str)
         return str(setting["config"]).rpartition(">")[2] if named else None
     return str(setting)
 
 
-def simple(node: KerasNode, name: str | None) -> tuple[str, Attrs] | None:
-    """The op of a function that is one, as the version of Keras that wrote the file has it."""
+def simple_op(node: KerasNode, name: str | None) -> tuple[str, Attrs] | None:
+    """Return the op of a function that is one, as the version of Keras that wrote the file computes it."""
     if name == "hard_sigmoid" and node.importer.source.version == 2:
         return OLD_HARD_SIGMOID
     return SIMPLE.get(name or "")
 
 
 def activate(node: KerasNode, x: str, setting: Any) -> Sequence[str]:
-    """The call's result: what an activation makes of a tensor."""
+    """Add the call's result: an activation of a tensor."""
     name = function_name(setting)
-    if found := simple(node, name):
-        return node.done(found[0], [x], found[1])
+    known = simple_op(node, name)
+    if known:
+        op, attrs = known
+        return node.done(op, [x], attrs)
     if name is not None and name in COMPOSITE:
         return COMPOSITE[name](node, x)
     if name is None and isinstance(setting, dict) and setting.get("class_name") in HANDLERS:
-        given = Ref(f"{node.name}/before")
-        node.importer.results.values[given.name] = x
-        layer = layer_of(setting, f"{node.layer.name}/activation", f"{node.layer.place}/activation")
-        return handlers()[layer.kind](KerasNode(Call(node.name, layer, [given]), node.importer))
+        # A layer as an activation: its handler reads its input by name, as that of any call.
+        before = Ref(f"{node.name}/before")
+        node.importer.results.values[before.name] = x
+        layer = read_layer(setting, f"{node.layer.name}/activation", f"{node.layer.path}/activation")
+        return handlers()[layer.kind](KerasNode(LayerCall(node.name, layer, [before]), node.importer))
     remedy = "use one of Keras's own, or cut the graph before it with output_tensors"
     raise RefusedError(f"activation {name or setting.get('class_name')!r} is not supported; {remedy}")
 
 
-def activated(
+def done_with_activation(
     node: KerasNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None
 ) -> Sequence[str]:
-    """The call's result: an op, then the layer's activation."""
+    """Add the call's result: an op, then the layer's activation."""
     setting = node.get("activation", "linear")
     if setting == "linear" or function_name(setting) == "linear":
         return node.done(op, inputs, attrs)
@@ -141,34 +148,36 @@ def _activation(node: KerasNode) -> Sequence[str]:
     return activate(node, node.float_input(), node.get("activation", "linear"))
 
 
-def rectified(node: KerasNode, x: str, settings: tuple[float, float | None, float]) -> Sequence[str]:
-    """X where it is above the threshold and up to the maximum, below it the slope times what it lacks."""
-    slope, most, threshold = settings
+def done_rectified(node: KerasNode, x: str, settings: tuple[float, float | None, float]) -> Sequence[str]:
+    """Add x from the threshold up to the maximum; below the threshold, slope * (x - threshold).
+
+    settings: slope, maximum (None for none), threshold.
+    """
+    slope, maximum, threshold = settings
+    # Most layers are one op of the IR, which can be fused with the layer before.
     if slope == 0 and threshold == 0:
-        return node.done("Relu", [x]) if most is None else node.done("Clip", [x], {"min": 0.0, "max": most})
-    if most is None and slope and threshold == 0:
+        if maximum is None:
+            return node.done("Relu", [x])
+        return node.done("Clip", [x], {"min": 0.0, "max": maximum})
+    if maximum is None and slope and threshold == 0:
         return node.done("LeakyRelu", [x], {"alpha": slope})
-    if most is None and slope == 0:
+    if maximum is None and slope == 0:
         return node.done("ThresholdedRelu", [x], {"alpha": threshold})
     above = node.emit("ThresholdedRelu", [x], {"alpha": threshold}) if threshold else node.emit("Relu", [x])
-    if most is not None:
-        above = node.emit("Clip", [above], {"min": 0.0, "max": most})
-    lack = node.emit("Relu", [node.emit("Sub", [node.add_float(threshold), x])])
-    return node.done("Sub", [above, node.emit("Mul", [lack, node.add_float(slope)])])
+    if maximum is not None:
+        above = node.emit("Clip", [above], {"min": 0.0, "max": maximum})
+    below = node.emit("Relu", [node.emit("Sub", [node.add_float(threshold), x])])
+    return node.done("Sub", [above, node.emit("Mul", [below, node.add_float(slope)])])
 
 
 def _relu(node: KerasNode) -> Sequence[str]:
-    most = node.get("max_value")
-    settings = (
-        node.real("negative_slope", 0.0),
-        None if most is None else node.real("max_value", inf),
-        node.real("threshold", 0.0),
-    )
-    return rectified(node, node.float_input(), settings)
+    maximum = None if node.get("max_value") is None else node.real("max_value", inf)
+    settings = (node.real("negative_slope", 0.0), maximum, node.real("threshold", 0.0))
+    return done_rectified(node, node.float_input(), settings)
 
 
 def _leaky(node: KerasNode) -> Sequence[str]:
-    """Keras 2 calls the slope alpha."""
+    # Keras 2 calls the slope alpha.
     key = "negative_slope" if node.get("negative_slope") is not None else "alpha"
     return node.done("LeakyRelu", [node.float_input()], {"alpha": node.real(key, 0.3)})
 
@@ -178,10 +187,12 @@ def _prelu(node: KerasNode) -> Sequence[str]:
 
 
 def softmax(node: KerasNode, x: str, axis: Any) -> Sequence[str]:
-    """Softmax along an axis, or along several as one."""
+    """Add the softmax along an axis, or along several as one."""
     axes = node.axes(axis, len(node.shape(x)))
     if len(axes) == 1:
         return node.done("Softmax", [x], {"axis": axes[0]})
+    # The IR's Softmax has one axis. The logarithm of the sum of exponentials is computed without overflow, as
+    # the softmax.
     return node.done("Exp", [node.emit("Sub", [x, node.emit("ReduceLogSumExp", [x], {"axes": axes})])])
 
 

@@ -1,4 +1,7 @@
-"""Functions of TensorFlow that Keras 2 wrote into functional models (TFOpLambda), as the operations of keras.ops that they are."""
+"""Functions of TensorFlow that Keras 2 wrote into functional models (TFOpLambda).
+
+They are the operations of keras.ops under other names, and some with other arguments.
+"""
 
 from __future__ import annotations
 
@@ -110,5 +113,5 @@ NAMES: Mapping[str, str] = MappingProxyType(
 """Names of tf's functions as Keras 2 states them, and of Keras 3's operations."""
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {f"tf.{name}": {**COMPUTING, **REDUCING, **MOVING}[ours] for name, ours in NAMES.items()}
+    {f"tf.{name}": {**COMPUTING, **REDUCING, **MOVING}[operation] for name, operation in NAMES.items()}
 )

@@ -1,4 +1,4 @@
-"""Layers that join tensors."""
+"""Layers that join several tensors."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from types import MappingProxyType
 
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
-from mace_frontend_keras.ops.norm import unit
+from mace_frontend_keras.ops.norm import done_unit_length
 
 
 def _terms(node: KerasNode) -> list[str]:
-    """The tensors with as many axes each: those with fewer get them behind the batch."""
-    found = node.float_inputs()
-    rank = max((len(node.shape(t)) for t in found), default=0)
-    node.refuse_unless(len(found) > 1, f"it joins {len(found)} tensors")
-    made = []
-    for tensor in found:
+    """Return the tensors with as many axes each.
+
+    Keras puts missing axes behind the batch, where numpy would put them in front of it.
+    """
+    tensors = node.float_inputs()
+    rank = max((len(node.shape(tensor)) for tensor in tensors), default=0)
+    node.refuse_unless(len(tensors) > 1, f"it joins {len(tensors)} tensors")
+    terms = []
+    for tensor in tensors:
         shape = node.shape(tensor)
         wide = (*shape[:1], *(1,) * (rank - len(shape)), *shape[1:])
-        made.append(tensor if len(shape) == rank else node.emit("Reshape", [tensor], {"shape": wide}))
-    return made
+        terms.append(tensor if len(shape) == rank else node.emit("Reshape", [tensor], {"shape": wide}))
+    return terms
 
 
 def chain(node: KerasNode, op: str, terms: Sequence[str]) -> str:
-    """One op over all terms but the last two's, which the caller joins."""
+    """Return the terms joined by one op, from the first on."""
     total = terms[0]
     for term in terms[1:]:
         total = node.emit(op, [total, term])
@@ -57,35 +60,35 @@ def _concatenate(node: KerasNode) -> Sequence[str]:
 
 
 def _dot(node: KerasNode) -> Sequence[str]:
-    """Products along one axis of each, image by image."""
-    terms = [node.to_float(t) for t in node.inputs()]
+    """Add the products along one axis of each tensor, for each element of the batch."""
+    terms = [node.to_float(tensor) for tensor in node.inputs()]
     node.refuse_unless(len(terms) == 2, f"it multiplies {len(terms)} tensors")
-    given = node.get("axes")
-    pair = given if isinstance(given, list) and len(given) == 2 else [given, given]
-    axes = [node.axis(a, len(node.shape(t))) for a, t in zip(pair, terms, strict=True)]
+    setting = node.get("axes")
+    pair = setting if isinstance(setting, list) and len(setting) == 2 else [setting, setting]
+    axes = [node.axis(axis, len(node.shape(term))) for axis, term in zip(pair, terms, strict=True)]
     node.refuse_unless(min(axes) > 0, "it multiplies along the batch")
     if node.get("normalize", False):
         terms = [
-            unit(node.called(f"{node.name}/unit{i}"), t, (a,))[0]
-            for i, (t, a) in enumerate(zip(terms, axes, strict=True))
+            done_unit_length(node.with_name(f"{node.name}/unit{i}"), term, (axis,))[0]
+            for i, (term, axis) in enumerate(zip(terms, axes, strict=True))
         ]
-    shapes = [node.shape(t) for t in terms]
-    rests = [[i for i in range(1, len(s)) if i != a] for s, a in zip(shapes, axes, strict=True)]
+    shapes = [node.shape(term) for term in terms]
+    rests = [[i for i in range(1, len(s)) if i != axis] for s, axis in zip(shapes, axes, strict=True)]
     left = _matrix(node, terms[0], (0, *rests[0], axes[0]), (shapes[0][0], -1, shapes[0][axes[0]]))
     right = _matrix(node, terms[1], (0, axes[1], *rests[1]), (shapes[1][0], shapes[1][axes[1]], -1))
-    kept = [shapes[0][i] for i in rests[0]] + [shapes[1][i] for i in rests[1]]
-    return node.done(
-        "Reshape", [node.emit("MatMul", [left, right])], {"shape": (shapes[0][0], *(kept or [1]))}
-    )
+    sizes = [shapes[0][i] for i in rests[0]] + [shapes[1][i] for i in rests[1]]
+    # Of two vectors Keras gives a column [batch, 1].
+    product = node.emit("MatMul", [left, right])
+    return node.done("Reshape", [product], {"shape": (shapes[0][0], *(sizes or [1]))})
 
 
 def _matrix(node: KerasNode, tensor: str, perm: Sequence[int], shape: Sequence[int]) -> str:
-    turned = node.emit("Transpose", [tensor], {"perm": tuple(perm)}, tag="turned")
+    """Return a tensor transposed and reshaped, -1 in the shape being what is left."""
+    transposed = node.emit("Transpose", [tensor], {"perm": tuple(perm)}, tag="turned")
     known = prod(d for d in shape if d != -1)
     rest = prod(node.shape(tensor)) // known if known else 0
-    return node.emit(
-        "Reshape", [turned], {"shape": tuple(rest if d == -1 else d for d in shape)}, tag="matrix"
-    )
+    sizes = tuple(rest if d == -1 else d for d in shape)
+    return node.emit("Reshape", [transposed], {"shape": sizes}, tag="matrix")
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

@@ -17,6 +17,7 @@ from mace_frontend_keras.ops.activation import COMPOSITE, SIMPLE, glu, softmax, 
 
 TYPES: Mapping[str, str] = MappingProxyType(
     {
+        # The IR computes in single precision whatever width the model states.
         **dict.fromkeys(("float32", "float16", "bfloat16", "float64", "half"), "f32"),
         "int32": "i32",
         "int64": "i64",
@@ -54,7 +55,7 @@ UNARY: Mapping[str, str] = MappingProxyType(
     }
 )
 """Operations that are one op of floats."""
-SIGNED: Mapping[str, str] = MappingProxyType(
+ANY_TYPE: Mapping[str, str] = MappingProxyType(
     {
         "Absolute": "Abs",
         "Abs": "Abs",
@@ -64,7 +65,7 @@ SIGNED: Mapping[str, str] = MappingProxyType(
         "BitwiseNot": "BitwiseNot",
     }
 )
-"""Operations that are one op of whatever they are given."""
+"""Operations that are one op of numbers of any type."""
 FUNCTIONS: Mapping[str, str] = MappingProxyType(
     {
         "Relu6": "relu6",
@@ -108,163 +109,163 @@ BINARY: Mapping[str, str] = MappingProxyType(
 )
 
 
-def first(node: KerasNode) -> str:
-    """The tensor that an operation of one is given."""
-    given = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), None)
-    return node.operand(given)
+def first_operand(node: KerasNode) -> str:
+    """Return the tensor that an operation of one tensor reads."""
+    value = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), None)
+    return node.operand(value)
 
 
 def _unary(op: str) -> Handler:
-    return lambda node: node.done(op, [node.to_float(first(node))])
+    return lambda node: node.done(op, [node.to_float(first_operand(node))])
 
 
-def _signed(op: str) -> Handler:
-    return lambda node: node.done(op, [first(node)])
+def _of_any_type(op: str) -> Handler:
+    return lambda node: node.done(op, [first_operand(node)])
 
 
 def _function(name: str) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
-        x = node.to_float(first(node))
-        return (
-            node.done(SIMPLE[name][0], [x], SIMPLE[name][1]) if name in SIMPLE else COMPOSITE[name](node, x)
-        )
+        x = node.to_float(first_operand(node))
+        if name not in SIMPLE:
+            return COMPOSITE[name](node, x)
+        op, attrs = SIMPLE[name]
+        return node.done(op, [x], attrs)
 
     return handle
 
 
-def pair(node: KerasNode) -> list[str]:
-    """Both operands as tensors of one type."""
+def operand_pair(node: KerasNode) -> list[str]:
+    """Return both operands as tensors of one type."""
     a, b = node.argument(0, "x1", "x", "a"), node.argument(1, "x2", "y", "b")
-    return unified(node, [a, b])
+    return unify_types(node, [a, b])
 
 
-def unified(node: KerasNode, values: Sequence[Any]) -> list[str]:
-    """Operands as tensors of one type: floats if one of them is, else that of the first tensor."""
-    tensors = [node.importer.tensor(v) if isinstance(v, Ref) else None for v in values]
-    known = [node.builder.tensors[t].dtype for t in tensors if t]
-    common = next((k for k in known if k.is_float), known[0] if known else DType.F32)
-    if any(not isinstance(v, Ref) and np.asarray(v).dtype.kind == "f" for v in values):
+def unify_types(node: KerasNode, values: Sequence[Any]) -> list[str]:
+    """Return operands as tensors of one type: floats if one of them is, else that of the first tensor.
+
+    Python numbers take the type of the tensors, as in Keras and numpy, unless they have a fraction.
+    """
+    tensors = [node.importer.tensor(value) if isinstance(value, Ref) else None for value in values]
+    known = [node.builder.tensors[tensor].dtype for tensor in tensors if tensor]
+    common = next((dtype for dtype in known if dtype.is_float), known[0] if known else DType.F32)
+    numbers = [value for value in values if not isinstance(value, Ref)]
+    if any(np.asarray(number).dtype.kind == "f" for number in numbers):
         common = DType.F32
-    made = [t or node.operand(v, common) for t, v in zip(tensors, values, strict=True)]
-    return [
-        t
-        if node.builder.tensors[t].dtype is common
-        else node.emit("Cast", [t], {"to": common.value}, tag="same-type")
-        for t in made
-    ]
+    operands = [tensor or node.operand(value, common) for tensor, value in zip(tensors, values, strict=True)]
+    return [_cast_to(node, operand, common) for operand in operands]
+
+
+def _cast_to(node: KerasNode, tensor: str, dtype: DType) -> str:
+    if node.builder.tensors[tensor].dtype is dtype:
+        return tensor
+    return node.emit("Cast", [tensor], {"to": dtype.value}, tag="same-type")
 
 
 def _binary(op: str) -> Handler:
-    return lambda node: node.done(op, pair(node))
+    return lambda node: node.done(op, operand_pair(node))
 
 
 def _divide(node: KerasNode) -> Sequence[str]:
-    return node.done("Div", [node.to_float(t) for t in pair(node)])
+    # True division: of integers Keras gives floats.
+    return node.done("Div", [node.to_float(tensor) for tensor in operand_pair(node)])
 
 
 def _floor_divide(node: KerasNode) -> Sequence[str]:
-    operands = pair(node)
-    kind = node.builder.tensors[operands[0]].dtype
-    down = node.emit("Div", [node.to_float(t) for t in operands])
-    if kind.is_float:
-        return node.done("Floor", [down])
-    return node.done("Cast", [node.emit("Floor", [down])], {"to": kind.value})
+    operands = operand_pair(node)
+    dtype = node.builder.tensors[operands[0]].dtype
+    # The IR's Div of integers truncates towards 0; floats are exact below 2 ** 24.
+    quotient = node.emit("Div", [node.to_float(tensor) for tensor in operands])
+    if dtype.is_float:
+        return node.done("Floor", [quotient])
+    return node.done("Cast", [node.emit("Floor", [quotient])], {"to": dtype.value})
 
 
 def _not_equal(node: KerasNode) -> Sequence[str]:
-    return node.done("Not", [node.emit("Equal", pair(node))])
+    return node.done("Not", [node.emit("Equal", operand_pair(node))])
 
 
 def _squared_difference(node: KerasNode) -> Sequence[str]:
-    apart = node.emit("Sub", pair(node))
+    apart = node.emit("Sub", operand_pair(node))
     return node.done("Mul", [apart, apart])
 
 
 def _square(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     return node.done("Mul", [x, x])
 
 
 def _scaled_log(base: float) -> Handler:
     return lambda node: node.done(
-        "Mul", [node.emit("Log", [node.to_float(first(node))]), node.add_float(1 / log(base))]
+        "Mul", [node.emit("Log", [node.to_float(first_operand(node))]), node.add_float(1 / log(base))]
     )
 
 
 def _expm1(node: KerasNode) -> Sequence[str]:
-    return node.done("Sub", [node.emit("Exp", [node.to_float(first(node))]), node.add_float(1.0)])
+    return node.done("Sub", [node.emit("Exp", [node.to_float(first_operand(node))]), node.add_float(1.0)])
 
 
 def _log1p(node: KerasNode) -> Sequence[str]:
-    return node.done("Log", [node.emit("Add", [node.to_float(first(node)), node.add_float(1.0)])])
+    return node.done("Log", [node.emit("Add", [node.to_float(first_operand(node)), node.add_float(1.0)])])
 
 
-def _with(op: str, *keys: tuple[str, str, float]) -> Handler:
-    """An op of floats whose attributes are settings: (attribute, setting, default)."""
+def _with_settings(op: str, *keys: tuple[str, str, float]) -> Handler:
+    """Return the handler of an op of floats whose attributes are settings: (attribute, setting, default)."""
 
     def handle(node: KerasNode) -> Sequence[str]:
         attrs = {attr: float(node.setting(key, default=default)) for attr, key, default in keys}
-        return node.done(op, [node.to_float(first(node))], attrs)
+        return node.done(op, [node.to_float(first_operand(node))], attrs)
 
     return handle
 
 
 def _gelu(node: KerasNode) -> Sequence[str]:
+    # The operation approximates by default, the activation "gelu" of a layer does not.
     approximate = "tanh" if node.setting("approximate", default=True) else "none"
-    return node.done("Gelu", [node.to_float(first(node))], {"approximate": approximate})
+    return node.done("Gelu", [node.to_float(first_operand(node))], {"approximate": approximate})
 
 
 def _threshold(node: KerasNode) -> Sequence[str]:
-    x = node.to_float(first(node))
+    x = node.to_float(first_operand(node))
     above = node.emit("Greater", [x, node.add_float(float(node.setting("threshold", default=0.0)))])
-    return node.done(
-        "Where", [above, x, node.add_float(float(node.setting("default_value", "value", default=0.0)))]
-    )
+    default = node.add_float(float(node.setting("default_value", "value", default=0.0)))
+    return node.done("Where", [above, x, default])
 
 
 def _clip(node: KerasNode) -> Sequence[str]:
-    x = first(node)
-    low, high = (
-        node.argument(i, *keys)
-        for i, keys in ((1, ("x_min", "clip_value_min")), (2, ("x_max", "clip_value_max")))
-    )
-    numbers = all(v is None or isinstance(v, int | float) for v in (low, high))
-    if numbers and node.builder.tensors[x].dtype.is_float:
-        return node.done(
-            "Clip",
-            [x],
-            {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)},
-        )
-    kind = node.builder.tensors[x].dtype
-    return node.done(
-        "Minimum", [node.emit("Maximum", [x, node.operand(low, kind)]), node.operand(high, kind)]
-    )
+    x = first_operand(node)
+    low = node.argument(1, "x_min", "clip_value_min")
+    high = node.argument(2, "x_max", "clip_value_max")
+    dtype = node.builder.tensors[x].dtype
+    # The IR's Clip is one of floats between constants; integers and bounds that are tensors take two ops.
+    if dtype.is_float and all(bound is None or isinstance(bound, int | float) for bound in (low, high)):
+        bounds = {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)}
+        return node.done("Clip", [x], bounds)
+    at_least = node.emit("Maximum", [x, node.operand(low, dtype)])
+    return node.done("Minimum", [at_least, node.operand(high, dtype)])
 
 
 def _softmax(node: KerasNode) -> Sequence[str]:
-    return softmax(node, node.to_float(first(node)), node.setting("axis", default=-1))
+    return softmax(node, node.to_float(first_operand(node)), node.setting("axis", default=-1))
 
 
 def _log_softmax(node: KerasNode) -> Sequence[str]:
-    x = node.to_float(first(node))
-    return node.done(
-        "LogSoftmax", [x], {"axis": node.axis(node.setting("axis", default=-1), len(node.shape(x)))}
-    )
+    x = node.to_float(first_operand(node))
+    axis = node.axis(node.setting("axis", default=-1), len(node.shape(x)))
+    return node.done("LogSoftmax", [x], {"axis": axis})
 
 
 def _where(node: KerasNode) -> Sequence[str]:
-    condition = first(node)
+    condition = first_operand(node)
     if node.builder.tensors[condition].dtype is not DType.BOOL:
         condition = node.emit("Cast", [condition], {"to": "bool"})
-    return node.done(
-        "Where", [condition, *unified(node, [node.argument(1, "x1", "x"), node.argument(2, "x2", "y")])]
-    )
+    values = unify_types(node, [node.argument(1, "x1", "x"), node.argument(2, "x2", "y")])
+    return node.done("Where", [condition, *values])
 
 
 def _cast(node: KerasNode) -> Sequence[str]:
-    wanted = str(node.argument(1, "dtype"))
-    node.refuse_unless(wanted in TYPES, f"a cast to {wanted}")
-    return node.done("Cast", [first(node)], {"to": TYPES[wanted]})
+    dtype = str(node.argument(1, "dtype"))
+    node.refuse_unless(dtype in TYPES, f"a cast to {dtype}")
+    return node.done("Cast", [first_operand(node)], {"to": TYPES[dtype]})
 
 
 def _add_all(node: KerasNode) -> Sequence[str]:
@@ -278,7 +279,7 @@ def _add_all(node: KerasNode) -> Sequence[str]:
 OPERATIONS: Mapping[str, Handler] = MappingProxyType(
     {
         **{name: _unary(op) for name, op in UNARY.items()},
-        **{name: _signed(op) for name, op in SIGNED.items()},
+        **{name: _of_any_type(op) for name, op in ANY_TYPE.items()},
         **{name: _function(function) for name, function in FUNCTIONS.items()},
         **{name: _binary(op) for name, op in BINARY.items()},
         **dict.fromkeys(("Divide", "TrueDivide"), _divide),
@@ -290,16 +291,16 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
         "Log10": _scaled_log(10),
         "Expm1": _expm1,
         "Log1p": _log1p,
-        "LeakyRelu": _with("LeakyRelu", ("alpha", "negative_slope", 0.2)),
-        "Elu": _with("Elu", ("alpha", "alpha", 1.0)),
-        "Celu": _with("Celu", ("alpha", "alpha", 1.0)),
-        "SoftShrink": _with("Shrink", ("bias", "threshold", 0.5), ("lambd", "threshold", 0.5)),
-        "HardShrink": _with("Shrink", ("lambd", "threshold", 0.5)),
+        "LeakyRelu": _with_settings("LeakyRelu", ("alpha", "negative_slope", 0.2)),
+        "Elu": _with_settings("Elu", ("alpha", "alpha", 1.0)),
+        "Celu": _with_settings("Celu", ("alpha", "alpha", 1.0)),
+        "SoftShrink": _with_settings("Shrink", ("bias", "threshold", 0.5), ("lambd", "threshold", 0.5)),
+        "HardShrink": _with_settings("Shrink", ("lambd", "threshold", 0.5)),
         "Threshold": _threshold,
         "Squareplus": lambda node: squareplus(
-            node, node.to_float(first(node)), float(node.setting("b", default=4))
+            node, node.to_float(first_operand(node)), float(node.setting("b", default=4))
         ),
-        "Glu": lambda node: glu(node, node.to_float(first(node)), node.setting("axis", default=-1)),
+        "Glu": lambda node: glu(node, node.to_float(first_operand(node)), node.setting("axis", default=-1)),
         "Gelu": _gelu,
         "Clip": _clip,
         "Softmax": _softmax,

@@ -12,8 +12,8 @@ from mace_core.ir import DType
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.dense import einsum
-from mace_frontend_keras.ops.norm import unit
-from mace_frontend_keras.ops.operations import first, pair
+from mace_frontend_keras.ops.norm import done_unit_length
+from mace_frontend_keras.ops.operations import first_operand, operand_pair
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -30,42 +30,47 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 
 
 def axes_of(node: KerasNode, x: str) -> dict[str, Any]:
-    """Axes of a reduction, and whether they stay."""
+    """Return the axes of a reduction, and whether they stay with a size of 1."""
     axes = node.axes(node.setting("axis"), len(node.shape(x)))
     return {"axes": axes, "keepdims": bool(node.setting("keepdims", default=False))}
 
 
 def _reduction(op: str) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
-        x = first(node)
+        x = first_operand(node)
+        # Sums and means of integers and booleans are computed as floats; a maximum of integers stays exact.
         if op not in ("ReduceMax", "ReduceMin") or node.builder.tensors[x].dtype is DType.BOOL:
             x = node.to_float(x)
-        how = axes_of(node, x)
-        return node.done(op, [x], how) if how["axes"] else node.done("Identity", [x])
+        attrs = axes_of(node, x)
+        return node.done(op, [x], attrs) if attrs["axes"] else node.done("Identity", [x])
 
     return handle
 
 
 def _variance(node: KerasNode) -> Sequence[str]:
-    root = node.layer.kind.endswith("Std") or node.layer.kind.endswith("reduce_std")
-    x = node.to_float(first(node))
-    how = axes_of(node, x)
-    centred = node.emit("Sub", [x, node.emit("ReduceMean", [x], {"axes": how["axes"], "keepdims": True})])
-    squares = node.emit("Mul", [centred, centred])
-    return (
-        node.done("Sqrt", [node.emit("ReduceMean", [squares], how)])
-        if root
-        else node.done("ReduceMean", [squares], how)
-    )
+    is_deviation = node.layer.kind.endswith(("Std", "reduce_std"))
+    x = node.to_float(first_operand(node))
+    attrs = axes_of(node, x)
+    # The mean is subtracted first: the difference of two means of squares would lose all digits of small
+    # variances.
+    mean = node.emit("ReduceMean", [x], {"axes": attrs["axes"], "keepdims": True})
+    centered = node.emit("Sub", [x, mean])
+    squares = node.emit("Mul", [centered, centered])
+    if is_deviation:
+        return node.done("Sqrt", [node.emit("ReduceMean", [squares], attrs)])
+    return node.done("ReduceMean", [squares], attrs)
 
 
 def _extreme(op: str) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
-        x, axis = first(node), node.setting("axis")
+        x, axis = first_operand(node), node.setting("axis")
+        # Without an axis the elements are numbered as one row, as numpy does.
         if axis is None:
             x = _flat(node, x)
         axis = node.axis(0 if axis is None else axis, len(node.shape(x)))
-        place = node.emit(op, [x], {"axis": axis, "keepdims": bool(node.setting("keepdims", default=False))})
+        attrs = {"axis": axis, "keepdims": bool(node.setting("keepdims", default=False))}
+        place = node.emit(op, [x], attrs)
+        # Keras numbers in 32 bits, the IR's op in 64.
         return node.done("Cast", [place], {"to": "i32"})
 
     return handle
@@ -77,7 +82,7 @@ def _flat(node: KerasNode, x: str) -> str:
 
 def _running(op: str) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
-        x, axis = first(node), node.setting("axis")
+        x, axis = first_operand(node), node.setting("axis")
         x = _flat(node, x) if axis is None else x
         return node.done(op, [x], {"axis": node.axis(0 if axis is None else axis, len(node.shape(x)))})
 
@@ -85,44 +90,38 @@ def _running(op: str) -> Handler:
 
 
 def _matmul(node: KerasNode) -> Sequence[str]:
-    a, b = (node.to_float(t) for t in pair(node))
-    for key, side in (("transpose_a", 0), ("transpose_b", 1)):
+    operands = [node.to_float(tensor) for tensor in operand_pair(node)]
+    # Settings of tf.matmul; keras.ops.matmul has none.
+    for side, key in enumerate(("transpose_a", "transpose_b")):
         if node.flag(key):
-            turned = (a, b)[side]
-            rank = len(node.shape(turned))
-            turned = node.emit(
-                "Transpose", [turned], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, tag="turned"
-            )
-            a, b = (turned, b) if side == 0 else (a, turned)
-    return node.done("MatMul", [a, b])
+            rank = len(node.shape(operands[side]))
+            perm = (*range(rank - 2), rank - 1, rank - 2)
+            operands[side] = node.emit("Transpose", [operands[side]], {"perm": perm}, tag="turned")
+    return node.done("MatMul", operands)
 
 
 def _dot(node: KerasNode) -> Sequence[str]:
-    a, b = (node.to_float(t) for t in pair(node))
+    a, b = (node.to_float(t) for t in operand_pair(node))
     node.refuse_unless(len(node.shape(b)) <= 2, "a dot product of tensors of higher rank; use matmul")
     return node.done("MatMul", [a, b])
 
 
 def _einsum(node: KerasNode) -> Sequence[str]:
+    # keras.ops names the equation as a setting, tf.einsum as its first argument.
     operands = [node.to_float(node.operand(v)) for v in node.call.args if not isinstance(v, str)]
-    written = next(
-        (v for v in node.call.args if isinstance(v, str)), node.setting("subscripts", "equation", default="")
-    )
+    setting = node.setting("subscripts", "equation", default="")
+    equation = next((v for v in node.call.args if isinstance(v, str)), setting)
     node.refuse_unless(
         len(operands) == 2, f"einsum of {len(operands)} tensors; write it with matmul and transpose"
     )
-    return node.named([einsum(node, str(written), *operands)])
+    return node.done_all([einsum(node, str(equation), *operands)])
 
 
 def _normalize(node: KerasNode) -> Sequence[str]:
-    x = node.to_float(first(node))
+    x = node.to_float(first_operand(node))
     node.refuse_unless(node.setting("order", default=2) == 2, "a norm of another order than 2")
-    return unit(
-        node,
-        x,
-        node.axes(node.setting("axis", default=-1), len(node.shape(x))),
-        float(node.setting("epsilon", default=1e-12)),
-    )
+    axes = node.axes(node.setting("axis", default=-1), len(node.shape(x)))
+    return done_unit_length(node, x, axes, float(node.setting("epsilon", default=1e-12)))
 
 
 REDUCING: Mapping[str, Handler] = MappingProxyType(

@@ -14,24 +14,24 @@ from mace_core.ir import Shape
 from mace_frontend_keras.network import Ref, refs
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
-from mace_frontend_keras.ops.operations import first, unified
+from mace_frontend_keras.ops.operations import first_operand, unify_types
 from mace_frontend_keras.ops.pool import HANDLERS as POOLS
-from mace_frontend_keras.ops.shape import resized, resolved
+from mace_frontend_keras.ops.shape import done_resize, resolve_shape
 
 
 def _identity(node: KerasNode) -> Sequence[str]:
-    return node.done("Identity", [first(node)])
+    return node.done("Identity", [first_operand(node)])
 
 
 def _reshape(node: KerasNode) -> Sequence[str]:
-    """A batch of unknown size is written as -1, or as nothing."""
-    x = first(node)
-    wanted = [-1 if d is None else d for d in _listed(node, node.argument(1, "newshape", "shape"))]
-    return node.done("Reshape", [x], {"shape": resolved(node, wanted, node.shape(x))})
+    x = first_operand(node)
+    # A batch of unknown size is -1 in the file, or null.
+    dims = [-1 if dim is None else dim for dim in _as_list(node, node.argument(1, "newshape", "shape"))]
+    return node.done("Reshape", [x], {"shape": resolve_shape(node, dims, node.shape(x))})
 
 
-def _listed(node: KerasNode, value: Any) -> list[Any]:
-    """A setting as a list; RefusedError where it is computed at run time."""
+def _as_list(node: KerasNode, value: Any) -> list[Any]:
+    """Return a setting as a list; RefusedError where it is computed at run time."""
     node.refuse_unless(
         not list(refs(value)), "a shape or place that is computed at run time; write it as numbers"
     )
@@ -39,16 +39,21 @@ def _listed(node: KerasNode, value: Any) -> list[Any]:
 
 
 def _transpose(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     rank, axes = len(node.shape(x)), node.argument(1, "axes", "perm")
-    perm = (
-        tuple(range(rank))[::-1] if axes is None else tuple(node.axis(a, rank) for a in _listed(node, axes))
-    )
+    perm = tuple(reversed(range(rank)))  # without axes, as numpy
+    if axes is not None:
+        perm = tuple(node.axis(axis, rank) for axis in _as_list(node, axes))
     return node.done("Transpose", [x], {"perm": perm})
 
 
+def _ravel(node: KerasNode) -> Sequence[str]:
+    x = first_operand(node)
+    return node.done("Reshape", [x], {"shape": (prod(node.shape(x)),)})
+
+
 def _swap(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     perm = list(range(len(node.shape(x))))
     a, b = (node.axis(node.argument(i, f"axis{i}"), len(perm)) for i in (1, 2))
     perm[a], perm[b] = b, a
@@ -56,28 +61,27 @@ def _swap(node: KerasNode) -> Sequence[str]:
 
 
 def _move(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     rank = len(node.shape(x))
-    sources, places = (
-        [node.axis(a, rank) for a in _listed(node, node.argument(i, key))]
-        for i, key in ((1, "source"), (2, "destination"))
-    )
-    perm = [a for a in range(rank) if a not in sources]
-    for place, source in sorted(zip(places, sources, strict=True)):
-        perm.insert(place, source)
+    sources = [node.axis(axis, rank) for axis in _as_list(node, node.argument(1, "source"))]
+    destinations = [node.axis(axis, rank) for axis in _as_list(node, node.argument(2, "destination"))]
+    perm = [axis for axis in range(rank) if axis not in sources]
+    # In ascending order of destinations, so that a later insertion does not shift an earlier one.
+    for destination, source in sorted(zip(destinations, sources, strict=True)):
+        perm.insert(destination, source)
     return node.done("Transpose", [x], {"perm": tuple(perm)})
 
 
 def _expand(node: KerasNode) -> Sequence[str]:
-    x = first(node)
-    shape, axes = list(node.shape(x)), _listed(node, node.argument(1, "axis", default=0))
+    x = first_operand(node)
+    shape, axes = list(node.shape(x)), _as_list(node, node.argument(1, "axis", default=0))
     for axis in sorted(node.axis(a, len(shape) + len(axes)) for a in axes):
         shape.insert(axis, 1)
     return node.done("Reshape", [x], {"shape": tuple(shape)})
 
 
 def _squeeze(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     shape, axis = node.shape(x), node.argument(1, "axis")
     axes = [i for i, d in enumerate(shape) if d == 1] if axis in (None, []) else node.axes(axis, len(shape))
     node.refuse_unless(all(shape[a] == 1 for a in axes), f"axes {list(axes)} of {list(shape)} are not 1")
@@ -85,15 +89,14 @@ def _squeeze(node: KerasNode) -> Sequence[str]:
 
 
 def _terms(node: KerasNode) -> list[str]:
-    given = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), [])
-    return unified(node, given if isinstance(given, list | tuple) else [given])
+    values = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), [])
+    return unify_types(node, values if isinstance(values, list | tuple) else [values])
 
 
 def _concatenate(node: KerasNode) -> Sequence[str]:
     terms = _terms(node)
-    return node.done(
-        "Concat", terms, {"axis": node.axis(node.argument(1, "axis", default=0), len(node.shape(terms[0])))}
-    )
+    axis = node.axis(node.argument(1, "axis", default=0), len(node.shape(terms[0])))
+    return node.done("Concat", terms, {"axis": axis})
 
 
 def _stack(node: KerasNode) -> Sequence[str]:
@@ -105,94 +108,101 @@ def _stack(node: KerasNode) -> Sequence[str]:
 
 
 def _split(node: KerasNode) -> Sequence[str]:
-    """In equal parts, or at these places."""
-    x = first(node)
-    shape, how = node.shape(x), node.argument(1, "indices_or_sections")
+    """Add a split in equal parts, or at these places."""
+    x = first_operand(node)
+    shape, sections = node.shape(x), node.argument(1, "indices_or_sections")
     axis = node.axis(node.argument(2, "axis", default=0), len(shape))
-    if type(how) is int:
-        node.refuse_unless(how > 0 and shape[axis] % how == 0, f"{shape[axis]} elements in {how} parts")
-        return _parts(node, x, axis, (shape[axis] // how,) * how)
-    return _parts(node, x, axis, tuple(b - a for a, b in pairwise([0, *_listed(node, how), shape[axis]])))
+    if type(sections) is int:
+        fits = sections > 0 and shape[axis] % sections == 0
+        node.refuse_unless(fits, f"{shape[axis]} elements in {sections} parts")
+        return _done_parts(node, x, axis, (shape[axis] // sections,) * sections)
+    bounds = [0, *_as_list(node, sections), shape[axis]]
+    return _done_parts(node, x, axis, tuple(end - start for start, end in pairwise(bounds)))
 
 
-def _parts(node: KerasNode, x: str, axis: int, sizes: Shape) -> Sequence[str]:
+def _done_parts(node: KerasNode, x: str, axis: int, sizes: Shape) -> Sequence[str]:
     return node.done("Split", [x], {"axis": axis, "sizes": sizes}, count=len(sizes))
 
 
 def _split_sizes(node: KerasNode) -> Sequence[str]:
-    """TensorFlow's: in equal parts, or in parts of these sizes."""
-    x = first(node)
-    shape, how = node.shape(x), node.argument(1, "num_or_size_splits")
-    if type(how) is int:
+    """Add TensorFlow's split: in equal parts, or in parts of these sizes."""
+    x = first_operand(node)
+    shape, sizes = node.shape(x), node.argument(1, "num_or_size_splits")
+    if type(sizes) is int:
         return _split(node)
     axis = node.axis(node.argument(2, "axis", default=0), len(shape))
-    return _parts(
-        node, x, axis, resolved(node, [-1], (shape[axis],)) if len(how) == 1 else tuple(int(s) for s in how)
-    )
+    if len(sizes) == 1:  # the one part may be -1
+        return _done_parts(node, x, axis, (shape[axis],))
+    return _done_parts(node, x, axis, tuple(int(size) for size in sizes))
 
 
 def _unstack(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     shape = node.shape(x)
     axis = node.axis(node.setting("axis", default=0), len(shape))
     names = [node.builder.fresh(f"{node.name}/part{i}") for i in range(shape[axis])]
-    parts = node.builder.add(
-        "Split", [x], {"axis": axis, "sizes": (1,) * shape[axis]}, outputs=names, like=node.origin
-    )
+    attrs = {"axis": axis, "sizes": (1,) * shape[axis]}
+    parts = node.builder.add("Split", [x], attrs, outputs=names, like=node.origin)
     rest = (*shape[:axis], *shape[axis + 1 :])
-    return node.named([node.emit("Reshape", [p], {"shape": rest}) for p in parts])
+    return node.done_all([node.emit("Reshape", [p], {"shape": rest}) for p in parts])
 
 
 def _get_item(node: KerasNode) -> Sequence[str]:
-    x = first(node)
-    key = node.argument(1, "key", "slice_spec")
-    items = list(key) if isinstance(key, list | tuple) else [key]
-    items = [
-        slice(i.get("start"), i.get("stop"), i.get("step")) if isinstance(i, dict) and "start" in i else i
-        for i in items
-    ]
-    node.refuse_unless(not list(refs(items)), "places that are computed at run time; use take()")
+    """Add x[key]: a Slice of every axis, then a Reshape for axes that numbers drop and None adds."""
+    x = first_operand(node)
     shape = node.shape(x)
-    taken = sum(i is not None and i is not ... for i in items)
-    node.refuse_unless(
-        items.count(...) <= 1 and taken <= len(shape), f"{taken} places of a tensor of rank {len(shape)}"
-    )
-    at = items.index(...) if ... in items else len(items)
-    items = [*items[:at], *[slice(None)] * (len(shape) - taken), *items[at + (... in items) :]]
-    picked: list[range] = []
-    made: list[int] = []
-    for item in items:
+    ranges: list[range] = []
+    sizes: list[int] = []
+    for item in _read_key(node, len(shape)):
         if item is None:
-            made.append(1)
+            sizes.append(1)
             continue
-        size = shape[len(picked)]
+        size = shape[len(ranges)]
         if isinstance(item, slice):
-            picked.append(range(*item.indices(size)))
-            made.append(len(picked[-1]))
+            ranges.append(range(*item.indices(size)))
+            sizes.append(len(ranges[-1]))
         else:
             node.refuse_unless(type(item) is int and -size <= item < size, f"place {item!r} of {size}")
-            picked.append(range(item % size, item % size + 1))
-    starts, steps = tuple(p.start if len(p) else 0 for p in picked), tuple(p.step for p in picked)
-    sliced = node.emit(
-        "Slice", [x], {"starts": starts, "sizes": tuple(len(p) for p in picked), "steps": steps}, tag="slice"
-    )
-    return node.done("Reshape", [sliced], {"shape": tuple(made)})
+            ranges.append(range(item % size, item % size + 1))
+    attrs = {
+        "starts": tuple(r.start if len(r) else 0 for r in ranges),
+        "sizes": tuple(len(r) for r in ranges),
+        "steps": tuple(r.step for r in ranges),
+    }
+    part = node.emit("Slice", [x], attrs, tag="slice")
+    return node.done("Reshape", [part], {"shape": tuple(sizes)})
+
+
+def _read_key(node: KerasNode, rank: int) -> list[Any]:
+    """Return the items of a key: one for each axis, None for each new one, and no ellipsis."""
+    key = node.argument(1, "key", "slice_spec")
+    items = list(key) if isinstance(key, list | tuple) else [key]
+    # Keras 2 writes a slice as a plain dictionary.
+    items = [
+        slice(item.get("start"), item.get("stop"), item.get("step"))
+        if isinstance(item, dict) and "start" in item
+        else item
+        for item in items
+    ]
+    node.refuse_unless(not list(refs(items)), "places that are computed at run time; use take()")
+    taken = sum(item is not None and item is not ... for item in items)
+    node.refuse_unless(items.count(...) <= 1 and taken <= rank, f"{taken} places of a tensor of rank {rank}")
+    # Axes that the key does not name are whole, at the ellipsis or at the end.
+    position = items.index(...) if ... in items else len(items)
+    return [*items[:position], *[slice(None)] * (rank - taken), *items[position + (... in items) :]]
 
 
 def _flip(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     shape = node.shape(x)
     axes = node.axes(node.argument(1, "axis"), len(shape))
-    starts = tuple(d - 1 if i in axes else 0 for i, d in enumerate(shape))
-    return node.done(
-        "Slice",
-        [x],
-        {"starts": starts, "sizes": shape, "steps": tuple(-1 if i in axes else 1 for i in range(len(shape)))},
-    )
+    starts = tuple(size - 1 if axis in axes else 0 for axis, size in enumerate(shape))
+    steps = tuple(-1 if axis in axes else 1 for axis in range(len(shape)))
+    return node.done("Slice", [x], {"starts": starts, "sizes": shape, "steps": steps})
 
 
 def _roll(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     shift, axis = node.argument(1, "shift"), node.argument(2, "axis")
     node.refuse_unless(
         type(shift) is int and type(axis) is int, f"a roll by {shift!r} along {axis!r}; roll along one axis"
@@ -203,14 +213,13 @@ def _roll(node: KerasNode) -> Sequence[str]:
     cut = (-shift) % size if size else 0
     sizes = (cut, size - cut)
     names = [node.builder.fresh(f"{node.name}/part{i}") for i in range(2)]
-    low, high = node.builder.add(
-        "Split", [x], {"axis": axis, "sizes": sizes}, outputs=names, like=node.origin
-    )
+    attrs = {"axis": axis, "sizes": sizes}
+    low, high = node.builder.add("Split", [x], attrs, outputs=names, like=node.origin)
     return node.done("Concat", [high, low], {"axis": axis})
 
 
 def _repeat(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     times, axis = node.argument(1, "repeats"), node.argument(2, "axis")
     node.refuse_unless(
         type(times) is int and axis is not None,
@@ -219,15 +228,16 @@ def _repeat(node: KerasNode) -> Sequence[str]:
     shape = node.shape(x)
     axis = node.axis(axis, len(shape))
     wide = node.emit("Reshape", [x], {"shape": (*shape[: axis + 1], 1, *shape[axis + 1 :])})
-    tiled = node.emit(
-        "Tile", [wide], {"repeats": tuple(times if i == axis + 1 else 1 for i in range(len(shape) + 1))}
-    )
+    # Each element is repeated before the next one comes: copies on an axis of their own, behind the
+    # element's.
+    repeats = tuple(times if i == axis + 1 else 1 for i in range(len(shape) + 1))
+    tiled = node.emit("Tile", [wide], {"repeats": repeats})
     return node.done("Reshape", [tiled], {"shape": (*shape[:axis], shape[axis] * times, *shape[axis + 1 :])})
 
 
 def _tile(node: KerasNode) -> Sequence[str]:
-    x = first(node)
-    times, shape = _listed(node, node.argument(1, "repeats", "multiples")), node.shape(x)
+    x = first_operand(node)
+    times, shape = _as_list(node, node.argument(1, "repeats", "multiples")), node.shape(x)
     rank = max(len(times), len(shape))
     wide = (*(1,) * (rank - len(shape)), *shape)
     x = x if wide == shape else node.emit("Reshape", [x], {"shape": wide})
@@ -235,9 +245,9 @@ def _tile(node: KerasNode) -> Sequence[str]:
 
 
 def _pad(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     rank = len(node.shape(x))
-    width = _listed(node, node.argument(1, "pad_width", "paddings"))
+    width = _as_list(node, node.argument(1, "pad_width", "paddings"))
     pairs = [[w, w] if type(w) is int else list(w) for w in (width * rank if len(width) == 1 else width)]
     mode = str(node.argument(2, "mode", default="constant")).lower()
     node.refuse_unless(
@@ -250,26 +260,27 @@ def _pad(node: KerasNode) -> Sequence[str]:
 
 
 def _broadcast(node: KerasNode) -> Sequence[str]:
-    return node.done("Expand", [first(node)], {"shape": tuple(_listed(node, node.argument(1, "shape")))})
+    return node.done(
+        "Expand", [first_operand(node)], {"shape": tuple(_as_list(node, node.argument(1, "shape")))}
+    )
 
 
 def _take(node: KerasNode) -> Sequence[str]:
-    x, places = first(node), node.argument(1, "indices")
+    x, places = first_operand(node), node.argument(1, "indices")
     axis = node.argument(2, "axis")
     if axis is None:
         x, axis = node.emit("Reshape", [x], {"shape": (prod(node.shape(x)),)}), 0
-    tensor = (
-        node.importer.tensor(places)
-        if isinstance(places, Ref)
-        else node.builder.weight(f"{node.name}/places", np.asarray(places, np.int64))
-    )
+    if isinstance(places, Ref):
+        tensor = node.importer.tensor(places)
+    else:
+        tensor = node.builder.weight(f"{node.name}/places", np.asarray(places, np.int64))
     if node.builder.tensors[tensor].dtype.is_float:
         tensor = node.emit("Cast", [tensor], {"to": "i64"})
     return node.done("Gather", [x, tensor], {"axis": node.axis(axis, len(node.shape(x)))})
 
 
 def _one_hot(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     depth = node.argument(1, "num_classes", "depth")
     node.refuse_unless(type(depth) is int and depth > 0, f"{depth!r} classes")
     places = node.emit("Cast", [x], {"to": "i64"})
@@ -278,35 +289,36 @@ def _one_hot(node: KerasNode) -> Sequence[str]:
 
 
 def _top_k(node: KerasNode) -> Sequence[str]:
-    x = first(node)
+    x = first_operand(node)
     names = [node.builder.fresh(f"{node.name}/{tag}") for tag in ("values", "places")]
     attrs = {"k": node.argument(1, "k", default=1), "axis": len(node.shape(x)) - 1}
     values, places = node.builder.add("TopK", [x], attrs, outputs=names, like=node.origin)
-    return node.named([values, node.emit("Cast", [places], {"to": "i32"})])
+    return node.done_all([values, node.emit("Cast", [places], {"to": "i32"})])
 
 
 def _resize(node: KerasNode) -> Sequence[str]:
+    # The IR's Resize has none of these; without them the result would be wrong silently.
     for key in ("antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio", "preserve_aspect_ratio"):
         node.refuse_unless(
             not node.setting(key, default=False), f"{key}; resize images before they are given to the model"
         )
-    x, size = node.to_float(first(node)), _listed(node, node.argument(1, "size"))
+    x, size = node.to_float(first_operand(node)), _as_list(node, node.argument(1, "size"))
     rank = len(node.shape(x))
     node.refuse_unless(rank in (3, 4) and len(size) == 2, f"an image of rank {rank} to {size}")
-    return resized(node, x, (int(size[0]), int(size[1])), rank - 2 if node.is_channels_first else rank - 3)
+    return done_resize(
+        node, x, (int(size[0]), int(size[1])), rank - 2 if node.is_channels_first else rank - 3
+    )
 
 
 def _pool(name: str) -> Handler:
-    return lambda node: POOLS[f"{name}ing{len(node.shape(first(node))) - 2}D"](node)
+    return lambda node: POOLS[f"{name}ing{len(node.shape(first_operand(node))) - 2}D"](node)
 
 
 OPERATIONS: Mapping[str, Handler] = MappingProxyType(
     {
         **dict.fromkeys(("Identity", "Copy", "StopGradient", "ConvertToTensor"), _identity),
         "Reshape": _reshape,
-        "Ravel": lambda node: node.done(
-            "Reshape", [first(node)], {"shape": (prod(node.shape(first(node))),)}
-        ),
+        "Ravel": _ravel,
         "Transpose": _transpose,
         "Swapaxes": _swap,
         "Moveaxis": _move,

@@ -1,13 +1,16 @@
-"""Layers that reduce windows, or the whole image."""
+"""Layers that reduce windows, or the complete image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
+from mace_core.decompositions import same_paddings
+from mace_core.ir import Shape
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
-from mace_frontend_keras.ops.conv import windows
+from mace_frontend_keras.ops.conv import window_attributes
 
 
 def _pool(op: str, rank: int) -> Handler:
@@ -19,26 +22,21 @@ def _pool(op: str, rank: int) -> Handler:
         )
         kernel = node.integers("pool_size", rank, 2)
         node.refuse_unless(min(kernel) > 0, f"a pool of {list(kernel)}")
-        sized = (
-            windows(node, spatial, kernel)
-            if node.get("strides") is not None
-            else _side_by_side(node, spatial, kernel)
-        )
-        return node.done_in_own_order(op, [x], {**sized, "kernel": kernel})
+        # Without strides windows lie side by side.
+        make_attributes = _side_by_side if node.get("strides") is None else window_attributes
+        attrs = make_attributes(node, spatial, kernel)
+        return node.done_in_layer_order(op, [x], {**attrs, "kernel": kernel})
 
     return handle
 
 
-def _side_by_side(node: KerasNode, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> dict[str, object]:
-    """Windows with the strides that are left out: as far as the pool is wide."""
-    rank = len(kernel)
-    total = [
-        max(-(-n // k) * k - n, 0) if node.get("padding") == "same" else 0
-        for n, k in zip(spatial, kernel, strict=True)
-    ]
-    before = tuple(t // 2 for t in total)
-    after = tuple(t - b for t, b in zip(total, before, strict=True))
-    return {"strides": kernel, "dilations": (1,) * rank, "pads_before": before, "pads_after": after}
+def _side_by_side(node: KerasNode, spatial: Shape, kernel: Shape) -> dict[str, Any]:
+    """Return the attributes of windows whose strides are their size."""
+    before: Shape = (0,) * len(kernel)
+    after: Shape = before
+    if node.get("padding") == "same":
+        before, after = same_paddings(spatial, kernel, kernel)
+    return {"strides": kernel, "dilations": (1,) * len(kernel), "pads_before": before, "pads_after": after}
 
 
 def _global(op: str, rank: int) -> Handler:
@@ -58,11 +56,9 @@ def _adaptive(op: str, rank: int) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
         x = node.to_channels_last(node.float_input())
         spatial, sizes = node.shape(x)[1:-1], node.integers("output_size", rank)
-        fits = (
-            len(spatial) == rank
-            and min(sizes) > 0
-            and all(n % s == 0 for n, s in zip(spatial, sizes, strict=True))
-        )
+        # A size that does not divide needs windows of several sizes, which no op of the IR has.
+        divides = len(spatial) == rank and min(sizes) > 0
+        fits = divides and all(n % s == 0 for n, s in zip(spatial, sizes, strict=True))
         node.refuse_unless(
             fits, f"{list(spatial)} pooled to {list(sizes)}, which does not divide; use a pool of one size"
         )
@@ -75,7 +71,7 @@ def _adaptive(op: str, rank: int) -> Handler:
             "pads_before": none,
             "pads_after": none,
         }
-        return node.done_in_own_order(op, [x], attrs)
+        return node.done_in_layer_order(op, [x], attrs)
 
     return handle
 

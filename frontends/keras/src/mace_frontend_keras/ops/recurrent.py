@@ -1,4 +1,4 @@
-"""Layers that run along a sequence, and layers that apply another one along it or both ways."""
+"""Recurrent layers, and layers that apply another one to each step of a sequence or in both directions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_keras.layer import Layer
+from mace_frontend_keras.layer import KerasLayer
 from mace_frontend_keras.network import refs
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
-from mace_frontend_keras.ops.activation import function_name, simple
+from mace_frontend_keras.ops.activation import function_name, simple_op
 
 ACTIVATIONS: Mapping[str, tuple[str, float | None, float | None]] = MappingProxyType(
     {
@@ -30,12 +30,17 @@ ACTIVATIONS: Mapping[str, tuple[str, float | None, float | None]] = MappingProxy
         "Softplus": ("Softplus", None, None),
     }
 )
-"""What the recurrent ops call an op of one element, with its alpha and beta."""
+"""Op of an activation -> its name in the recurrent ops, with the alpha and beta that it needs."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A cell: its op, its gates as Keras orders them by their places in the op's order, its activations, and how many states it has."""
+class CellKind:
+    """A kind of cell.
+
+    gates: for each gate of the IR's op its place in Keras's weights.
+    activations: the settings of its functions, in the order of the op.
+    states: the number of its states.
+    """
 
     op: str
     gates: tuple[int, ...]
@@ -43,29 +48,29 @@ class Kind:
     states: int
 
 
-CELLS: Mapping[str, Kind] = MappingProxyType(
+CELLS: Mapping[str, CellKind] = MappingProxyType(
     {
-        "LSTMCell": Kind("LSTM", (0, 3, 1, 2), ("recurrent_activation", "activation", "activation"), 2),
-        "GRUCell": Kind("GRU", (0, 1, 2), ("recurrent_activation", "activation"), 1),
-        "SimpleRNNCell": Kind("RNN", (0,), ("activation",), 1),
+        "LSTMCell": CellKind("LSTM", (0, 3, 1, 2), ("recurrent_activation", "activation", "activation"), 2),
+        "GRUCell": CellKind("GRU", (0, 1, 2), ("recurrent_activation", "activation"), 1),
+        "SimpleRNNCell": CellKind("RNN", (0,), ("activation",), 1),
     }
 )
 DEFAULTS: Mapping[str, str] = MappingProxyType({"activation": "tanh", "recurrent_activation": "sigmoid"})
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run along a sequence made: each step [N, T, H] in the order of time, the last one [N, H], and the states [N, H]."""
+class SequenceResults:
+    """Results of a layer for a sequence: all steps [N, T, H] by time, the last one and the states [N, H]."""
 
     steps: str
     last: str
     states: tuple[str, ...]
 
 
-def run(node: KerasNode, layer: Layer, x: str, states: Sequence[str]) -> Run:
+def run(node: KerasNode, layer: KerasLayer, x: str, states: Sequence[str]) -> SequenceResults:
     """Run a recurrent layer over x [N, T, I] from these states, or from zero.
 
-    Cells on top of each other one after another.
+    Stacked cells one after another.
     """
     get = layer.config.get
     node.refuse_unless(
@@ -77,78 +82,86 @@ def run(node: KerasNode, layer: Layer, x: str, states: Sequence[str]) -> Run:
     )
     cell = layer.children["cell"]
     cells = list(cell.children.values()) if cell.kind == "StackedRNNCells" else [cell]
-    unknown = [c.kind for c in cells if c.kind not in CELLS]
+    unknown = [inner.kind for inner in cells if inner.kind not in CELLS]
     node.refuse_unless(
         bool(cells) and not unknown, f"cells {unknown} are not supported; use LSTM, GRU or SimpleRNN"
     )
-    counts = [CELLS[c.kind].states for c in cells]
+    counts = [CELLS[inner.kind].states for inner in cells]
     node.refuse_unless(len(states) in (0, sum(counts)), f"it is given {len(states)} states")
-    kept = _begin_states(node, layer, cells, node.shape(x)[0]) if get("stateful") and not states else ()
-    states = states or kept
-    made = Run(x, x, ())
-    ends: tuple[str, ...] = ()
-    for i, one in enumerate(cells):
-        own = states[sum(counts[:i]) : sum(counts[: i + 1])]
-        made = _run(node, one, (made.steps, bool(get("go_backwards"))), own)
-        ends = (*ends, *made.states)
-    for state, end in zip(kept, ends, strict=False):  # states that the call is given are not kept
-        node.builder.set_next(state, end)
-    return Run(made.steps, made.last, ends)
+    lasting: tuple[str, ...] = ()
+    # States that the call is given take the place of those that the layer keeps from run to run.
+    if get("stateful") and not states:
+        states = lasting = _begin_states(node, layer, cells, node.shape(x)[0])
+    results = SequenceResults(x, x, ())
+    final: tuple[str, ...] = ()
+    for i, inner in enumerate(cells):
+        initial = states[sum(counts[:i]) : sum(counts[: i + 1])]
+        results = _run_cell(node, inner, (results.steps, bool(get("go_backwards"))), initial)
+        final = (*final, *results.states)
+    for state, after in zip(lasting, final, strict=False):
+        node.builder.set_next(state, after)
+    return SequenceResults(results.steps, results.last, final)
 
 
-def _begin_states(node: KerasNode, layer: Layer, cells: Sequence[Layer], batch: int) -> tuple[str, ...]:
-    """Declare what a stateful layer keeps from run to run: zeros at first, for Keras saves no states."""
+def _begin_states(
+    node: KerasNode, layer: KerasLayer, cells: Sequence[KerasLayer], batch: int
+) -> tuple[str, ...]:
+    """Declare the states that a stateful layer keeps from run to run.
+
+    Zeros at first, for Keras saves no states.
+    """
+    # Two calls would share the states, in an order that the graph does not state.
     remedy = "give each call a layer of its own, or make it with stateful=False"
     node.refuse_unless(
         layer.name not in node.importer.stateful, f"it is stateful and called more than once; {remedy}"
     )
     node.importer.stateful.add(layer.name)
-    found = []
+    states = []
     for cell in cells:
         owner = layer if len(cells) == 1 else cell
-        start = np.zeros((batch, node.part(node.name, cell).integer("units")), np.float32)
-        found += [
-            node.builder.state(f"{owner.name}/{'hc'[i]}", start) for i in range(CELLS[cell.kind].states)
-        ]
-    return tuple(found)
+        zeros = np.zeros((batch, node.child_node(node.name, cell).integer("units")), np.float32)
+        for tag in "hc"[: CELLS[cell.kind].states]:
+            states.append(node.builder.state(f"{owner.name}/{tag}", zeros))
+    return tuple(states)
 
 
-def _run(node: KerasNode, cell: Layer, given: tuple[str, bool], states: Sequence[str]) -> Run:
-    """Run one cell; given: x [N, T, I], and whether it is run backwards."""
-    x, backwards = given
+def _run_cell(
+    node: KerasNode, cell: KerasLayer, sequence: tuple[str, bool], states: Sequence[str]
+) -> SequenceResults:
+    """Run one cell.
+
+    sequence: x [N, T, I], and whether it is run backwards.
+    """
+    x, backwards = sequence
     kind = CELLS[cell.kind]
-    inner = node.part(node.name, cell)
+    inner = node.child_node(node.name, cell)
     weights = _weights(inner, kind)
     hidden = inner.integer("units")
-    batch = node.shape(x)[0]
-    sequence = node.emit("Transpose", [x], {"perm": (1, 0, 2)}, tag="time-first")
-    first = [
-        node.emit("Reshape", [node.to_float(s)], {"shape": (1, batch, hidden)}, tag="state") for s in states
-    ]
+    batch, length = node.shape(x)[:2]
+    # The IR's ops, which are ONNX's, have the time first, and an axis of directions in states and results.
+    by_time = node.emit("Transpose", [x], {"perm": (1, 0, 2)}, tag="time-first")
+    shape = {"shape": (1, batch, hidden)}
+    initial = [node.emit("Reshape", [node.to_float(state)], shape, tag="state") for state in states]
     attrs: dict[str, Any] = {
         "hidden": hidden,
         "direction": "reverse" if backwards else "forward",
         **_functions(inner, kind),
     }
     if kind.op == "GRU":
+        # Keras 2 made a GRU as in cuDNN the default: the reset gate is applied behind the product.
         attrs["linear_before_reset"] = bool(inner.get("reset_after", False))
     names = [node.builder.fresh(f"{node.name}/{tag}") for tag in ("steps", "h", "c")[: kind.states + 1]]
-    made = node.builder.add(
-        kind.op,
-        [sequence, *weights, *([""] if first else []), *first],
-        attrs,
-        outputs=names,
-        like=node.origin,
-    )
-    length = node.shape(x)[1]
-    by_batch = node.emit("Transpose", [made[0]], {"perm": (2, 0, 1, 3)}, tag="batch-first")
+    # The empty name is that of the lengths of sequences, which are all the same.
+    inputs = [by_time, *weights, *(["", *initial] if initial else [])]
+    output, *final = node.builder.add(kind.op, inputs, attrs, outputs=names, like=node.origin)
+    by_batch = node.emit("Transpose", [output], {"perm": (2, 0, 1, 3)}, tag="batch-first")
     steps = node.emit("Reshape", [by_batch], {"shape": (batch, length, hidden)}, tag="all")
-    ends = [node.emit("Reshape", [m], {"shape": (batch, hidden)}, tag="end") for m in made[1:]]
-    return Run(steps, ends[0], tuple(ends))
+    rows = [node.emit("Reshape", [state], {"shape": (batch, hidden)}, tag="end") for state in final]
+    return SequenceResults(steps, rows[0], tuple(rows))
 
 
-def _weights(cell: KerasNode, kind: Kind) -> list[str]:
-    """The op's w, r and b."""
+def _weights(cell: KerasNode, kind: CellKind) -> list[str]:
+    """Return the op's weights, recurrent weights and biases, added once for all calls of the cell."""
 
     def make() -> list[str]:
         kernel, recurrent = cell.array("kernel"), cell.array("recurrent_kernel")
@@ -158,129 +171,126 @@ def _weights(cell: KerasNode, kind: Kind) -> list[str]:
             recurrent.shape == (hidden, count * hidden),
             f"its recurrent_kernel has shape {list(recurrent.shape)}",
         )
-        made = [_gates(m.T, kind)[None] for m in (kernel, recurrent)]
+        arrays = [_order_gates(matrix.T, kind)[None] for matrix in (kernel, recurrent)]
         if cell.has("bias"):
             bias = cell.array("bias")
+            # A GRU with reset_after has a recurrent bias as well; the op has one in any case.
             pair = bias if bias.ndim == 2 else np.stack([bias, np.zeros_like(bias)])
-            made.append(np.concatenate([_gates(b, kind) for b in pair])[None])
+            arrays.append(np.concatenate([_order_gates(row, kind) for row in pair])[None])
         else:
-            made.append(np.zeros((1, 2 * count * hidden), np.float32))
+            arrays.append(np.zeros((1, 2 * count * hidden), np.float32))
         return [
-            cell.builder.weight(f"{cell.layer.name}/{tag}", a.astype(np.float32))
-            for tag, a in zip("wrb", made, strict=True)
+            cell.builder.weight(f"{cell.layer.name}/{tag}", array.astype(np.float32))
+            for tag, array in zip("wrb", arrays, strict=True)
         ]
 
     key = (cell.layer.name, "recurrent")
-    return cell.importer.shared_list(key, make)
+    return cell.importer.add_shared_list(key, make)
 
 
-def _gates(matrix: Array, kind: Kind) -> Array:
-    """Rows of gates in the op's order."""
+def _order_gates(matrix: Array, kind: CellKind) -> Array:
+    """Return rows of gates in the op's order."""
     parts = np.split(matrix, len(kind.gates))
     return np.concatenate([parts[i] for i in kind.gates])
 
 
-def _functions(cell: KerasNode, kind: Kind) -> dict[str, Any]:
+def _functions(cell: KerasNode, kind: CellKind) -> dict[str, Any]:
+    """Return the attributes of the op that state its activation functions."""
     names, alphas, betas = [], [], []
     for key in kind.activations:
         setting = cell.get(key, DEFAULTS[key])
-        found = simple(cell, function_name(setting))
-        known = ACTIVATIONS.get(found[0]) if found else None
-        cell.refuse_unless(
-            known is not None and found is not None,
-            f"activation {setting!r} in a cell; use tanh, sigmoid or relu",
-        )
-        assert known is not None
-        assert found is not None
-        names.append(known[0])
-        alphas += [] if known[1] is None else [float(found[1].get("alpha", known[1]))]
-        betas += [] if known[2] is None else [known[2]]
+        op, attrs = simple_op(cell, function_name(setting)) or ("", {})
+        known = op in ACTIVATIONS
+        cell.refuse_unless(known, f"activation {setting!r} in a cell; use tanh, sigmoid or relu")
+        name, alpha, beta = ACTIVATIONS[op]
+        names.append(name)
+        # As in ONNX the lists have no entry for a function without the parameter.
+        alphas += [] if alpha is None else [float(attrs.get("alpha", alpha))]
+        betas += [] if beta is None else [beta]
     return {"activations": tuple(names), "alphas": tuple(alphas), "betas": tuple(betas)}
 
 
-def _given(node: KerasNode) -> tuple[str, list[str]]:
-    """The sequences, and the states that the run starts with: behind them, or as `initial_state`."""
-    given = node.call.args[0] if node.call.args else node.call.kwargs.get("sequences", [])
-    x, *states = [node.importer.tensor(ref) for ref in refs(given)]
-    more = node.call.args[1:2] or [node.call.kwargs.get("initial_state")]
-    return node.to_float(x), states or [node.importer.tensor(ref) for ref in refs(more)]
+def _sequence_and_states(node: KerasNode) -> tuple[str, list[str]]:
+    """Return the sequence, and the initial states: listed with the sequence, or given as `initial_state`."""
+    argument = node.call.args[0] if node.call.args else node.call.kwargs.get("sequences", [])
+    x, *states = [node.importer.tensor(ref) for ref in refs(argument)]
+    others = node.call.args[1:2] or [node.call.kwargs.get("initial_state")]
+    return node.to_float(x), states or [node.importer.tensor(ref) for ref in refs(others)]
 
 
-def _flipped(node: KerasNode, steps: str) -> str:
+def _reverse_time(node: KerasNode, steps: str) -> str:
+    """Return steps [N, T, ...] in reversed order."""
     shape = node.shape(steps)
-    last = (0, shape[1] - 1, *(0 for _ in shape[2:]))
-    return node.emit(
-        "Slice",
-        [steps],
-        {"starts": last, "sizes": shape, "steps": (1, -1, *(1 for _ in shape[2:]))},
-        tag="flipped",
-    )
+    starts = (0, shape[1] - 1, *(0 for _ in shape[2:]))
+    reverse = (1, -1, *(1 for _ in shape[2:]))
+    attrs = {"starts": starts, "sizes": shape, "steps": reverse}
+    return node.emit("Slice", [steps], attrs, tag="flipped")
 
 
 def _recurrent(node: KerasNode) -> Sequence[str]:
-    """A layer that goes backwards gives its steps in the order in which it makes them."""
-    x, states = _given(node)
-    made = run(node, node.layer, x, states)
-    whole = _flipped(node, made.steps) if node.get("go_backwards", False) else made.steps
-    result = whole if node.get("return_sequences", False) else made.last
-    return node.named([result, *(made.states if node.get("return_state", False) else ())])
+    x, states = _sequence_and_states(node)
+    results = run(node, node.layer, x, states)
+    output = results.last
+    if node.get("return_sequences", False):
+        # A layer that goes backwards returns its steps in the order in which it computes them.
+        output = _reverse_time(node, results.steps) if node.get("go_backwards", False) else results.steps
+    return node.done_all([output, *(results.states if node.get("return_state", False) else ())])
 
 
 MERGES: Mapping[str, str] = MappingProxyType({"sum": "Add", "mul": "Mul", "ave": "Add", "concat": "Concat"})
 
 
 def _bidirectional(node: KerasNode) -> Sequence[str]:
-    """Both ways; the steps of both in the order of time."""
-    x, states = _given(node)
-    parts = [node.layer.children[f"{way}_layer"] for way in ("forward", "backward")]
+    """Add a layer in both directions; the steps of both in the order of time."""
+    x, states = _sequence_and_states(node)
+    layers = [node.layer.children[f"{direction}_layer"] for direction in ("forward", "backward")]
     node.refuse_unless(
-        all("cell" in part.children for part in parts),
-        f"it wraps {parts[0].kind}; use LSTM, GRU or SimpleRNN",
+        all("cell" in layer.children for layer in layers),
+        f"it wraps {layers[0].kind}; use LSTM, GRU or SimpleRNN",
     )
-    settings = [
-        (p.config.get("return_sequences"), p.config.get("return_state"), bool(p.config.get("go_backwards")))
-        for p in parts
-    ]
-    node.refuse_unless(settings[0][:2] == settings[1][:2], "its two layers give different things")
+    keys = ("return_sequences", "return_state")
+    forward, backward = ([layer.config.get(key) for key in keys] for layer in layers)
+    node.refuse_unless(forward == backward, "its two layers give different things")
     half = len(states) // 2
-    runs = [run(node, part, x, states[i * half : (i + 1) * half]) for i, part in enumerate(parts)]
-    if settings[0][0]:
-        first = _flipped(node, runs[0].steps) if settings[0][2] else runs[0].steps
-        second = runs[1].steps if settings[1][2] else _flipped(node, runs[1].steps)
-    else:
-        first, second = runs[0].last, runs[1].last
-    ends = [state for made in runs for state in made.states] if settings[0][1] else []
-    return node.named([*_merged(node, first, second), *ends])
+    halves = (states[:half], states[half : 2 * half])
+    results = [run(node, layer, x, initial) for layer, initial in zip(layers, halves, strict=True)]
+    returns_steps, returns_states = forward
+    outputs = [result.last for result in results]
+    if returns_steps:
+        # Keras reverses what its second layer returns, and a layer that goes backwards returns reversed
+        # steps.
+        outputs = [result.steps for result in results]
+        if layers[0].config.get("go_backwards"):
+            outputs[0] = _reverse_time(node, outputs[0])
+        if not layers[1].config.get("go_backwards"):
+            outputs[1] = _reverse_time(node, outputs[1])
+    final = [*results[0].states, *results[1].states] if returns_states else []
+    return node.done_all([*_merge_directions(node, *outputs), *final])
 
 
-def _merged(node: KerasNode, first: str, second: str) -> list[str]:
+def _merge_directions(node: KerasNode, first: str, second: str) -> list[str]:
+    """Return the outputs of both directions as the layer merges them."""
     mode = node.layer.config.get("merge_mode", "concat")
     if mode is None:
         return [first, second]
     node.refuse_unless(mode in MERGES, f"merge_mode {mode!r}")
-    made = node.emit(
-        MERGES[mode],
-        [first, second],
-        {"axis": len(node.shape(first)) - 1} if mode == "concat" else {},
-        tag="both",
-    )
-    return [node.emit("Mul", [made, node.add_float(0.5)])] if mode == "ave" else [made]
+    attrs = {"axis": len(node.shape(first)) - 1} if mode == "concat" else {}
+    merged = node.emit(MERGES[mode], [first, second], attrs, tag="both")
+    return [node.emit("Mul", [merged, node.add_float(0.5)])] if mode == "ave" else [merged]
 
 
 def _time_distributed(node: KerasNode) -> Sequence[str]:
-    """A layer on each step: the steps become part of the batch."""
+    """Add a layer on each step: the steps become part of the batch."""
     x = node.input()
     shape = node.shape(x)
     node.refuse_unless(len(shape) >= 2, f"it is given a tensor of rank {len(shape)}")
     rows = node.emit("Reshape", [x], {"shape": (prod(shape[:2]), *shape[2:])}, tag="rows")
-    made = node.inner("layer", [rows])
-    names = [node.builder.fresh(node.name if i == 0 else f"{node.name}:{i}") for i in range(len(made))]
-    return [
-        node.builder.add(
-            "Reshape", [m], {"shape": (*shape[:2], *node.shape(m)[1:])}, outputs=[name], like=node.origin
-        )[0]
-        for m, name in zip(made, names, strict=True)
-    ]
+    outputs: list[str] = []
+    for i, result in enumerate(node.apply_child("layer", [rows])):
+        name = node.builder.fresh(node.name if i == 0 else f"{node.name}:{i}")
+        attrs = {"shape": (*shape[:2], *node.shape(result)[1:])}
+        outputs += node.builder.add("Reshape", [result], attrs, outputs=[name], like=node.origin)
+    return outputs
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

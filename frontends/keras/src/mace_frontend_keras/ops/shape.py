@@ -50,25 +50,25 @@ TRAINING = (
     ),
     "RandomElasticTransform",
 )
-"""Layers that hand on what they are given, but in training."""
+"""Layers that change their input in training only."""
 
 
-def resolved(node: KerasNode, wanted: Sequence[Any], shape: Shape) -> Shape:
-    """A new shape with its -1 as what is left."""
+def resolve_shape(node: KerasNode, dims: Sequence[Any], shape: Shape) -> Shape:
+    """Return a new shape for as many elements as `shape` has, the -1 among its dimensions filled in."""
     node.refuse_unless(
-        all(type(d) is int and d >= -1 for d in wanted) and list(wanted).count(-1) <= 1,
-        f"a new shape of {wanted!r}",
+        all(type(dim) is int and dim >= -1 for dim in dims) and list(dims).count(-1) <= 1,
+        f"a new shape of {dims!r}",
     )
-    known, whole = prod(d for d in wanted if d != -1), prod(shape)
-    node.refuse_unless(
-        (known > 0 and whole % known == 0) or whole == known, f"{whole} elements in a shape of {list(wanted)}"
-    )
-    return tuple(whole // known if d == -1 else int(d) for d in wanted)
+    known, elements = prod(dim for dim in dims if dim != -1), prod(shape)
+    fits = (known > 0 and elements % known == 0) or elements == known
+    node.refuse_unless(fits, f"{elements} elements in a shape of {list(dims)}")
+    return tuple(elements // known if dim == -1 else int(dim) for dim in dims)
 
 
 def _flatten(node: KerasNode) -> Sequence[str]:
     x = node.input()
     shape = node.shape(x)
+    # Flatten gives channels-last elements whatever the order of its images is.
     if node.is_channels_first and len(shape) > 2:
         x = node.emit("Transpose", [x], {"perm": (0, *range(2, len(shape)), 1)}, tag="channels-last")
     return node.done("Reshape", [x], {"shape": (shape[0], prod(shape[1:]))})
@@ -76,8 +76,8 @@ def _flatten(node: KerasNode) -> Sequence[str]:
 
 def _reshape(node: KerasNode) -> Sequence[str]:
     x = node.input()
-    shape, wanted = node.shape(x), node.get("target_shape", [])
-    return node.done("Reshape", [x], {"shape": (shape[0], *resolved(node, wanted, shape[1:]))})
+    shape, target = node.shape(x), node.get("target_shape", [])
+    return node.done("Reshape", [x], {"shape": (shape[0], *resolve_shape(node, target, shape[1:]))})
 
 
 def _permute(node: KerasNode) -> Sequence[str]:
@@ -100,7 +100,10 @@ def _first_spatial(node: KerasNode) -> int:
 
 
 def _sides(node: KerasNode, key: str, rank: int) -> list[tuple[int, int]]:
-    """What a setting says of both ends of each spatial axis: one number for all, one for each axis, or a pair for each."""
+    """Return what a setting states for both ends of each spatial axis.
+
+    It is one number for all, one for each axis, or a pair for each; with one axis a pair may stand by itself.
+    """
     value = node.get(key, 1)
     if type(value) is int:
         value = [value] * (2 if rank == 1 else rank)
@@ -121,9 +124,8 @@ def _cropping(rank: int) -> Handler:
         starts, sizes = [0] * len(shape), list(shape)
         for axis, (low, high) in enumerate(_sides(node, "cropping", rank), first):
             starts[axis], sizes[axis] = low, shape[axis] - low - high
-        return node.done(
-            "Slice", [x], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
-        )
+        attrs = {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
+        return node.done("Slice", [x], attrs)
 
     return handle
 
@@ -148,21 +150,24 @@ RESIZING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "bicubic": {"mode": "cubic", "cubic_a": -0.5, "exclude_outside": True},
     }
 )
-"""How an image is resized, places between pixels as half_pixel has them."""
+"""Interpolation -> attributes of Resize.
+
+Keras takes the nearest element floor((i + 0.5) * scale): the half_pixel position, rounded half up. Bicubic
+has Keys' coefficient of -0.5, and leaves out pixels beyond the edge.
+"""
 
 
-def resized(node: KerasNode, x: str, spatial: Shape, first: int) -> Sequence[str]:
-    """The call's result: an image of another size."""
-    shape, how = node.shape(x), str(node.get("interpolation", "nearest"))
+def done_resize(node: KerasNode, x: str, spatial: Shape, first: int) -> Sequence[str]:
+    """Add the call's result: an image whose axes from `first` on have these sizes."""
+    shape, interpolation = node.shape(x), str(node.get("interpolation", "nearest"))
     node.refuse_unless(
-        how in RESIZING and min(spatial) > 0,
-        f"interpolation {how!r} to {list(spatial)}; use nearest, bilinear or bicubic",
+        interpolation in RESIZING and min(spatial) > 0,
+        f"interpolation {interpolation!r} to {list(spatial)}; use nearest, bilinear or bicubic",
     )
     sizes = (*shape[:first], *spatial, *shape[first + len(spatial) :])
-    scales = tuple(s / d for s, d in zip(sizes, shape, strict=True))
-    return node.done(
-        "Resize", [x], {"sizes": sizes, "scales": scales, "coordinates": "half_pixel", **RESIZING[how]}
-    )
+    scales = tuple(resized / size for resized, size in zip(sizes, shape, strict=True))
+    attrs = {"sizes": sizes, "scales": scales, "coordinates": "half_pixel", **RESIZING[interpolation]}
+    return node.done("Resize", [x], attrs)
 
 
 def _upsampling(rank: int) -> Handler:
@@ -171,7 +176,7 @@ def _upsampling(rank: int) -> Handler:
         shape, first = node.shape(x), _first_spatial(node)
         node.refuse_unless(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
         times = node.integers("size", rank, 2)
-        return resized(node, x, tuple(shape[first + i] * t for i, t in enumerate(times)), first)
+        return done_resize(node, x, tuple(shape[first + i] * t for i, t in enumerate(times)), first)
 
     return handle
 
@@ -188,32 +193,34 @@ def _resizing(node: KerasNode) -> Sequence[str]:
             not node.get(key, False), f"{key}; resize images before they are given to the model"
         )
     x = node.float_input()
-    return resized(node, x, (node.integer("height"), node.integer("width")), _image_first(node, x))
+    return done_resize(node, x, (node.integer("height"), node.integer("width")), _image_first(node, x))
 
 
 def _center_crop(node: KerasNode) -> Sequence[str]:
     x = node.input()
     first, shape = _image_first(node, x), node.shape(x)
-    wanted = (node.integer("height"), node.integer("width"))
-    fits = all(0 < w <= s for w, s in zip(wanted, shape[first:], strict=False))
-    node.refuse_unless(fits, f"{list(shape)} cropped to {list(wanted)}; images must be as large")
+    cropped = (node.integer("height"), node.integer("width"))
+    # Keras enlarges a smaller image by resizing, which depends on the shape and is refused.
+    fits = all(0 < size <= full for size, full in zip(cropped, shape[first:], strict=False))
+    node.refuse_unless(fits, f"{list(shape)} cropped to {list(cropped)}; images must be as large")
     starts, sizes = [0] * len(shape), list(shape)
-    for axis, size in enumerate(wanted, first):
+    for axis, size in enumerate(cropped, first):
         starts[axis], sizes[axis] = (shape[axis] - size) // 2, size
-    return node.done(
-        "Slice", [x], {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
-    )
+    attrs = {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
+    return node.done("Slice", [x], attrs)
 
 
 def _masking(node: KerasNode) -> Sequence[str]:
-    """Zero where all features of a step have the mask's value. What reads the mask itself is refused."""
+    """Add zeros where all features of a step have the mask's value.
+
+    Layers that use the mask itself are refused.
+    """
     x = node.float_input()
-    other = node.emit("Sub", [x, node.add_float(node.real("mask_value", 0.0))])
-    some = node.emit(
-        "ReduceMax", [node.emit("Abs", [other])], {"axes": (len(node.shape(x)) - 1,), "keepdims": True}
-    )
-    kept = node.emit("Cast", [node.emit("Greater", [some, node.add_float(0.0)])], {"to": "f32"})
-    return node.done("Mul", [x, kept])
+    difference = node.emit("Abs", [node.emit("Sub", [x, node.add_float(node.real("mask_value", 0.0))])])
+    axes = {"axes": (len(node.shape(x)) - 1,), "keepdims": True}
+    largest = node.emit("ReduceMax", [difference], axes)
+    counts = node.emit("Cast", [node.emit("Greater", [largest, node.add_float(0.0)])], {"to": "f32"})
+    return node.done("Mul", [x, counts])
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
