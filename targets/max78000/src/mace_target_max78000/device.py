@@ -296,7 +296,9 @@ MAX78000 = Chip(
     data_pitch=0x8000,
     data_bytes=0x8000,
     offset_bits=13,
+    # The vendor's document says 1023, its tool accepts 1024: the counters hold the number less one.
     largest=1024,
+    # Sixteen passes over 64 processors.
     channels=1024,
     flash=0x80000,
     sram=0x20000,

@@ -173,6 +173,7 @@ class Options(NetworkOptions):
         values = dict(reader.settings(requested))
         if reader.faults:
             raise MaceError.of(reader.faults)
+        # Each of the three makes a program for the RISC-V core; the others say how.
         values["riscv"] = any(values.get(name) for name in ("riscv", "riscv_debug", "riscv_exclusive"))
         values["fast_fifo"] = bool(values.get("fast_fifo") or values.get("fast_fifo_quad"))
         if "no_timer" in dict(asked_names(requested)):

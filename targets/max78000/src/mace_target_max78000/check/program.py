@@ -45,6 +45,7 @@ def check_program(network: Network, synthesis: Synthesis, options: Options) -> t
     try:
         simulator = replay(synthesis.image, options.documented, checker.check)
         checker.check_results(simulator)
+        # Random data would not be what the program makes of the constants, or what a buffer holds.
         if options.synthesize_input is None and not network.buffers:
             checker.repeat(simulator, options)
     except NotModeledError as error:

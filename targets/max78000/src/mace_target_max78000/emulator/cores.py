@@ -109,6 +109,8 @@ class CortexM4(Core):
 
     def interrupt(self, vectors: int) -> int:
         """Keep the registers, and leave in LR what makes a return an exception."""
+        # The processor pushes eight registers and loads LR with a value that makes the return an
+        # exception return (ARMv7-M architecture, exception entry and EXC_RETURN).
         self._saved_context = self.uc.context_save()
         self.write("SP", self.read("SP") - self.FRAME)
         self.write("LR", self.RETURN)
@@ -156,5 +158,7 @@ class RiscV(Core):
         self.write("MEPC", self.program_counter)
         self.write("MCAUSE", 1 << 31 | self.IRQ)
         self.write("MSTATUS", self.read("MSTATUS") & ~self.ENABLED | self.BEFORE | self.MACHINE)
+        # In vectored mode, bit 0 of mtvec, each cause has a jump of four bytes (RISC-V privileged
+        # architecture).
         base = self.read("MTVEC")
         return (base & ~3) + (4 * self.IRQ if base & 1 else 0)

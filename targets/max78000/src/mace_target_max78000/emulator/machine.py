@@ -121,6 +121,7 @@ class Machine:
             self._map(base, size, accelerator.read, accelerator.write)
         for base, size in PERIPHERALS:
             self._map(base, size, self._peripherals.read, self._peripherals.write)
+        # Unicorn has no interrupt controller, so interrupts are taken between basic blocks.
         uc.hook_add(unicorn.UC_HOOK_BLOCK, self._block)
         uc.hook_add(unicorn.UC_HOOK_INTR, lambda *_: uc.emu_stop())
 

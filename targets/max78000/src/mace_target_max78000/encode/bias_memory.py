@@ -72,6 +72,7 @@ def place_bias(
     memories = Memories(device.bias_bytes)
     biased = [u for u in units if u.layer.bias is not None and np.any(u.layer.bias)]
     biases: dict[int, Bias] = {}
+    # Depthwise layers come first: each of their bytes must lie in the quadrant of its processor.
     for unit in (u for u in biased if u.depthwise):
         twin = next((biases[u.index] for u in biased if u.index in biases and _can_share_bias(u, unit)), None)
         biases[unit.index] = twin or _depthwise(unit, memories)
@@ -81,6 +82,7 @@ def place_bias(
         (u for u in biased if not u.depthwise), key=lambda u: _urgency(u, allowed[u.index], device)
     ):
         values = _values(unit, device)
+        # Equal bytes are stored once; bias memory is the smallest of all memories.
         twin = next((b for v, b in shared if np.array_equal(v, values)), None)
         if twin is None:
             step = LANES if unit.place.calcx4 else 1
@@ -105,6 +107,8 @@ def _allowed_quadrants(unit: HardwareLayer, quadrants: Sequence[int], ignore_gro
 
 def _urgency(unit: HardwareLayer, allowed: Sequence[int], device: Chip) -> tuple[bool, bool, int]:
     """Flattened layers first on the first generation, then layers with one choice, then long ones."""
+    # The order of the vendor's tool, followed so that programs can be compared with its programs word by
+    # word.
     flat = unit.layer.flatten and device.generation == 1
     choice = len(allowed) > 1
     return not flat, choice, -len(_values(unit, device)) if choice else 0
@@ -124,6 +128,8 @@ def _can_share_bias(a: HardwareLayer, b: HardwareLayer) -> bool:
 def _values(unit: HardwareLayer, device: Chip) -> Array:
     """Return the bias bytes, preceded by those of unused output slots."""
     assert unit.layer.bias is not None
+    # The first generation reads the bias of a first layer that streams one byte late (vendor's tool,
+    # kbias).
     lead = unit.skipped_slots * unit.out_passes
     first = unit.place.streaming and unit.index == 0 and device.generation == 1
     return np.concatenate((np.zeros(lead + first, np.int64), unit.layer.bias))

@@ -63,6 +63,7 @@ class Control:
     def stopped(self) -> int:
         """The control register while nothing runs, without wait states."""
         options = self.options
+        # Bit 20 packs written words to 72 bits; bit 5 turns off the pipeline of the second generation.
         flags = (
             (options.mexpress, 20),
             (self.device.features.pipeline and not options.pipeline, 5),
@@ -80,6 +81,8 @@ class Control:
             yield from self._all(0, CLOCK | (not self.options.pipeline) << 5 | wait)
         yield Write(AON_CONTROL, self.options.ready_sel_aon)
         if second_generation:
+            # The second generation does not start with zeros in its layer registers. They are cleared
+            # here, because the program writes no register whose value is zero.
             yield from self._all(1, SRAM)
             yield from self._all(3, CLEAR | (CLEAR_BIAS if biased else 0))
             yield from (Poll(self.device.control_register(q, 3), CLEARED) for q in self.quadrants)
@@ -113,6 +116,8 @@ class Control:
         # The pipeline has wait states of its own, which are 0.
         waits = not (self.device.features.pipeline and self.options.pipeline)
         common = self._common | conditional << 7 | (self.options.ready_sel << 1 if waits else 0)
+        # All other quadrants are started first and wait for the master, so that they begin in the same
+        # cycle.
         master = self.quadrants[0]
         for quadrant in self.quadrants:
             value = (
@@ -159,6 +164,7 @@ class Control:
             yield Write(FAST_FIFO + 8, 0)
             yield Write(FAST_FIFO, 10 << 4)
         elif self.options.fifo:
+            # The numbers are those of the vendor's programs; bit 11 is set on the first generation only.
             value = (
                 2 << 2
                 | 2 << 7

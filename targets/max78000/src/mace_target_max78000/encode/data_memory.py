@@ -37,6 +37,8 @@ def make_input_blocks(
 
 def _by_channel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]:
     """Yield four pixels of one channel to a word."""
+    # Only one of the four processors of a memory can be used then (vendor's document, Channel Data
+    # Formats).
     padded = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % 4)))
     yield from zip(unit.processors, padded.view("<u4"), strict=False)
 
@@ -51,6 +53,7 @@ def _by_pixel(unit: HardwareLayer, pixels: Array) -> Iterator[tuple[int, Array]]
     by_operand = pixels.reshape(operands, channels, -1)
     padded = np.zeros((operands, passes * count, by_operand.shape[2]), np.uint8)
     padded[:, :channels] = by_operand
+    # Passes of a position, and operands of a pass, lie in consecutive words of the same memory.
     ordered = padded.reshape(operands, passes, count, -1).transpose(2, 3, 1, 0)
     for _, members in groupby(enumerate(unit.processors), key=lambda pair: pair[1] // PER_MEMORY):
         words = np.zeros((*ordered.shape[1:], PER_MEMORY), np.uint8)
@@ -83,6 +86,7 @@ def list_result_words(unit: HardwareLayer, output: Array, device: Chip) -> Itera
                 continue
             values = by_slot[e]
             if unit.layer.wide:
+                # A 32-bit sum takes a word, so the four channels of a memory follow each other.
                 for rank, slot in present:
                     yield base + 4 * (index + slot % PER_MEMORY), 0xFFFFFFFF, values[rank] & 0xFFFFFFFF
                 continue
@@ -101,6 +105,7 @@ def make_known_answer(
     addresses = np.concatenate([a for a, _, _ in parts])
     masks = np.concatenate([np.full(a.size, m, np.int64) for a, m, _ in parts])
     words = np.concatenate([w for _, _, w in parts])
+    # By mask first, because the program compares a run of words under one mask.
     order = np.lexsort((addresses, masks))
     addresses, masks, words = addresses[order], masks[order], words[order]
     limit = _lines(options)

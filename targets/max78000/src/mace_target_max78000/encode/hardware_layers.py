@@ -114,6 +114,8 @@ class HardwareLayer:
     @property
     def pad(self) -> tuple[int, int]:
         """Padding as the hardware counts it."""
+        # A transposed convolution runs as a plain one over data with zeros between, which needs k - 1 - p
+        # zeros around.
         (kh, kw), (ph, pw) = self.layer.kernel, self.layer.pad
         return (kh - 1 - ph, kw - 1 - pw) if self.layer.operation is Operation.CONV_TRANSPOSE2D else (ph, pw)
 
@@ -124,6 +126,7 @@ class HardwareLayer:
         if self.layer.flatten:
             return self.layer.window[0]
         if self.layer.operation is Operation.CONV_TRANSPOSE2D:
+            # The zeros between rows and columns are counted as well.
             return 2 * rows, 2 * columns
         return rows * self.emulated_rows, columns
 
@@ -135,11 +138,14 @@ class HardwareLayer:
         columns, kernel, pad = self.layer.pooled[1], self.layer.kernel[1], self.pad[1]
         if self.layer.operation is Operation.CONV_TRANSPOSE2D:
             columns = 2 * columns
+        # The vendor's formula: one word for each place of the kernel in a padded row.
         return max(0, columns + 2 * pad - kernel) + 1
 
     @property
     def kernel_slots(self) -> int:
         """Output slots that the layer has kernels for in one pass, unused ones between them included."""
+        # Where outputs take several passes, unused slots before the first one of its word have kernels in
+        # every pass.
         first = self.slots[0] - (self.skipped_slots if self.out_passes > 1 else 0)
         return self.slots[-1] + 1 - first
 
@@ -150,6 +156,8 @@ class HardwareLayer:
             return self.in_passes
         count = self.kernel_slots * self.out_passes * self.in_passes
         if self.layer.flatten:
+            # The vendor's loader leaves out the kernels that the last output pass of a flattened layer
+            # lacks.
             missing = self.out_passes * len(self.slots) - self.layer.out_channels
             count = (count - missing * self.in_passes) * self.positions
         return count
@@ -171,6 +179,7 @@ class HardwareLayer:
     @property
     def joins(self) -> bool:
         """Whether it is flattened in hardware: up to 16 values are read as passes."""
+        # LCTL2 counts up to 16 passes; more values need the flattening mode of POST.
         return self.layer.flatten and self.flattened > 16
 
     @property
@@ -187,9 +196,12 @@ class HardwareLayer:
         counts = [self.in_quadrant(q).bit_count() for q in quadrants]
         n, bytes_each = max(counts), self.layer.width // 8
         if not self.convolves:
+            # A passthrough packs the bytes of four processors to one word.
             return (n * bytes_each - 1) // 4
         if not self.depthwise:
             return 0
+        # Written to where it was read, each memory takes its four processors in turn, all memories at
+        # once; otherwise all processors of a quadrant write in turn.
         return (min(n - 1, 3) + 1) * bytes_each - 1 if self.broadcast else (n * bytes_each * 8 + 7) // 8 - 1
 
 
@@ -229,6 +241,8 @@ def _unit(unit: HardwareLayer, device: Chip, behind_a_stream: bool) -> HardwareL
         return HardwareLayer(_widen(layer), place, index)
     if layer.operation is Operation.CONV1D and layer.dilation[0] > 1:
         return _dilate(layer, place, index)
+    # The first generation combines operands over several passes only as further rows. The vendor's tool
+    # knows one exception: two passes of two operands.
     passes = unit.in_passes
     if (
         not device.features.wide_operands
@@ -262,6 +276,8 @@ def _dilate(layer: Layer, place: Place, index: int) -> HardwareLayer:
         return HardwareLayer(
             _kernel(layer, filled, kernel=(filled.shape[2], 1), dilation=(1, 1)), place, index
         )
+    # A row of the rearranged data is as wide as the dilation, so the taps of one column are the dilated
+    # ones. The outer columns stay zero.
     square = np.zeros((*values.shape[:2], 3, 3), values.dtype)
     square[:, :, 3 - length :, 1] = values
     rows = -(-layer.dim[0] // dilation)
@@ -274,6 +290,7 @@ def _dilate(layer: Layer, place: Place, index: int) -> HardwareLayer:
         dilation=(1, 1),
         dim=(rows, dilation),
     )
+    # With three taps the first row of results is computed from padding and means nothing.
     ignored = dilation * -(-layer.out_channels // PROCESSORS) if length == 3 else 0
     return HardwareLayer(flat, place, index, ignored=ignored)
 

@@ -129,6 +129,7 @@ class LayerRegisters:
 
     def counts(self, unit: HardwareLayer) -> dict[str, int]:
         """Return rows and columns with their padding."""
+        # The low bits hold the padded count less one, bits 16 and 17 the padding on each side.
         axes = zip(("RCNT", "CCNT"), unit.in_dim, unit.pad, strict=True)
         return {name: count - 1 + 2 * pad | pad << 16 for name, count, pad in axes}
 
@@ -140,12 +141,15 @@ class LayerRegisters:
 
     def stride(self, unit: HardwareLayer) -> int:
         """Steps of the input window."""
+        # A transposed convolution reads one position after another of data with zeros between.
         transposed = unit.layer.operation is Operation.CONV_TRANSPOSE2D
         return 0 if transposed else unit.layer.window[2] - 1
 
     def pointers(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """Return where results are written."""
         memory, layer = self.plan.device.offset_bits, unit.layer
+        # The number of the data memory lies above that of the word, so that one pointer reaches every
+        # memory.
         base = (unit.place.out_offset // 4 - unit.ignored) | self.target(unit, quadrant) << memory
         step = layer.width // 8 * unit.write_step if unit.out_passes > 1 else 0
         return {
@@ -167,6 +171,8 @@ class LayerRegisters:
         """Return what a time slot adds to the write pointer."""
         if unit.convolves:
             return int(unit.pointwise and not unit.depthwise)
+        # With processors of several memories, each time slot writes another memory. Those of one memory
+        # write in one time slot; the step that they do not take is that of the vendor's programs.
         wide = len(unit.processors) > PER_MEMORY or (unit.layer.operands > 1 and unit.in_passes > 1)
         return 1 << self.plan.device.offset_bits if wide else 1 << self.plan.device.offset_bits - 2
 
@@ -180,6 +186,8 @@ class LayerRegisters:
     def kind(self, unit: HardwareLayer, quadrant: int) -> int:
         """Return the layer control register."""
         layer, place = unit.layer, unit.place
+        # Bits 5 and 11 let results go to other quadrants' memories; every program of the vendor sets
+        # them. Bit 8 means "not average", so it is set without a pool as well.
         flags = (
             (True, 5),
             (place.chw, 6),
@@ -208,10 +216,13 @@ class LayerRegisters:
         """Passes over the input beyond the first."""
         if unit.emulated_rows > 1:
             return 0
+        # LCTL2 has four bits for passes; POST holds the rest of what a flattened layer counts.
         return unit.flattened - 1 & 15 if unit.layer.flatten else unit.in_passes - 1
 
     def write_increment(self, unit: HardwareLayer) -> int:
         """Return words between positions of the output beyond the first."""
+        # Output passes lie word by word between two positions, which a passthrough layer's time slots
+        # step over.
         return unit.out_passes * unit.write_step - 1 if unit.convolves else unit.place.write_gap
 
     def span(self, unit: HardwareLayer) -> int:
@@ -223,6 +234,8 @@ class LayerRegisters:
     def first_kernel(self, unit: HardwareLayer) -> tuple[int, int]:
         """Return the number of the layer's first kernel, in bits, and bytes that are left over."""
         run = self.plan.runs.get(unit.index)
+        # The register counts kernels of this layer's size from the beginning of the memory, not words;
+        # bytes that are left over stand in ONED.
         kernel, rest = divmod(9 * run.column, unit.taps) if run else (0, 0)
         return 8 * numbered_kernel(kernel, unit, self.plan.device), rest
 
@@ -236,6 +249,8 @@ class LayerRegisters:
         )
         last = (count - 1) * unit.bits
         if unit.place.calcx4 and unit.index == 0:
+            # The first layer counts the kernels of one of the four memories, later layers those of all
+            # four.
             last = -(-(last + unit.bits) // LANES) - unit.bits
         return first, first + last
 
@@ -251,10 +266,14 @@ class LayerRegisters:
         layer = unit.layer
         value = unit.timeslots(self.plan.quadrants) | self.first_kernel(unit)[1] << 4
         if layer.one_dimensional:
+            # Bit 12 marks a Conv1d with its length before it; a length of 1 without that bit is a 1x1
+            # kernel.
             value |= layer.kernel[0] << 8 | 1 << 12
         elif unit.pointwise or (not unit.convolves and layer.operands == 1):
             value |= 1 << 8
         if layer.eltwise is not None and layer.operands > 1:
+            # Bit 13: operands are combined; 14 and 15: how; from 18 on: their number less one; 16: pools
+            # come first; 17: a convolution follows.
             value |= 1 << 13 | layer.eltwise.value << 14 | layer.operands - 1 << 18
             value |= (layer.pools and layer.pool_first) << 16 | unit.convolves << 17
         return value
@@ -262,6 +281,7 @@ class LayerRegisters:
     def row_pointer(self, unit: HardwareLayer) -> int:
         """Row memory: its last word and where the layer's part begins."""
         if unit.joins:
+            # The vendor's formula for flattened layers, with F values less one: words F to 2 F + 1.
             return unit.flattened - 1 << 16 | 2 * unit.flattened - 1
         if unit.layer.one_dimensional or (unit.pointwise and not (unit.place.streaming and unit.index)):
             return 0
@@ -273,11 +293,14 @@ class LayerRegisters:
     def post(self, unit: HardwareLayer, quadrant: int) -> int:
         """Bias, shift and activation."""
         layer, shift = unit.layer, unit.layer.shift
+        # The shift is a magnitude of four bits with its direction in bit 17, set for shifts to the right.
         value = abs(shift) << 13 | (shift < 0) << 17 | WEIGHT_SIZE[unit.bits] << 22
         bias = self.plan.bias.get(unit.index)
         if bias is not None and quadrant in bias.offsets:
             value |= bias.offset(quadrant) | 1 << 12
         if not unit.convolves:
+            # No sum joins the processors, so they write in turn: bit 24 gives them time slots, bit 25
+            # writes one by one.
             value |= (1 if layer.operands > 1 else 3) << 24
         value |= (layer.activation is Activation.ABS) << 26 | (
             layer.operation is Operation.CONV_TRANSPOSE2D
@@ -289,6 +312,7 @@ class LayerRegisters:
     def enable(self, unit: HardwareLayer, quadrant: int) -> int:
         """Processors, and weight memories, that take part."""
         mask = unit.in_quadrant(quadrant)
+        # The upper half enables the processors' weight memories.
         return mask | mask << 16 if unit.convolves and not unit.place.bypass else mask
 
     def stream(self, unit: HardwareLayer) -> dict[str, int]:

@@ -64,6 +64,7 @@ class SecondGeneration(LayerRegisters):
             conditional = unit.place.conditional_next
             return 0 if conditional is None else JUMP | self.number(units[conditional])
         if then == STOP:
+            # After the last layer it stops anyway, and the vendor's programs leave the register zero.
             return 0 if last else END
         return JUMP | self.number(units[then])
 
@@ -78,6 +79,8 @@ class SecondGeneration(LayerRegisters):
         ]
         if unit.layer.one_dimensional:
             last[1] = 0
+        # The counter stops at the last window; the words from there to the next row of windows are
+        # skipped at once.
         left = columns - last[1]
         words = (
             (left + (stride - 1) * columns) * (unit.place.read_gap + 1) * unit.layer.operands * unit.in_passes
@@ -130,6 +133,7 @@ class SecondGeneration(LayerRegisters):
     def control(self, unit: HardwareLayer, quadrant: int) -> dict[str, int]:
         """Return what kind of layer it is, its kernel's size, and how many passes it makes."""
         height, width = unit.layer.kernel
+        # The size stands a second time in ONED; the vendor's programs write both.
         kernel = (width - 1) << 18 | (height - 1) << 22 if unit.convolves else 0
         kind = self.kind(unit, quadrant) | kernel | unit.broadcast << 29 | self.read_ahead_bits(unit)
         return {

@@ -57,6 +57,7 @@ def _stream(
         increased = stream.columns + options.increase_delta1, stream.rows + options.increase_delta2
         stream = replace(stream, columns=increased[0], rows=increased[1])
     stream = replace(stream, passes=sum(u.stream_passes for u in units[: unit.index]))
+    # Only what comes through a FIFO is longer than its buffer; other data lie in memory complete.
     return stream if fifo and unit.place.streaming else replace(stream, rollover=0)
 
 
@@ -108,6 +109,8 @@ def _first(unit: HardwareLayer, options: Options) -> StreamRegisters:
 def _later(unit: HardwareLayer, units: Sequence[HardwareLayer], options: Options) -> StreamRegisters:
     layer, before = unit.layer, units[unit.index - 1]
     (rows, columns), _, stride = layer.window
+    # A window is there when the layer before has written its last row, for which that layer's kernel must
+    # have read its own last row.
     row = before.layer.pooled[1] + 2 * before.pad[1]
     kernel = before.layer.kernel
     start = row * (kernel[0] - 1 + rows - 1) + kernel[1] - 1 + columns + options.increase_start

@@ -49,8 +49,10 @@ def choose_clock(options: Options, device: Chip) -> Clock:
     divider = options.clock_divider
     if divider is None:
         divider = 1
+        # Without the pipeline the accelerator cannot follow the undivided clock.
         while not pipeline and source // divider > MAX_HERTZ_WITHOUT_PIPELINE:
             divider *= 2
+    # Loading at the full clock is faster and takes twice the energy (vendor's document, --max-speed).
     if not pll or options.max_speed:
         return Clock(pll, divider, divider, source // divider)
     inference_divider = divider if pipeline else IDLE_DIVIDER

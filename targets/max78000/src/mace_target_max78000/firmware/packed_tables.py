@@ -84,8 +84,10 @@ def _lengths(frequencies: Array) -> Array:
     Where a code would be too long, it is that of flattened frequencies.
     """
     frequencies = frequencies.copy()
+    # A code of one symbol has no bits; a second symbol makes it one bit long.
     frequencies[:2] = np.maximum(frequencies[:2], np.count_nonzero(frequencies) < 2)
     while (lengths := _huffman(frequencies)).max() > LONGEST:
+        # Flatter frequencies shorten the longest code, at the cost of the total length.
         frequencies = np.where(frequencies > 0, frequencies // 2 + 1, 0)
     return lengths
 
@@ -191,6 +193,7 @@ def _groups(writes: Iterable[tuple[_Place, int]]) -> Iterator[int]:
     last: dict[int, int] = {}
     for (number, quadrant), values in _runs(writes):
         step = NEXT_LAYER if number > layer else PREVIOUS_LAYER
+        # The first byte moves by one layer only, so layers in between get empty groups.
         for _ in range(abs(number - layer) - 1):  # layers of which nothing is written
             yield from (step | OTHER_REGISTERS, 0, 0)
             written = 0

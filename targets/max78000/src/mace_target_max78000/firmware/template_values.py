@@ -54,6 +54,7 @@ def _input(block: Block, options: Options) -> InputArray:
     place = f"data memory of processor {block.processor}" if block.fifo is None else f"FIFO {block.fifo}"
     sample, value = block.words, f"input_{number}[i]"
     if options.synthesize_input is not None:
+        # The words come in groups that differ by a constant, so that a long input needs little flash.
         n = options.synthesize_words
         if block.fifo is None or len(sample) % n:
             raise MaceError(
@@ -186,6 +187,7 @@ def _memories(device: Chip, options: Options) -> dict[str, Any]:
     all_memory = CoreMemory(FLASH, device.flash, SRAM, device.sram)
     if not options.riscv:
         return {"arm": all_memory}
+    # The linker scripts of both cores must not overlap; each gets a half.
     flash, sram = device.flash // 2, device.sram // 2
     return {
         "arm": CoreMemory(FLASH, flash, SRAM, sram),

@@ -65,6 +65,7 @@ def count_operations(layer: Layer) -> Operations:
     Multiplications of a transposed convolution include those with the zeros between its inputs.
     """
     outputs = layer.out_channels * prod(layer.out_dim)
+    # The vendor counts each output of an activation as one comparison.
     compared = outputs if layer.activation is not Activation.NONE else 0
     added = bitwise = 0
     if layer.pool is not None:
@@ -123,6 +124,7 @@ def estimate_cycles(unit: HardwareLayer, quadrants: Sequence[int], pipeline: boo
         cycles = rows * columns * (reads.data + unit.in_passes * unit.timeslots(tuple(quadrants)))
     else:
         cycles = _convolution(unit, reads, tuple(quadrants), pipeline)
+    # How long a streaming layer waits depends on the application; half as much again is a rule of thumb.
     return cycles * 3 // 2 if unit.place.streaming else cycles
 
 
@@ -286,6 +288,7 @@ def _layer(layer: Layer, unit: HardwareLayer, runs: Mapping[int, WeightRun], cou
         processors=unit.place.processors,
         output_processors=unit.place.output_processors,
         run=runs.get(unit.index),
+        # As the bits are packed; unused bytes of words are not counted.
         weight_bytes=0 if weights is None else -(-weights.values.size * weights.bits // 8),
         bias_bytes=0 if layer.bias is None else int(layer.bias.size),
         operations=count_operations(layer),

@@ -47,6 +47,7 @@ def convolve(setting: LayerSettings, values: Array, weights: Array, master: int)
     largest = int(np.abs(values).max(initial=0)) * int(
         np.abs(matrices.astype(np.int32)).sum((0, 2)).max(initial=0)
     )
+    # Floats use the fast matrix product, and are exact as long as no sum exceeds their mantissa.
     number = np.float32 if largest < EXACT else np.float64
     matrices = matrices.astype(number)
     # Positions in one row after another, so that a tap is a part of each channel that begins later; what the
@@ -96,6 +97,7 @@ def read_biases(setting: LayerSettings, memory: Array, master: int, dummy: bool)
             total += _bytes(
                 setting, memory[quadrant], first * setting.kernel.lanes + np.arange(outputs) + dummy
             )
+    # A bias counts units of the data, the accumulator counts 128ths of them.
     return 128 * total
 
 

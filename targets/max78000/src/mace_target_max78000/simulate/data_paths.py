@@ -33,6 +33,8 @@ class Averaging:
 
     def divide(self, total: Array, count: int, one_dimensional: bool) -> Array:
         """Return sums of `count` values as averages."""
+        # The vendor's document rounds down; its tool, whose known answers this reproduces, rounds towards
+        # zero and ignores the option for rounding along one axis.
         if self.documented:
             return (total + (count // 2 if self.rounding else 0)) // count
         half = count // 2 if self.rounding and not one_dimensional else 0
@@ -97,6 +99,7 @@ def _combine(reading: Reading, values: Array) -> Array:
     """Return the element-wise operation on the last axis, clamped to 8 bits once."""
     if reading.eltwise is None:
         return np.asarray(values[..., 0])
+    # The sum over all operands is exact; only the result is clamped.
     if reading.eltwise in (SUBTRACT, ADD):
         wide = values.astype(np.int32)
         rest = wide[..., 1:].sum(-1)
@@ -124,6 +127,7 @@ def finish_sums(setting: LayerSettings, sums: Array) -> Array:
         if setting.relu or setting.absolute:
             raise setting.fault("LCTL", "an activation of 32-bit results", "leave it out")
         return sums.astype(np.int32)
+    # Round half towards positive infinity, as the section Rounding of the vendor's document says.
     right = 7 - setting.shift
     shifted = sums + (1 << right - 1) >> right if right > 0 else sums << -right
     result = np.clip(shifted, 0 if setting.relu else -128, 127)
@@ -209,6 +213,7 @@ def write_outputs(setting: LayerSettings, results: Array, places: OutputPlaces, 
             "two channels are written to the same place",
             "give each quadrant memories of its own",
         )
+    # The hardware writes whole words, so bytes of slots that no channel uses become zero.
     packed_words = np.zeros((len(keys), results.shape[1], 4), np.uint8)
     packed_words[where, :, places.lane] = results.view(np.uint8)
     words[(keys >> 32)[:, None], (keys & 0xFFFFFFFF)[:, None] + positions] = packed_words.view("<u4")[:, :, 0]
@@ -248,6 +253,7 @@ def number_fifos(processors: Iterable[int], fast: bool, control: int) -> tuple[i
     """
     numbers = sorted({p // PER_QUADRANT for p in processors})
     for p in processors:
+        # FIFO n leads to processors 16 n to 16 n + 3 (vendor's document, FIFOs).
         if p % PER_QUADRANT >= PER_MEMORY:
             raise SimulationError(
                 f"FIFO, processor {p}", "no FIFO leads there", "use processors 0 to 3 of a quadrant"

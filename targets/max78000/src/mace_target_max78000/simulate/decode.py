@@ -93,6 +93,7 @@ def _agree(master: Fields, quadrants: Sequence[Fields], kind: LayerKind) -> None
     """Raise SimulationError if a register differs between quadrants though it may not."""
     free_bits = dict(OWN_BITS)
     if kind is not LayerKind.CONVOLUTION:
+        # Without a sum over quadrants each of them writes its own results.
         free_bits["WPTR_BASE"] = 0xFFFFFFFF
     for fields in quadrants:
         for name in sorted(master.values.keys() | fields.values.keys()):
@@ -108,6 +109,7 @@ def _agree(master: Fields, quadrants: Sequence[Fields], kind: LayerKind) -> None
 
 def _always(master: Fields) -> None:
     """Bits that are set in every program; what the hardware does without them is not documented."""
+    # Every program of the vendor sets both, so nothing is known of programs that do not.
     if not (master.flag("LCTL", 5) and master.flag("LCTL", 11)):
         raise master.fault(
             "LCTL", "results are not written to other quadrants' memories", "set bits 5 and 11"

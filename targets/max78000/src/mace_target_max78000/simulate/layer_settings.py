@@ -205,6 +205,7 @@ def first_generation(fields: Fields) -> Reading:
     """
     passes, operands, transposed = _passes(fields), _operands(fields), fields.flag("POST", 28)
     pads = fields.take("RCNT", 16, 2), fields.take("CCNT", 16, 2)
+    # The counters run over the padding as well.
     rows, columns = (
         fields.take(name, 0, 10) + 1 - 2 * pad for name, pad in zip(("RCNT", "CCNT"), pads, strict=True)
     )
@@ -217,6 +218,7 @@ def first_generation(fields: Fields) -> Reading:
             "PRCNT", f"a window of {size[0]}x{size[1]} does not fit {rows}x{columns} positions"
         )
     windows = (rows + stride - size[0]) // stride, (columns + stride - size[1]) // stride
+    # Zeros between the rows of a transposed convolution are counted, but lie nowhere in memory.
     unit, width = passes * operands, columns // 2 if transposed else columns
     grid = _Grid(windows, size, (stride * width * unit, stride * unit), (width * unit, unit), pads)
     return _reading(fields, grid, passes, operands)
@@ -257,6 +259,7 @@ def _reading(fields: Fields, grid: _Grid, passes: int, operands: int) -> Reading
     rows, columns = grid.windows
     transposed = fields.flag("POST", 28)
     if transposed:
+        # Each position is followed by a zero, in rows and in columns.
         if rows % 2 or columns % 2 or grid.size != (1, 1):
             raise fields.fault(
                 "POST",

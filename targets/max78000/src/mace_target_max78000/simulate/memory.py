@@ -32,6 +32,7 @@ def whole_words(data: bytes, place: str) -> Array:
     """Return bytes as 32-bit words; SimulationError if they are none."""
     if len(data) % 4:
         raise SimulationError(place, f"{len(data)} bytes are written where there are words", "write 4 bytes")
+    # The bus is little-endian, whatever this machine is.
     return np.frombuffer(data, "<u4")
 
 
@@ -102,6 +103,8 @@ class WeightMemory:
 
         Then its words in ascending order, most significant byte first.
         """
+        # Words lie at multiples of four, so an odd address cannot be data: the packing loader takes it as
+        # a command.
         p, within = divmod(offset, self._device.kernel_pitch)
         processor = quadrant * PER_QUADRANT + p
         if len(data) == 1 and within & 3 == 1:
@@ -147,6 +150,7 @@ class WeightMemory:
 
     def _part(self, processor: int, within: int, data: bytes) -> None:
         """One of the four words; the last of them completes the word of weight memory."""
+        # The write of the fourth word commits the other three, as in programs without the packing loader.
         self._rest[processor] = data if within % 16 == 0 else self._rest.get(processor, b"") + data
         if within % 16 == 12:
             if len(self._rest[processor]) != 16:

@@ -69,6 +69,8 @@ class RegisterFile:
         name, layer = self._find(quadrant, offset)
         if layer is not None:
             return self.layers[quadrant].get(layer, {}).get(name, 0)
+        # Clearing and self-tests take no time here: a register that asks for one answers that it has
+        # ended.
         value = self.control[quadrant][name]
         return value | CLEARED | TESTED if name == "TEST" and value else value
 
@@ -86,6 +88,8 @@ class RegisterFile:
         for name, first in device.stream_registers.items():
             if 0 <= offset - first < 4 * STREAMING_LAYERS:
                 return name, (offset - first) // 4
+        # The registers of a layer lie side by side in the second generation, those of one name in the
+        # first: the larger distance is divided first in both.
         small, large = sorted((device.register_pitch, device.layer_pitch))
         major, minor = divmod(offset - device.registers_base, large)
         number, layer = (minor // small, major) if device.layer_pitch == large else (major, minor // small)
@@ -135,6 +139,7 @@ def read_start(device: Chip, registers: RegisterFile, master: int) -> Start:
     control, place = controls[master], f"quadrant {master}, CTL"
     for quadrant in (master, *others):
         _check(device, registers, quadrant, master)
+    # The fast FIFO has a switch of its own, without the FIFO bit.
     fed = any(controls[q] & FIFO for q in (master, *others)) or bool(control & FAST)
     if control & SYNC and not fed:
         raise SimulationError(
@@ -162,6 +167,8 @@ def _check(device: Chip, registers: RegisterFile, quadrant: int, master: int) ->
     )
     if unknown:
         raise SimulationError(place, f"{value:#x}: bits {unknown:#x} mean nothing here", "clear them")
+    # These bits may differ: only the master starts without waiting, and a FIFO may feed a single
+    # quadrant.
     if (value ^ its["CTL"]) & ~(GO | SYNC | FIFO | DONE):
         raise SimulationError(
             place,

@@ -77,6 +77,7 @@ class Inference:
 
     @cached_property
     def _frame(self) -> int:
+        # The size of the frame is a register of the quadrant, and quadrants run in lockstep.
         frames = {self._chip.registers.layers[q].get(0, {}).get("IFRM", 0) for q in self.start.quadrants}
         if len(frames) != 1 or frames == {0}:
             raise SimulationError(
@@ -105,6 +106,7 @@ class Inference:
             self._chip.on_layer(setting.layer)
             self._steps += 1
             if self._steps > self._chip.device.layers:
+                # A layer may jump back; a program that ends takes no more steps than there are layers.
                 raise setting.fault("NXTLYR", "layers follow each other without end", "let the last one stop")
             self.layer = None if self.layer == self.start.last else setting.following
             if self.start.has(ONE_SHOT):
@@ -120,6 +122,7 @@ class Inference:
             self._flow = Flow(data, memories, base, base + frame)
         else:
             data = chip.data.data
+            # Without streaming the layer may begin only when the frame is complete.
             if setting.stream.start < frame:
                 raise setting.fault("STREAM1", f"it begins after {setting.stream.start} of {frame} words")
             if 4 * (base + frame) > data.shape[1]:
@@ -154,6 +157,7 @@ class Inference:
         if setting.kind is LayerKind.PASSTHROUGH:
             return finish_sums(setting, 128 * values.astype(np.int64).reshape(-1, *values.shape[2:]))
         sums = convolve(setting, values, self._weights(setting), master)
+        # The first generation reads the bias of a first layer that streams one byte late.
         dummy = chip.device.generation == 1 and self._streams(setting) and setting.layer == self.start.first
         return finish_sums(setting, sums + read_biases(setting, chip.bias.data, master, dummy)[:, None, None])
 
@@ -167,6 +171,8 @@ class Inference:
         memories, words = find_overwritten(setting, places, (results.shape[1], results.shape[2]))
         if not len(words):
             return results
+        # What a layer reads of its own results depends on them, so it is computed until they no longer
+        # change. Working programs settle at once, because they overwrite only what no result needs.
         for _ in range(ROUNDS):
             after, seen = source.copy(), source.copy()
             write_outputs(setting, results.reshape(len(results), -1), places, after)

@@ -93,6 +93,7 @@ class Group:
                 "STREAM1",
                 f"it begins after {stream.start} words, its first window is there after {minimum.start}",
             )
+        # A generous bound: all passes over the padded frame, once for each row of a window.
         border = 2 * max(reading.pad) + 2
         maximum = (
             available // (1 if reading.planar else unit) + border * (available + border)
@@ -112,6 +113,7 @@ class Group:
         """Leave in data memory what a buffer holds at the end."""
         rollover = setting.stream.rollover or flow.end - flow.first
         words = memory.view("<u4")
+        # Only the last turn of the buffer is left in memory when the group has run.
         index = np.arange(max(0, flow.end - flow.first - rollover), flow.end - flow.first)
         length = min(rollover, flow.end - flow.first)
         if flow.first + length > words.shape[1]:
@@ -163,6 +165,8 @@ def find_minimum_wait(setting: LayerSettings, before: LayerSettings | None, devi
 
     None for the first one.
     """
+    # These formulas are those of the encoder, derived a second time from registers: a simulator that
+    # shared them could not find a wrong one.
     if device.generation == 2:
         return _second_generation(setting, before)
     return _first_layer(setting) if before is None else _wait_behind(setting, before)
@@ -246,6 +250,7 @@ def find_overwritten(
     shape: rows and columns of the output.
     """
     reading = {p // PER_MEMORY for p in setting.processors}
+    # Memory and word as one number, so that each word is looked at once.
     keys = np.unique(places.memory.astype(np.int64) << 32 | places.word)
     memories, first = keys >> 32, keys & 0xFFFFFFFF
     shared = np.isin(memories, list(reading))
