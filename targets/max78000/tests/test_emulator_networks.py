@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from project_images import strict
 from references import MODELS, Reference, references
 from test_packing import rewritten
 
@@ -71,7 +72,7 @@ class Made:
         found = Registry.load().toolchains[toolchain]
         require(found.missing("cortex-m4"))
         project = emit_project(self.image, self.network, self.options, "")
-        return build_firmware(project, found.compiler("cortex-m4"), folder)
+        return build_firmware(project, strict(found.compiler("cortex-m4")), folder)
 
 
 @cache
