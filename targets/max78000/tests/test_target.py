@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,17 @@ def test_a_path_that_is_no_program_is_told_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert "is no program of a firmware" in line
     assert "name mace_run or mace_benchmark in the folder bin/LIBRARY of a build" in line
+
+
+@pytest.mark.slow
+def test_a_command_that_compiles_nothing_imports_no_compiler() -> None:
+    """Every `mace` command makes the targets, so what these import costs each of them."""
+    code = """
+import sys
+from mace_target_max78000 import mace_targets
+assert [target.name for target in mace_targets()] == ["max78000"]
+names = {name.split(".")[1] for name in sys.modules if name.startswith("mace_target_max78000.")}
+print(*sorted(names))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["device", "options", "target", "vendor_options"]
