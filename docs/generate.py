@@ -104,6 +104,8 @@ A download is kept under its checksum in the user's cache folder (`MACE_CACHE`) 
 `download_max_seconds` and `download_max_mib` limit it. Redirects are followed to `http://` and `https://` alone.
 A file with faults is reported before any host is asked.
 
+Keys of MACE that have no effect here, or none yet, are accepted with a note at every build; `mace check --strict` refuses them.
+
 """
 
 
@@ -127,13 +129,19 @@ def _table(parts: Mapping[str, Mapping[str, Any]], schema: Mapping[str, Any]) ->
     text = "| key | default | meaning |\n|---|---|---|\n"
     for key, part in parts.items():
         default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
-        later = (
-            f" *Accepted; no effect yet: {part['x-not-yet']}.*"
-            if "x-not-yet" in part and "x-ready" not in part
-            else ""
-        )
-        text += f"| `{key}` | {default} | {part.get('description', '').replace('|', '/')}{later} |\n"
+        meaning = part.get("description", "").replace("|", "/")
+        text += f"| `{key}` | {default} | {meaning}{_describe_missing_effect(part)} |\n"
     return text
+
+
+def _describe_missing_effect(part: Mapping[str, Any]) -> str:
+    """Say that a key has no effect, or none yet, and what is planned; "" for every other key."""
+    if "x-no-effect" in part:
+        return f" *Accepted; no effect: {part['x-no-effect']}.*"
+    if "x-not-yet" not in part or "x-ready" in part:
+        return ""
+    planned = f"; planned: {part['x-planned']}" if "x-planned" in part else ""
+    return f" *Accepted; no effect yet: {part['x-not-yet']}{planned}.*"
 
 
 PAGES = {"operators.md": operators, "deployment-file.md": deployment_keys}

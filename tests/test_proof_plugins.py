@@ -141,7 +141,7 @@ def test_the_ledger_tells_who_refused_what_and_what_is_copied(tmp_path: Path) ->
     assert "island -> host" in text
     assert "mace_island_driver" in text
     with pytest.raises(MaceError, match="would fall back to cpu; island: the island has no kernel for"):
-        compile_model(model, Compilation(choice, registry, strict=True))
+        compile_model(model, Compilation(choice, registry, no_fallback=True))
 
 
 @pytest.mark.slow

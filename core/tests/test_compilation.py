@@ -38,10 +38,10 @@ class Picky(Cpu):
         return replace(super().compile(region, config), notes=("computed by something picky",))
 
 
-def compilation(target: str = "host+picky", strict: bool = False) -> Compilation:
+def compilation(target: str = "host+picky", no_fallback: bool = False) -> Compilation:
     registry = Registry.load()
     registry = replace(registry, targets={**registry.targets, "picky": Picky()})
-    return Compilation(registry.select(target)[0], registry, strict)
+    return Compilation(registry.select(target)[0], registry, no_fallback)
 
 
 def graph() -> Graph:
@@ -74,12 +74,12 @@ def test_the_ledger_names_who_took_and_who_refused_each_node() -> None:
 
 def test_without_fallback_every_node_outside_the_named_targets_is_a_fault() -> None:
     with pytest.raises(MaceError) as refused:
-        compile_graph(Model("m", ()), graph(), compilation(strict=True))
+        compile_graph(Model("m", ()), graph(), compilation(no_fallback=True))
     lines = str(refused.value).splitlines()
     assert len(lines) == 2
     assert "(Exp): would fall back to cpu; picky: the chip has no Exp; replace it by Relu" in lines[0]
-    compile_graph(Model("m", ()), graph(), compilation("host+picky+cpu", strict=True))
-    compile_graph(Model("m", (), runtimes=("cpu",)), graph(), compilation("host", strict=True))
+    compile_graph(Model("m", ()), graph(), compilation("host+picky+cpu", no_fallback=True))
+    compile_graph(Model("m", (), runtimes=("cpu",)), graph(), compilation("host", no_fallback=True))
 
 
 class OnDevice(Picky):

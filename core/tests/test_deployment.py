@@ -1,5 +1,6 @@
 """The deployment file: both forms, every fault with its line."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mace_core.deployment import Model, load_deployment
+from mace_core.deployment import Model, load_deployment, schema_text
 from mace_core.errors import MaceError
 from mace_core.ir import DType
 
@@ -73,8 +74,10 @@ def test_list_form(tmp_path: Path) -> None:
     assert (b.name, b.shape, b.order) == ("b", (1, 10), "NONE")
     assert model.outputs[0].shape == (1, 1001)
     assert [n.removeprefix(f"{tmp_path}/") for n in found.notes] == [
-        "vision.yml:10: winograd: accepted; has no effect yet: convolutions are computed directly"
+        "vision.yml:10: winograd: accepted; has no effect yet: convolutions are computed directly; "
+        "planned: kernels of the CPU and OpenCL targets"
     ]
+    assert found.ignored == found.notes
 
 
 def test_dict_form_inherits_the_models_keys(tmp_path: Path) -> None:
@@ -307,3 +310,60 @@ def test_paths_that_lead_to_no_file(tmp_path: Path, path: str) -> None:
     with pytest.raises(MaceError, match="cannot be read: ") as told:
         load_deployment(tmp_path / path)
     assert len(str(told.value)) < 600
+
+
+WITHOUT_EFFECT = {
+    "target_socs": "[sm8650]",
+    "model_graph_format": "file",
+    "model_data_format": "file",
+    "apu_version_with_no_device": "3",
+    "data_type": "fp16_fp32",
+    "limit_opencl_kernel_time": "1",
+    "opencl_queue_window_size": "8",
+    "cl_mem_type": "buffer",
+    "accelerator_api": "neuron",
+    "micro": "{backend: cmsis}",
+    "winograd": "2",
+    "obfuscate": "1",
+    "graph_optimize_options": "[fold_constants]",
+    "quantize": "1",
+    "quantize_schema": "int8",
+    "quantize_large_weights": "1",
+    "quantize_range_file": "ranges.txt",
+    "change_concat_ranges": "1",
+    "accuracy_validation_script": "judge.py",
+    "check_shapes": '["1,2"]',
+    "backend": "caffe2",
+    "docker_image_tag": "newest",
+    "dockerfile_path": "other",
+    "dockerfile_sha256_checksum": '"' + "0" * 64 + '"',
+    "nnlib_graph_mode": "1",
+    "dsp_mode": "1",
+}
+"""Every key that is accepted and has no effect, with a value that asks for something."""
+
+
+def test_every_key_without_effect_is_noted(tmp_path: Path) -> None:
+    schema = json.loads(schema_text())
+    library_keys, model_keys = schema["properties"], schema["$defs"]["keys"]["properties"]
+    marked = {
+        name: part
+        for parts in (library_keys, model_keys)
+        for name, part in parts.items()
+        if ("x-not-yet" in part or "x-no-effect" in part) and "x-ready" not in part
+    }
+    assert marked.keys() == WITHOUT_EFFECT.keys()
+    for name, part in marked.items():
+        stated = f"{name}: {WITHOUT_EFFECT[name]}"
+        head, inner = (f"{stated}\n", "") if name in library_keys else ("", f"    {stated}\n")
+        text = f"library_name: vision\n{head}models:\n  net:\n    model_file_path: net.onnx\n{inner}"
+        found = load_deployment(written(tmp_path, text))
+        effect = "no effect yet" if "x-not-yet" in part else "no effect"
+        assert any(f": {name}: accepted; has {effect}: " in note for note in found.ignored), name
+        assert set(found.ignored) <= set(found.notes)
+
+
+def test_keys_that_ask_for_what_happens_anyway_are_not_noted(tmp_path: Path) -> None:
+    keys = "    quantize: 0\n    dsp_mode: 0\n"
+    text = f"library_name: vision\nmodels:\n  net:\n    model_file_path: net.onnx\n{keys}"
+    assert load_deployment(written(tmp_path, text)).ignored == ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mace_core.cli_options import BUILDS, FILE, JSON, STRICT, TARGET, THREADS
+from mace_core.cli_options import BUILDS, FILE, JSON, NO_FALLBACK, TARGET, THREADS
 from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings, report_failure
 from mace_core.progress import show_progress
@@ -109,13 +109,13 @@ def init(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the sources.",
 )
-@STRICT
+@NO_FALLBACK
 @exit_on_error
-def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: bool) -> None:
+def convert(deployment: Path, target: str, as_json: bool, output: Path, no_fallback: bool) -> None:
     """Write the C sources of a deployment, without compiling them."""
     from mace_core.commands import convert_files
 
-    converted = convert_files(deployment, target, output, strict)
+    converted = convert_files(deployment, target, output, no_fallback)
     lines = [*(f"note: {note}" for note in converted.notes), *map(str, converted.files)]
     print_result(
         {"notes": converted.notes, "files": list(map(str, converted.files))},
@@ -131,13 +131,13 @@ def convert(deployment: Path, target: str, as_json: bool, output: Path, strict: 
 @click.option(
     "--jobs", default=2, show_default=True, type=click.IntRange(1), help="Number of compilers to run at once."
 )
-@STRICT
+@NO_FALLBACK
 @exit_on_error
-def build(deployment: Path, target: str, builds: Path, jobs: int, strict: bool) -> None:
+def build(deployment: Path, target: str, builds: Path, jobs: int, no_fallback: bool) -> None:
     """Build the library of a deployment file: sources, static and shared library, programs."""
     from mace_core.commands import build_library
 
-    sys.exit(build_library(deployment, target, builds, jobs, strict))
+    sys.exit(build_library(deployment, target, builds, jobs, no_fallback))
 
 
 @main.command()
@@ -259,14 +259,14 @@ def benchmark(
 @click.argument("deployment", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @TARGET
 @JSON
-@STRICT
+@NO_FALLBACK
 @click.option(
     "--passes",
     is_flag=True,
     help="Show the order in which the installed transforms run, and why. Takes no file.",
 )
 @exit_on_error
-def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, passes: bool) -> None:
+def explain(deployment: Path | None, target: str, as_json: bool, no_fallback: bool, passes: bool) -> None:
     """Show which target and kernel computes each node, why others refused it, and the memory needed."""
     if passes:
         _explain_passes(deployment, as_json)
@@ -276,7 +276,7 @@ def explain(deployment: Path | None, target: str, as_json: bool, strict: bool, p
     from mace_core.commands import explain_deployment
     from mace_core.explain import show_explanations
 
-    models = explain_deployment(deployment, target, strict)
+    models = explain_deployment(deployment, target, no_fallback)
     print_result([model.as_json() for model in models], show_explanations(models), as_json)
 
 
@@ -294,14 +294,15 @@ def _explain_passes(deployment: Path | None, as_json: bool) -> None:
 @FILE
 @TARGET
 @JSON
-@STRICT
+@NO_FALLBACK
+@click.option("--strict", is_flag=True, help="Fail where the file has keys that have no effect, or none yet.")
 @exit_on_error
-def check(deployment: Path, target: str, as_json: bool, strict: bool) -> None:
+def check(deployment: Path, target: str, as_json: bool, no_fallback: bool, strict: bool) -> None:
     """Check a deployment file, its models and the toolchain. Report all faults at once and write nothing."""
     from mace_core.commands import check_deployment
 
     findings = []
-    for finding in check_deployment(deployment, target, strict):
+    for finding in check_deployment(deployment, target, no_fallback, strict):
         findings.append(finding.as_json())
         if not as_json:
             echo(str(finding))

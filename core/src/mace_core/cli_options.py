@@ -18,9 +18,9 @@ TARGET = click.option(
 BUILDS = click.option(
     "--builds", default="builds", show_default=True, type=click.Path(path_type=Path), help="Output folder."
 )
-STRICT = click.option(
+NO_FALLBACK = click.option(
     "--no-fallback",
-    "strict",
+    "no_fallback",
     is_flag=True,
     help="Fail, with the reasons, if a node would run on a target that was not named.",
 )

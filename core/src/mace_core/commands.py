@@ -64,17 +64,17 @@ class Converted:
     files: tuple[Path, ...]
 
 
-def convert_files(deployment: Path, target: str, output: Path, strict: bool = False) -> Converted:
+def convert_files(deployment: Path, target: str, output: Path, no_fallback: bool = False) -> Converted:
     """Write the sources of a deployment into a folder."""
     parsed, choice, registry = load_job(deployment, target)
-    generated = generate(Job(parsed, choice, strict), registry)
+    generated = generate(Job(parsed, choice, no_fallback), registry)
     files = {**generated.sources.files, **list_copies(generated.sources.manifests)}
     write_all(output, files)
     notes = [*parsed.notes, *(f"{model.name}: {note}" for model in generated.models for note in model.notes)]
     return Converted(tuple(notes), tuple(output / name for name in sorted(files)))
 
 
-def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict: bool = False) -> int:
+def build_library(deployment: Path, target: str, builds: Path, jobs: int, no_fallback: bool = False) -> int:
     """Build a library with SCons and return its exit status.
 
     target: "" for the `target_abis` of the deployment file.
@@ -87,7 +87,7 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int, strict
         f"deployment={deployment.resolve()}",
         f"target={target}",
         f"builds={builds}",
-        f"fallback={'no' if strict else 'yes'}",
+        f"fallback={'no' if no_fallback else 'yes'}",
     ]
     # The folder may come from anywhere, so neither its modules (-P) nor its site_scons may run here. SCONSFLAGS
     # is meant for the user's other builds and would change options of this one.
@@ -183,21 +183,26 @@ def benchmark_models(
     return [built.time(model.name, models.threads, rounds, layers) for model in parsed.models]
 
 
-def explain_deployment(deployment: Path, target: str, strict: bool = False) -> list[Explanation]:
+def explain_deployment(deployment: Path, target: str, no_fallback: bool = False) -> list[Explanation]:
     """Compile every model and return what was decided.
 
-    strict: raise MaceError for nodes that no named target takes.
+    no_fallback: raise MaceError for nodes that no named target takes.
     """
     parsed, choice, registry = load_job(deployment, target)
-    compilation = Compilation(choice, registry, strict)
+    compilation = Compilation(choice, registry, no_fallback)
     return [explain(compile_model(model, compilation)) for model in parsed.models]
 
 
-def check_deployment(deployment: Path, target: str, strict: bool = False) -> Iterator[Finding]:
-    """Yield what was checked and what was decided; MaceError with all faults together."""
+def check_deployment(
+    deployment: Path, target: str, no_fallback: bool = False, strict: bool = False
+) -> Iterator[Finding]:
+    """Yield what was checked and what was decided; MaceError with all faults together.
+
+    strict: keys that have no effect are faults as well.
+    """
     from mace_core.run.ready import check
 
-    yield from check(deployment, target, Registry.load(), strict)
+    yield from check(deployment, target, Registry.load(), no_fallback, strict)
 
 
 @dataclass(frozen=True)

@@ -45,13 +45,13 @@ def be_silent(text: str) -> None:
 class Compilation:
     """The settings with which models are compiled.
 
-    strict: refuse a model of which a node would go to a target that nobody named: `--no-fallback`.
+    no_fallback: refuse a model of which a node would go to a target that nobody named: `--no-fallback`.
     progress: hears a line for each stage that may take long.
     """
 
     choice: Choice
     registry: Registry
-    strict: bool = False
+    no_fallback: bool = False
     progress: Progress = be_silent
 
     def targets(self, model: Model) -> tuple[Target, ...]:
@@ -109,7 +109,7 @@ def compile_graph(model: Model, graph: Graph, compilation: Compilation) -> Compi
         place = f"no target for runtime {runtime!r} is installed behind {compilation.choice.abi}"
         compilation.progress(f"{model.name}: {place}; the CPU computes in its place")
     divided = partition(graph, targets)
-    if compilation.strict:
+    if compilation.no_fallback:
         _refuse_fallback(model, divided.regions, divided.refusals, compilation)
     _refuse_states(graph, divided.regions)
     config = BuildConfig(

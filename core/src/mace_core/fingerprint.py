@@ -32,7 +32,7 @@ def fingerprint(job: Job, registry: Registry) -> str:
     bases = chain.from_iterable(map(_bases, targets.values()))
     lines |= {f"{package} {digest(package)}" for package in bases}
     core = f"mace-core {version('mace-core')} {digest('mace_core')}"
-    return "\n".join([core, *sorted(lines), f"target={job.choice.text} strict={job.strict}"])
+    return "\n".join([core, *sorted(lines), f"target={job.choice.text} strict={job.no_fallback}"])
 
 
 def _bases(target: Target) -> set[str]:

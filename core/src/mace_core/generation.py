@@ -27,12 +27,12 @@ from mace_core.transforms import describe_empty_phases
 class Job:
     """Everything that the sources of one library depend on, besides the files that the deployment names.
 
-    strict: refuse models of which a node would go to a target that nobody named.
+    no_fallback: refuse models of which a node would go to a target that nobody named.
     """
 
     deployment: Deployment
     choice: Choice
-    strict: bool = False
+    no_fallback: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Ge
     """
     if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
-    compilation = Compilation(job.choice, registry, job.strict, progress)
+    compilation = Compilation(job.choice, registry, job.no_fallback, progress)
     # Called for its errors: faults of targets should appear before minutes are spent on reading a large model.
     collect_manifests(job, registry)
     models = tuple(compile_model(model, compilation) for model in job.deployment.models)

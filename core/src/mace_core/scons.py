@@ -112,7 +112,7 @@ class Build:
                 "is neither yes nor no",
                 "write fallback=no, or leave it out",
             )
-        self.strict = arguments.get("fallback") == "no"
+        self.no_fallback = arguments.get("fallback") == "no"
         _print_any_character()
         show_progress()
         print_plugin_warnings()
@@ -172,7 +172,8 @@ class Build:
             file, folder, self._path_to_show(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ}
         )
         variants = [
-            plan_variant(place, Job(parsed, choice, self.strict), self.registry) for choice in self.choices
+            plan_variant(place, Job(parsed, choice, self.no_fallback), self.registry)
+            for choice in self.choices
         ]
         nodes = {variant.name: self._add(folder, variant.steps) for variant in variants}
         common = self._add(folder, common_steps(place, variants))

@@ -90,7 +90,8 @@ class Model:
 class Deployment:
     """A whole deployment file.
 
-    notes: what the file asks for that is accepted and does nothing yet, in words.
+    notes: what was decided in the user's place, in words.
+    ignored: the notes about keys that are accepted and have no effect.
     """
 
     library: str
@@ -98,6 +99,7 @@ class Deployment:
     abis: tuple[str, ...] = ("host",)
     keys: KeyValues = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from mace_core.deployment.convert import convert
 from mace_core.deployment.download import MIB, Limits, download, is_url, sha256
@@ -55,6 +54,11 @@ def parse(path: Path, installed: Installed) -> Deployment:
     return deployment
 
 
+def _plan(part: Part) -> str:
+    """Say what will give a key its effect; "" where nothing is planned."""
+    return f"; planned: {part['x-planned']}" if "x-planned" in part else ""
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Makes the objects of a document.
@@ -66,6 +70,7 @@ class _Reader:
     installed: Installed
     may_download: bool = True
     notes: dict[str, None] = field(default_factory=dict)
+    ignored: dict[str, None] = field(default_factory=dict)
 
     @property
     def faults(self) -> Faults:
@@ -87,7 +92,8 @@ class _Reader:
         names = self._names(self.document.mapping("models"), ("models",))
         models = tuple(_rename(self._model(key, ("models", key)), name) for key, name in names.items())
         abis = keys.pop("target_abis")
-        return Deployment(library, models, abis, MappingProxyType(keys), tuple(self.notes))
+        notes = (*self.notes, *self.ignored)
+        return Deployment(library, models, abis, MappingProxyType(keys), notes, tuple(self.ignored))
 
     def _names(self, written: Iterable[str], path: At) -> dict[str, str]:
         """The names as C has them, by how they are written.
@@ -123,23 +129,25 @@ class _Reader:
         for key, value in stated.items():
             if key in parts and value is not None:
                 settings[key] = Setting(convert(value, parts[key]), self.document.line(*path, key))
-                self._note(key, value, parts[key], settings[key])
+                self._note_ignored(key, value, parts[key], settings[key])
         return settings
 
-    def _note(self, key: str, value: Any, part: Part, setting: Setting) -> None:
-        if "x-not-yet" not in part:
+    def _note_ignored(self, key: str, value: JsonValue, part: Part, setting: Setting) -> None:
+        """Note a key that has no effect, or none yet, unless it asks for what happens anyway."""
+        reason = part.get("x-not-yet") or part.get("x-no-effect")
+        if not reason or self._is_idle(value, part, setting):
             return
+        effect = "no effect yet" if "x-not-yet" in part else "no effect"
+        self.ignored[
+            f"{self.faults.place(setting.line)}: {key}: accepted; has {effect}: {reason}{_plan(part)}"
+        ] = None
+
+    def _is_idle(self, value: JsonValue, part: Part, setting: Setting) -> bool:
+        """Tell whether a value is one that works, or the default."""
         if "x-ready" in part:
-            idle = all(v in part["x-ready"] for v in (value if isinstance(value, list) else [value]))
-        else:
-            default = (
-                self.document.schema.root["properties"].get(part.get("x-default-from"), part).get("default")
-            )
-            idle = default is not None and setting.value == convert(default, part)
-        if not idle:
-            self.notes[
-                f"{self.faults.place(setting.line)}: {key}: accepted; has no effect yet: {part['x-not-yet']}"
-            ] = None
+            return all(v in part["x-ready"] for v in (value if isinstance(value, list) else [value]))
+        default = self.document.schema.root["properties"].get(part.get("x-default-from"), part).get("default")
+        return default is not None and setting.value == convert(default, part)
 
     def _model(self, name: str, path: At) -> Model:
         stated = self.document.mapping("models", name)
@@ -155,7 +163,7 @@ class _Reader:
         if len(stages) <= 1:
             return stages[0] if stages else self._stage(name, common)
         place = self.faults.place(self.document.line(*path, "subgraphs"))
-        self.notes[
+        self.ignored[
             f"{place}: subgraphs: accepted; has no effect yet: a pipeline of several is not joined"
         ] = None
         stages.sort(key=lambda stage: int(str(stage.keys["order"])))

@@ -4,7 +4,8 @@ Besides JSON Schema's words, the schemas use:
 x-type: how `convert` turns the value into an object.  x-case, x-key-case: letters that do not matter are made
 "lower" or "upper". x-aliases: other words for the same.  x-default-from: the key whose value is the default.
 x-expects: what may be written, in words.  x-group: the chapter of the reference.
-x-not-yet, x-no-effect: what happens instead of what the key asks for.  x-ready: values that do work.
+x-not-yet, x-no-effect: what happens instead of what the key asks for.  x-planned: the part of MACE that will
+give it its effect.  x-ready: values that do work.
 x-remote: what to do about a URL.
 """
 

@@ -91,24 +91,30 @@ class Ready:
 Finding = Computable | Note | Ready
 
 
-def check(deployment: Path, target: str, registry: Registry, strict: bool = False) -> Iterator[Finding]:
+def check(
+    deployment: Path, target: str, registry: Registry, no_fallback: bool = False, strict: bool = False
+) -> Iterator[Finding]:
     """Yield what is fine and what was decided.
 
     MaceError with all faults together, and nothing that says "ready" then.
 
     target: "" for the deployment's `target_abis`. Each model is read, lowered and written as C in memory for
     each choice, and the compiler checks that C, so that every fault of a build is met but those of the disk.
+    strict: keys of the file that have no effect are faults.
     """
-    checker = _Checker(registry, strict)
+    checker = _Checker(registry, no_fallback)
     parsed = checker.attempt(lambda: load_with(registry, deployment))
     # Without a target they are faults.
     unknown = list(_unknown_abis(parsed, registry)) if parsed and target else []
     target = target or (",".join(parsed.abis) if parsed else "")
     # A toolchain that is missing does not hide what is wrong with the file and its models.
     choices = checker.attempt(lambda: registry.select(target)) if target else None
+    if parsed and strict:
+        checker.faults.extend(f"{ignored}; remove the key" for ignored in parsed.ignored)
     if parsed:
         yield from checker.models(parsed, choices or ())
-        yield from map(Note, (*parsed.notes, *_absent_data(parsed), *unknown))
+        notes = [note for note in parsed.notes if not (strict and note in parsed.ignored)]
+        yield from map(Note, (*notes, *_absent_data(parsed), *unknown))
     if checker.faults:
         raise MaceError.of(dict.fromkeys(checker.faults))
     for choice in choices or ():
@@ -120,7 +126,7 @@ class _Checker:
     """Attempts of stages, and the faults that they met."""
 
     registry: Registry
-    strict: bool = False
+    no_fallback: bool = False
     faults: list[str] = field(default_factory=list)
 
     def attempt(self, stage: Callable[[], T]) -> T | None:
@@ -156,7 +162,7 @@ class _Checker:
         yield from map(Note, notes)
 
     def _try_compile(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
-        compilation = Compilation(choice, self.registry, self.strict)
+        compilation = Compilation(choice, self.registry, self.no_fallback)
         return self.attempt(lambda: compile_graph(model, graphs[model.name], compilation))
 
     def _encode(
