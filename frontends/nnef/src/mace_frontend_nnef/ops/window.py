@@ -23,7 +23,7 @@ from mace_frontend_nnef.ops.reduce import bias_of, divisor
 
 
 @dataclass(frozen=True)
-class SlidingWindow:
+class NnefWindow:
     """A window over some axes of a tensor: its size, its steps, and the border around the tensor."""
 
     kernel: Shape
@@ -46,13 +46,13 @@ class SlidingWindow:
             "pads_after": self.after,
         }
 
-    def without_padding(self) -> SlidingWindow:
+    def without_padding(self) -> NnefWindow:
         """Return the window for an operand whose border is written out."""
         none = (0,) * len(self.kernel)
-        return SlidingWindow(self.kernel, self.strides, self.dilations, none, none)
+        return NnefWindow(self.kernel, self.strides, self.dilations, none, none)
 
 
-def window_of(node: NnefNode, size: Shape, kernel: Shape) -> SlidingWindow:
+def window_of(node: NnefNode, size: Shape, kernel: Shape) -> NnefWindow:
     """Return the window that the node's attributes state for axes of these sizes.
 
     Where no padding is stated, the result has ceil(size / stride) elements; if the border is odd, its larger
@@ -76,7 +76,7 @@ def window_of(node: NnefNode, size: Shape, kernel: Shape) -> SlidingWindow:
     else:
         reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
         before, after = same_paddings(size, reach, strides)
-    return SlidingWindow(kernel, strides, dilations, before, after)
+    return NnefWindow(kernel, strides, dilations, before, after)
 
 
 def _border(node: NnefNode) -> str:
@@ -87,7 +87,7 @@ def _border(node: NnefNode) -> str:
     return border
 
 
-def _write_border(node: NnefNode, x: str, window: SlidingWindow, border: str) -> tuple[str, SlidingWindow]:
+def _write_border(node: NnefNode, x: str, window: NnefWindow, border: str) -> tuple[str, NnefWindow]:
     """Return a channels-last operand with its border written out, and the window without padding."""
     if not window.is_padded:
         return x, window
@@ -145,7 +145,7 @@ def _separable_conv(node: NnefNode) -> Sequence[str]:
         f"point filters {list(points)} for {planes[0]} channels in {groups} groups",
     )
     point_weights = node.emit("Transpose", [node.input("point_filter")], perm, tag="points")
-    attrs = {**SlidingWindow(ones, ones, ones, none, none).attrs(), "group": groups}
+    attrs = {**NnefWindow(ones, ones, ones, none, none).attrs(), "group": groups}
     biases = bias_of(node, points[0])
     return node.channels_first(node.emit("Conv", [filtered, point_weights, *biases], attrs, tag="product"))
 
@@ -177,7 +177,7 @@ def _deconv(node: NnefNode) -> Sequence[str]:
     return node.channels_first(node.emit("ConvTranspose", operands, attrs, tag="product"))
 
 
-def _transposed_window(node: NnefNode, size: Shape, kernel: Shape) -> tuple[SlidingWindow, Shape]:
+def _transposed_window(node: NnefNode, size: Shape, kernel: Shape) -> tuple[NnefWindow, Shape]:
     """Return the window of a deconvolution, and how many elements its result has beyond the full one."""
     stated_sizes = node.integers("output_shape")[2:]
     node.refuse_unless(
@@ -204,7 +204,7 @@ def _transposed_window(node: NnefNode, size: Shape, kernel: Shape) -> tuple[Slid
         befores.append(before)
         afters.append(after)
         extras.append(extra)
-    padded = SlidingWindow(kernel, window.strides, window.dilations, tuple(befores), tuple(afters))
+    padded = NnefWindow(kernel, window.strides, window.dilations, tuple(befores), tuple(afters))
     return padded, tuple(extras)
 
 
@@ -226,7 +226,7 @@ def _pool(node: NnefNode, x: str, pool: str) -> str:
     )
     over_channels = size[1] != 1 or all_axes.strides[1] != 1 or all_axes.before[1] + all_axes.after[1] > 0
     first = 1 if over_channels else 2
-    window = SlidingWindow(
+    window = NnefWindow(
         all_axes.kernel[first:],
         all_axes.strides[first:],
         all_axes.dilations[first:],
@@ -247,7 +247,7 @@ def _pool(node: NnefNode, x: str, pool: str) -> str:
     return node.emit("Reshape", [y], {"shape": (batch, *sizes)}, tag="joined")
 
 
-def _slide(node: NnefNode, x: str, window: SlidingWindow, pool: str) -> str:
+def _slide(node: NnefNode, x: str, window: NnefWindow, pool: str) -> str:
     """Return a channels-last tensor pooled, with the border that the node states."""
     border = _border(node)
     # In the IR a maximum ignores the border; a mean ignores it or counts it as zeros. Other borders, and the
