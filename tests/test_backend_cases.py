@@ -41,7 +41,7 @@ class Case:
     def __init__(
         self, case: Any, number: int, graph: Graph, data: tuple[dict[str, Array], list[Array]]
     ) -> None:
-        self.case, self.name, self.graph = case, f"case{number}", graph.renamed(f"case{number}")
+        self.case, self.name, self.graph = case, f"case{number}", graph.with_name(f"case{number}")
         self.inputs, self.outputs = data
 
     def fault(self, found: Mapping[str, Array]) -> str:

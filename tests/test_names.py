@@ -133,7 +133,7 @@ def test_models_of_every_name_in_one_library(tmp_path: Path) -> None:
     read = load_deployment(deployment(tmp_path, "linux", [*NAMES]))
     names = [model.name for model in read.models]
     assert names == [c_name(n) for n in NAMES]
-    graphs = [case("Relu", "Relu", [np.zeros(4, np.float32)]).renamed(name) for name in names]
+    graphs = [case("Relu", "Relu", [np.zeros(4, np.float32)]).with_name(name) for name in names]
     target = Cpu()
     programs = [target.lower(graph) for graph in graphs]
     sources = code.library("linux", [plan_calls(p) for p in programs], target.levels("host"))

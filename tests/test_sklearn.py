@@ -54,7 +54,7 @@ def library(
     cases, placed = {}, []
     for number, name in enumerate(_selected_pipelines(request.session)):
         case = trained(name)
-        graph = read(case, folder).renamed(f"model{number}")
+        graph = read(case, folder).with_name(f"model{number}")
         refused = [why for node in graph.nodes if (why := Cpu().refuses(node, graph))]
         assert not refused, f"{name}: {refused}"
         program = Cpu().lower(graph)

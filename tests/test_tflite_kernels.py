@@ -29,7 +29,7 @@ def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
     registry, wanted = Registry.load(), {}
     for number, case in enumerate(cases()):
         graph, arrays = load(tmp_path, case.written()), case.arrays()
-        graph = run_phases(graph.renamed(f"case{number}"), registry)
+        graph = run_phases(graph.with_name(f"case{number}"), registry)
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
     graphs = [graph for _, graph, _, _ in wanted.values()]
     given = {name: arrays for name, (_, _, arrays, _) in wanted.items()}

@@ -27,7 +27,7 @@ def test_every_tensor_is_there() -> None:
 def test_stored_results_are_rounded_to_their_storage() -> None:
     new = Builder("g")
     x = new.input("x", DType.I8, (3,), Quant.of(0.5))
-    y = new.one("Add", [x, x], outputs=[new.stored("y", Storage(DType.I8, Quant.of(2.0)))])
+    y = new.one("Add", [x, x], outputs=[new.reserve_output("y", Storage(DType.I8, Quant.of(2.0)))])
     values = execute(new.finish([y]), {"x": np.int8([2, 3, 127])})
     assert values["y"].dtype == np.int8
     assert values["y"].tolist() == [1, 2, 64], "2, 3 and 127 in steps of 2: 1, 1.5 and 63.5, ties to the even"

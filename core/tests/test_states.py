@@ -130,7 +130,9 @@ def test_a_state_of_other_quantization_after_the_run_is_a_fault() -> None:
     wide = new.one("Dequantize", [h])
     from mace_core.ir import Storage
 
-    graph = new.finish(new.add("Quantize", [wide], outputs=[new.stored("n", Storage(DType.I8, other))]))
+    graph = new.finish(
+        new.add("Quantize", [wide], outputs=[new.reserve_output("n", Storage(DType.I8, other))])
+    )
     with pytest.raises(MaceError, match="must stay the same"):
         verify(graph)
 

@@ -92,9 +92,9 @@ class Frontend(ABC):
     """Reads one framework's files into a graph.
 
     order: how the framework lays out an image's axes, "NCHW" or "NHWC".
-    fixes_inputs: whether it supports `input_values` of the deployment file; a model that states them is refused
-    elsewhere.
-    needs: what to install for `reference`, as pip takes it; "" where nothing is missing ever.
+    fixes_inputs: whether it supports `input_values` of the deployment file; other frontends refuse a model
+    that states them.
+    needs: what to install for `reference`, as an argument of pip; "" if nothing can be missing.
     """
 
     name: ClassVar[str]

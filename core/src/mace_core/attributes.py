@@ -1,6 +1,6 @@
-"""Typed attributes of ops: each op family declares a frozen dataclass; what is given to a node is checked against it once.
+"""Typed attributes of ops: a frozen dataclass for each family, against which values are checked once.
 
-This module stands outside `mace_core.ops` because the graph (`mace_core.ir`), which the ops import, needs it.
+The module is not in `mace_core.ops` because the graph (`mace_core.ir`), which the ops import, needs it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Attribute: TypeAlias = Union[bool, int, float, str, "tuple[Attribute, ...]"]
 class Attributes:
     """The attributes of one node; the base class itself is that of ops which have none.
 
-    A family of ops derives a frozen dataclass from it. A field without a default must be given. Types of
+    A family of ops derives a frozen dataclass from it. A field without a default is required. Types of
     fields: bool, int, float, int | float (an integer stays exact), str, a Literal of words, and tuples of
     these.
     """
 
 
 AttributeValues: TypeAlias = Mapping[str, object] | Attributes
-"""What a node's attributes are made of: values by name, defaults left out, or attributes that are made already."""
+"""Values by name, of which those with defaults may be left out, or complete attributes."""
 
 A = TypeVar("A", bound=Attributes)
 
 
 class AttributesError(ValueError):
-    """Values that are no attributes of a class; the text names each one that is unknown, missing or mistyped."""
+    """Values do not fit a class; the text names each attribute that is unknown, missing or mistyped."""
 
 
 class _MismatchError(Exception):
@@ -86,15 +86,16 @@ def _field(kind: type[Attributes], name: str, hint: Any, default: object) -> Fie
         raise TypeError(f"{kind.__module__}.{kind.__qualname__}.{name}: {error}") from None
 
 
-def complete(kind: type[A], given: AttributeValues) -> A:
+def complete(kind: type[A], values: AttributeValues) -> A:
     """Return the attributes of a class from values by name, defaults filled in.
 
-    Lists and arrays become tuples, numpy's scalars Python's. Attributes that are of the class already are
-    checked as well, as nothing at run time keeps a dataclass from holding a value of another type.
+    Lists and arrays become tuples, scalars of numpy those of Python. Attributes of the class are checked too,
+    because Python lets a dataclass have values of other types.
     Raises AttributesError that names every unknown, missing or mistyped attribute.
     """
     declared = fields_of(kind)
-    values = values_of(given) if isinstance(given, Attributes) else given
+    if isinstance(values, Attributes):
+        values = values_of(values)
     faults: list[str] = []
     checked: dict[str, Attribute] = {}
     for name, field in declared.items():

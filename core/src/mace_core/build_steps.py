@@ -60,13 +60,13 @@ class Step:
 class Place:
     """The folder in which a library is built, and its deployment file.
 
-    folder: the library's folder.  shown: the same as users should read it.  environment: the variables that
-    compilers see.
+    folder: the library's folder.  displayed: the same as users should read it.
+    environment: the variables that compilers see.
     """
 
     deployment: Path
     folder: Path
-    shown: str
+    displayed: str
     environment: Mapping[str, str]
 
 
@@ -133,7 +133,7 @@ class Variant:
     def shown_folder(self) -> str:
         """The folder of the libraries, or of the programs if there are none, as messages show it."""
         paths = LibraryPaths(self.name)
-        return os.path.join(self.place.shown, paths.libraries if self.library else paths.programs)
+        return os.path.join(self.place.displayed, paths.libraries if self.library else paths.programs)
 
 
 def plan_variant(place: Place, job: Job, registry: Registry) -> Variant:
@@ -209,12 +209,12 @@ class _Builder:
         if manifest.product is Product.PROGRAM:
             yield from self._program(manifest, objects, libraries)
         elif manifest.abi:
-            yield from self._copy_to_programs(self._shared(manifest, objects, self.paths.libraries))
+            yield from self._copy_to_programs(self._link_shared(manifest, objects, self.paths.libraries))
         else:
             static = f"{self.paths.libraries}/lib{manifest.name}.a"
             yield self._step("archiving", static, objects, (*self.compiler.ar, "rcsD", static, *objects))
             if self.compiler.hosted:
-                yield self._shared(manifest, objects, self.paths.libraries)
+                yield self._link_shared(manifest, objects, self.paths.libraries)
         for file in manifest.deploys:
             for folder in (self.paths.libraries, self.paths.programs):
                 yield _copy_step(self.place, f"{folder}/{file}", f"{self.paths.generated}/{file}")
@@ -240,7 +240,7 @@ class _Builder:
         )
         return self._step("compiling", product, sources, words)
 
-    def _shared(self, manifest: Manifest, objects: Sequence[str], folder: str) -> Step:
+    def _link_shared(self, manifest: Manifest, objects: Sequence[str], folder: str) -> Step:
         file = f"lib{manifest.name}.so"
         if not self.compiler.hosted:
             problem = f"is a shared library for {self.abi}, which has no operating system to load it"
@@ -306,10 +306,17 @@ class _Builder:
 
     def _step(self, verb: str, product: str, sources: Sequence[str], words: Sequence[str]) -> Step:
         """Run `words` in the library's folder; they make one product."""
-        shown = os.path.join(self.place.shown, product)
-        command = Command(tuple(words), self.place.folder, self.place.environment, shown, self.compiler.slow)
+        displayed = os.path.join(self.place.displayed, product)
+        command = Command(
+            tuple(words), self.place.folder, self.place.environment, displayed, self.compiler.slow
+        )
         return Step(
-            (product,), tuple(sources), command.execute, f"{verb} {shown}", "\0".join(words), replaces=False
+            (product,),
+            tuple(sources),
+            command.execute,
+            f"{verb} {displayed}",
+            "\0".join(words),
+            replaces=False,
         )
 
 
@@ -317,9 +324,9 @@ def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequen
     paths = LibraryPaths(job.choice.text)
     names = chain.from_iterable(manifest.generated for manifest in manifests)
     products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
-    read = [
-        file for model in job.deployment.models for file in registry.frontend(model).dependencies(model.files)
-    ]
+    read: list[Path] = []
+    for model in job.deployment.models:
+        read += registry.frontend(model).dependencies(model.files)
     read += filter(None, map(tuning_file, job.deployment.models))
     for model in job.deployment.models:
         read += start_files(model).values()

@@ -1,8 +1,8 @@
-"""Chooses among several ways to compute one node, for each level the cheapest or the one of a tuning file.
+"""Chooses among several candidates for a node: for each level the cheapest, or the one of a tuning file.
 
-A table of lowerings holds, for each op, either one function, which is the only way that the target knows, or
-a tuple of `Candidate`s. Each level of a library may get another one, with other kernels, arguments and packed
-weights; such calls are made at their levels only (`Call.levels`).
+A table of lowerings has for each op one function or a tuple of `Candidate`s. Each level of a library may get
+another candidate, with other kernels, arguments and packed weights; its calls are made at those levels only
+(`Call.levels`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from mace_core.kernel_target import Lower
 
 Cost = Callable[[Node, Lowering, Level], float]
-"""Estimates what a node costs at a level, in the target's `cost_unit`; lower is better."""
+"""Estimates the cost of a node at a level, in the target's `cost_unit`; lower is better."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One way to compute a node.
 
-    name: what tuning files and `mace explain` call it.
+    name: its name in tuning files and `mace explain`.
     lower: appends its calls, with their kernels, packed weights and scratch; raises Refused for a node that
     it does not take.
-    cost: of a node at a level, finite; asked only for nodes that `lower` takes.
-    levels: names of the only levels at which it may be used, such as those whose instructions its kernel
-    needs; () for all.
+    cost: returns the finite cost of a node at a level; called only for nodes that `lower` takes.
+    levels: names of the only levels at which it may be used, because its kernel needs their instructions; ()
+    for all.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Tells which candidate computes a node at a level, and why.
+    """The candidate that computes a node at a level, and the reason for it.
 
-    costs: of every candidate that could, by name.
+    costs: those of every candidate that takes the node, by name.
     """
 
     level: str
@@ -63,7 +63,7 @@ class Choice:
 
     @classmethod
     def of_json(cls, described: JsonObject) -> Choice:
-        """Read a choice of what `Selection.as_json` wrote."""
+        """Read a choice that `Selection.as_json` wrote."""
         level, candidate, reason = (described.string(key) for key in ("level", "candidate", "reason"))
         costs = described.object("costs")
         return cls(level, candidate, reason, {name: costs.number(name) for name in costs.values})
@@ -71,10 +71,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Selection:
-    """Records what was chosen for a node that several candidates could compute.
+    """The choices for a node that has several candidates.
 
-    key: what tuning files know the node by.  unit: of the costs.  refused: candidate -> why it does not take
-    the node.
+    key: identifies the node in tuning files.  unit: that of the costs.
+    refused: by candidate, why it does not take the node.
     """
 
     key: NodeKey
@@ -83,7 +83,7 @@ class Selection:
     refused: Mapping[str, str]
 
     def as_json(self) -> Json:
-        """Return it as JSON has it."""
+        """Return it as a JSON object."""
         choices = [
             {"level": c.level, "candidate": c.candidate, "reason": c.reason, "costs": dict(c.costs)}
             for c in self.choices
@@ -105,11 +105,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Knows what candidates are chosen by.
+    """The rules by which candidates are chosen.
 
-    target: its name.  levels: of the library; none in a trial lowering, which is made before an ABI is
-    chosen.
-    parameters: what lowerings get at a level, see `KernelTarget.parameters`.  unit: of costs.
+    target: its name.
+    levels: those of the library; () in a trial lowering, which runs before an ABI is chosen.
+    parameters: returns what lowerings read at a level, see `KernelTarget.parameters`.  unit: that of costs.
     """
 
     target: str
@@ -122,9 +122,9 @@ class Chooser:
 def lower_by_choice(
     offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser
 ) -> None:
-    """Append the calls of a node, for each level those of the candidate that is chosen there.
+    """Append the calls of a node, at each level those of the candidate that is chosen for it.
 
-    Refused if none takes the node.
+    Raises Refused if no candidate takes the node.
     """
     if not chooser.levels:
         _try(offered, node, lowering)
@@ -135,6 +135,8 @@ def lower_by_choice(
         chosen = {
             name: candidate.lower for name, candidate in _choose(offered, node, lowering, chooser).items()
         }
+    # Each function is called once for all levels that chose it, in the order of the levels: calls and names
+    # must not depend on the order of a set.
     lowers = dict.fromkeys(chosen.values())
     if len(lowers) == 1 and len({chooser.parameters(level) for level in chooser.levels}) == 1:
         # Nearly every node takes this way: nothing depends on the level, so one lowering serves all levels,
@@ -151,7 +153,7 @@ def lower_by_choice(
 
 @dataclass(frozen=True)
 class _Forking:
-    """A node that is lowered apart for different levels; siblings: its forks so far."""
+    """A node that is lowered separately for different levels.  siblings: its forks so far."""
 
     node: Node
     lowering: Lowering
@@ -159,13 +161,14 @@ class _Forking:
     siblings: Sequence[Lowering]
 
     def lower_at(self, lower: Lower, levels: Sequence[Level]) -> list[Lowering]:
-        """Lower the node for some levels.
-
-        Once, if the lowering does not read the parameters or gets the same ones for all levels.
-        """
+        """Lower the node for some levels; once if the lowering does not depend on their parameters."""
+        # Grouped by value: two levels with equal tiles and packing share calls and packed weights, which
+        # makes the library smaller.
         groups: dict[Hashable, list[Level]] = {}
         for level in levels:
             groups.setdefault(self.chooser.parameters(level), []).append(level)
+        # Whether a lowering reads the parameters is known only after it ran; its result is then used or
+        # dropped.
         first = self._fork(lower, levels, self.siblings)
         if len(groups) == 1 or not first.has_read_parameters:
             return [first]
@@ -183,7 +186,8 @@ class _Forking:
 
 
 def _check_shared_bytes(node: Node, chooser: Chooser, forks: Sequence[Lowering]) -> None:
-    """Raise PluginError unless all levels alias the same tensors: one memory plan serves all of them."""
+    """Raise PluginError unless all levels alias the same tensors."""
+    # The level is chosen when a library is opened, but offsets in the arena are constants of the build.
     first, *others = (fork.new_aliases for fork in forks)
     if any(dict(other) != dict(first) for other in others):
         problem = (
@@ -238,16 +242,14 @@ def _join_reasons(node: Node, reasons: Mapping[str, Refused]) -> Refused:
 def _choose(
     offered: Sequence[Candidate], node: Node, lowering: Lowering, chooser: Chooser
 ) -> dict[str, Candidate]:
-    """Return the candidate for each level, by the level's name.
-
-    Add to the lowering's selections what was chosen and why.
-    """
+    """Return the candidate for each level, by the level's name, and record the selection."""
     names = [candidate.name for candidate in offered]
     if len({*names}) < len(names):
         raise PluginError(
             f"target {chooser.target!r}",
             f"two candidates for {node.op.name} have the same name: {', '.join(names)}",
         )
+    # Every candidate is tried on a fork that is dropped: only the calls of the chosen one may stay.
     reasons: dict[str, Refused] = {}
     taking = [candidate for candidate in offered if _try_candidate(candidate, node, lowering, reasons)]
     shapes = shape_key([lowering.tensors[name] for name in node.inputs if name])

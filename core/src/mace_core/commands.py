@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,9 @@ def convert_files(deployment: Path, target: str, output: Path, no_fallback: bool
     generated = generate(Job(parsed, choice, no_fallback), registry)
     files = {**generated.sources.files, **list_copies(generated.sources.manifests)}
     write_all(output, files)
-    notes = [*parsed.notes, *(f"{model.name}: {note}" for model in generated.models for note in model.notes)]
+    notes = list(parsed.notes)
+    for model in generated.models:
+        notes += [f"{model.name}: {note}" for note in model.notes]
     return Converted(tuple(notes), tuple(output / name for name in sorted(files)))
 
 
@@ -89,8 +92,8 @@ def build_library(deployment: Path, target: str, builds: Path, jobs: int, no_fal
         f"builds={builds}",
         f"fallback={'no' if no_fallback else 'yes'}",
     ]
-    # The folder may come from anywhere, so neither its modules (-P) nor its site_scons may run here. SCONSFLAGS
-    # is meant for the user's other builds and would change options of this one.
+    # The folder may come from anywhere, so neither its modules (-P) nor its site_scons may run here.
+    # SCONSFLAGS is meant for the user's other builds, and would change options of this one.
     command = [
         sys.executable,
         "-P",
@@ -254,7 +257,7 @@ def show_plugins(plugins: Sequence[PluginListing]) -> str:
     """Return a table of plugins, then the whole text of what is broken."""
     rows = [(plugin.name, plugin.version, ", ".join(plugin.offers), plugin.state) for plugin in plugins]
     text = table(("name", "version", "offers", "state"), rows, full_text=True)
-    faults = [fault for plugin in plugins for fault in (plugin.broken, *plugin.conflicts)]
+    faults = chain.from_iterable((plugin.broken, *plugin.conflicts) for plugin in plugins)
     return text + "".join(f"{fault}\n" for fault in faults if fault)
 
 
@@ -272,7 +275,7 @@ def _missing(loader: PluginLoader, offered: Sequence[tuple[str, str]]) -> list[s
             if kind == "toolchains":
                 missing = {abi: offer.missing(abi) for abi in offer.abis}
                 reasons += sorted(f"{abi}: {reason}" for abi, reason in missing.items() if reason)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # `mace plugins` must answer whatever a plugin does
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # `mace plugins` must always answer
             reasons.append(f"{name}: cannot say what it needs: {type(error).__name__}: {error}")
     return reasons
 

@@ -23,10 +23,10 @@ AS_STORED = "as-stored"
 """The value of the deployment key `weights` that asks for this."""
 
 MIN_BYTES = 4096
-"""Size from which compact storage pays. Below, the extra call, its layer entry and alignment cost more."""
+"""Minimum size of weights in compact storage; for smaller ones the extra call and alignment cost more."""
 
 MAX_READERS = 8
-"""Calls that may read one compact weight: each widens it again, and an unrolled RNN reads it in every step."""
+"""Maximum number of calls that read a compact weight: each widens it again, an unrolled RNN in every step."""
 
 PIECE = 8192
 """Elements that one task of a widening kernel writes; a multiple of the 64 bits in a word of the bitmap."""
@@ -85,6 +85,7 @@ def encode(array: Array) -> Encoding | None:
     -0.0 is a value, not a zero. A NaN counts as exact in half precision only if its payload survives.
     """
     values = np.ascontiguousarray(array).reshape(-1)
+    # Compared as bits: as numbers, -0.0 would equal 0.0, and a NaN nothing.
     bits = values.view(np.uint32)
     with np.errstate(all="ignore"):
         half = values.astype(np.float16)
@@ -106,6 +107,7 @@ def _sparse(values: Array, present: Array) -> tuple[Array, Array, Array]:
     words.view(np.uint8)[: packed.size] = packed
     starts = range(0, present.size, PIECE)
     counts = [int(np.count_nonzero(present[start : start + PIECE])) for start in starts]
+    # With the number of values before it, each piece can be widened by another worker.
     before = np.cumsum([0, *counts], dtype=np.int64)
     nonzero = values[present]
     # A weight of zeros only has no values, but C has no arrays without elements.
@@ -116,11 +118,9 @@ def decode(encoding: Encoding, size: int) -> Array:
     """Restore the elements as the kernels do; tests compare the kernels with it."""
     if encoding.kernel == "f16":
         return encoding.arrays[0].view(np.float16).astype(np.float32)
-    words, before, values_kept = encoding.arrays
-    values = (
-        values_kept.view(np.float16).astype(np.float32) if encoding.kernel == "sparse_f16" else values_kept
-    )
-    # Bit i of the bitmap is element i: numpy's bit order "little" within bytes, and the words are little endian.
+    words, before, nonzero = encoding.arrays
+    values = nonzero.view(np.float16).astype(np.float32) if encoding.kernel == "sparse_f16" else nonzero
+    # Bit i of the bitmap is element i, because the bits of a byte and the bytes of a word are little-endian.
     present = np.unpackbits(words.view(np.uint8), count=size, bitorder="little").astype(bool)
     restored = np.zeros(size, np.float32)
     for number, start in enumerate(range(0, size, PIECE)):
@@ -131,14 +131,15 @@ def decode(encoding: Encoding, size: int) -> Array:
 
 
 def compact_weights(program: Program, kernels: WideningKernels) -> Compacted:
-    """Store the weights of a program in their smaller forms and widen each before every call that reads it."""
+    """Store the weights of a program in smaller forms, and widen each before every call that reads it."""
     step = _Step(program, kernels)
     calls = [*chain.from_iterable(map(step.widen, program.calls))]
     weights: dict[str, Weight] = {}
     for name, weight in program.weights.items():
         weights |= step.replaced.get(name, {name: weight})
     replaced = [program.weights[name].bytes for name in step.replaced]
-    stored_bytes = [weight.bytes for parts in step.replaced.values() for weight in parts.values()]
+    encoded = chain.from_iterable(parts.values() for parts in step.replaced.values())
+    stored_bytes = [weight.bytes for weight in encoded]
     figures = {
         "weights": len(replaced),
         "packed_bytes": sum(replaced),

@@ -43,11 +43,13 @@ def explain(compiled: CompiledModel) -> Explanation:
     refused = defaultdict(list)
     for refusal in compiled.refusals:
         refused[refusal.node].append(refusal)
-    lines = [
-        LedgerLine(node.name, node.op.name, region.target.name, tuple(refused[node.name]))
-        for region in compiled.regions
-        for node in region.graph.nodes
-    ]
+    lines: list[LedgerLine] = []
+    for region in compiled.regions:
+        target = region.target.name
+        lines += [
+            LedgerLine(node.name, node.op.name, target, tuple(refused[node.name]))
+            for node in region.graph.nodes
+        ]
     return Explanation(compiled.name, compiled.report(), tuple(lines))
 
 

@@ -56,7 +56,7 @@ def generate(job: Job, registry: Registry, progress: Progress = be_silent) -> Ge
     if missing := describe_empty_phases(registry):
         progress(f"note: {missing}")
     compilation = Compilation(job.choice, registry, job.no_fallback, progress)
-    # Called for its errors: faults of targets should appear before minutes are spent on reading a large model.
+    # Called for its errors: faults of targets should appear before a large model is read, which takes long.
     collect_manifests(job, registry)
     models = tuple(compile_model(model, compilation) for model in job.deployment.models)
     report = LibraryReport({model.name: model.report() for model in models}, job.deployment.notes)

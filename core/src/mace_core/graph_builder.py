@@ -85,10 +85,10 @@ class Builder:
         self.weights[name] = frozen(array)
         return name
 
-    def stored(self, stem: str, storage: Storage | None) -> str:
-        """Return a free name for an output of the next node, whose real numbers will be stored so.
+    def reserve_output(self, stem: str, storage: Storage | None) -> str:
+        """Return an unused name for an output of the next node, and note how its real numbers are stored.
 
-        None for as floats.
+        storage: None for floats.
         """
         name = self.fresh(stem)
         if storage:
@@ -106,14 +106,14 @@ class Builder:
     ) -> tuple[str, ...]:
         """Append a node and return its outputs' names.
 
-        One whose inputs are all small constants is computed at once.
+        A node whose inputs are all small constants is computed at once.
 
-        outputs: the names, or how many to invent.
+        outputs: the names, or the number of names to generate.
         attrs: values by name, as `Op.complete` takes them, or the attributes of another node.
-        like: the node that this one stands for; gives its name and sources.
+        like: a node that this one replaces; gives its name and sources.
 
-        Real outputs are stored as `stored` has noted for their names, else like the input if the op only
-        moves data, else as floats.
+        Real outputs are stored as `reserve_output` has noted for their names, else like the input if the op
+        only moves data, else as floats.
         """
         op = self._find(op) if isinstance(op, str) else op
         stem = like.name if like else _stem(op, outputs)
@@ -258,7 +258,8 @@ class Builder:
             self.weights[name] = start
 
     def _live_states(self, outputs: Sequence[str], changed: Mapping[str, str]) -> set[str]:
-        """Return the states that the outputs depend on, in this run or, through other states, in a later one."""
+        """Return the states that the outputs depend on, in this run or in a later one."""
+        # Through other states: a state may only change another one, which an output reads in the next run.
         live = set(self._state_ports)
         while True:
             read = self._ancestors([*outputs, *(changed[name] for name in live if name in changed)])

@@ -257,9 +257,9 @@ def _convert(builder: Builder, name: str, like: Tensor) -> str:
     if like.storage:
         if not builder.tensors[name].quant and builder.tensors[name].dtype is not DType.F32:
             name = builder.one("Cast", [name], {"to": DType.F32.value})
-        return builder.add("Quantize", [name], outputs=[builder.stored(f"{like.name}.stored", like.storage)])[
-            0
-        ]
+        return builder.add(
+            "Quantize", [name], outputs=[builder.reserve_output(f"{like.name}.stored", like.storage)]
+        )[0]
     if builder.tensors[name].quant:
         name = builder.one("Dequantize", [name])
     return (

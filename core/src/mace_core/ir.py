@@ -246,7 +246,7 @@ class Graph:
         for node in self.nodes:
             yield from filter(None, node.inputs)
 
-    def renamed(self, name: str) -> Graph:
+    def with_name(self, name: str) -> Graph:
         """Return the same graph under another name."""
         return replace(self, name=name)
 

@@ -25,14 +25,14 @@ from mace_core.refusal import Refusal
 from mace_core.tuning import NO_TUNING, Tuning, tuning_of
 
 MAX_DIMENSION = (1 << 31) - 1
-"""Of a tensor that a library describes: what an int32_t holds."""
+"""Maximum dimension of a tensor, because `mace_tensor` of mace.h has int32_t."""
 
 Lower = Callable[[Node, Lowering], None]
 """Appends the calls that compute one node; raises Refused with the reason where it cannot."""
 
 
 class _TargetLowering(Lowering):
-    """A lowering that knows what candidates are chosen by."""
+    """A lowering with the rules by which candidates are chosen."""
 
     def __init__(self, graph: Graph, chooser: Chooser) -> None:
         super().__init__(graph, chooser.parameters(None))
@@ -42,12 +42,11 @@ class _TargetLowering(Lowering):
 class KernelTarget(Target):
     """A target whose regions become programs of kernel calls.
 
-    lowerings: by op, for elements that are what they are.
-    quantized: by op, for nodes with a tensor that stores real numbers as integers; Quantize and Dequantize at
-    least.
-    cost_unit: what candidates' costs are counted in, in words: "multiply-adds", "estimated cycles".
-    Where a table has several candidates for an op, the cheapest is taken at each level, or what a tuning file
-    names. A node is taken if a candidate that is bound to no level takes it.
+    lowerings: by op, for nodes without quantized tensors.
+    quantized: by op, for nodes with a quantized tensor; at least Quantize and Dequantize.
+    cost_unit: the unit of candidates' costs, such as "multiply-adds" or "estimated cycles".
+    If a table has several candidates for an op, the cheapest is taken at each level, or the one that a tuning
+    file names. A node is taken if a candidate without bound levels takes it.
     """
 
     lowerings: Mapping[str, Lower | Sequence[Candidate]]
@@ -56,22 +55,19 @@ class KernelTarget(Target):
 
     @abstractmethod
     def levels(self, abi: str) -> tuple[Level, ...]:
-        """The levels that a library for this ABI holds, the best first and what every processor has last."""
+        """Return the levels of a library for this ABI: the best first, one for every processor last."""
 
     def parameters(self, level: Level | None) -> Hashable:
-        """Return the value that this target's lowerings read as `Lowering.parameters`, such as a packing.
+        """Return the value that lowerings read as `Lowering.parameters`, such as tile sizes.
 
-        Core never looks into it.
-
-        level: what calls are made for; None in a trial lowering, which is made before an ABI is chosen: any
-        value that its lowerings take will do, because whether they refuse a node must not depend on it.
+        Core never reads the value.
+        level: that of the calls; None in a trial lowering, which runs before an ABI is chosen. Any valid
+        value will do then, because whether a node is refused must not depend on it.
         """
         return None
 
     def widening_kernels(self) -> WideningKernels | None:
-        """The kernels that restore weights which are stored smaller than kernels read them.
-
-        None if the target has none.
+        """Return the kernels that restore weights from compact storage; None if the target has none.
 
         Without them, `weights: as-stored` of a deployment file is refused.
         """
@@ -82,10 +78,9 @@ class KernelTarget(Target):
         return self.widening_kernels() is not None
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
-        """None if a trial lowering goes through; otherwise its reason.
-
-        Each result counts as an output of the model, the harder case: it must lie in bytes of its own.
-        """
+        """Return the refusal of a trial lowering, or None if it succeeds."""
+        # A trial instead of a table of supported nodes, so that refusals and lowerings cannot disagree. Each
+        # result is made an output of the model, the harder case: it must not share bytes with another tensor.
         try:
             self._lower(
                 node, _TargetLowering(replace(graph, nodes=(node,), outputs=node.outputs), self._chooser(()))
@@ -123,20 +118,25 @@ class KernelTarget(Target):
 
     def _lower(self, node: Node, lowering: _TargetLowering) -> None:
         tensors = [lowering.tensors[t] for t in (*node.inputs, *node.outputs) if t]
+        # Before any kernel is looked for: the reason is the tensor, and not that one kernel counts in 32
+        # bits.
         for tensor in tensors:
             _need_describable(tensor)
         if not any(_is_compressed(t) for t in tensors):
             self._plain(node, lowering)
             return
+        # Integers first: a kernel on stored integers is faster, and keeps the one rounding of the reference.
         calls = len(lowering.calls)
         try:
             self._as_stored(node, tensors, lowering)
         except Refused:
-            del lowering.calls[calls:]  # what was appended before the refusal
+            del lowering.calls[calls:]  # calls that were appended before the refusal
             self._through_floats(node, lowering)
 
     def _as_stored(self, node: Node, tensors: Sequence[Tensor], lowering: _TargetLowering) -> None:
-        """Compute a node on operands as they are stored; Refused where no kernel does."""
+        """Compute a node on operands as they are stored; raises Refused if no kernel does."""
+        # An op that only moves elements needs no arithmetic: if all storages are equal, the kernel of plain
+        # elements moves integers too.
         storages = {t.storage for t in tensors if t.quant}
         moved = (
             node.op.moves
@@ -157,7 +157,8 @@ class KernelTarget(Target):
         lower_by_choice(lower, node, lowering, lowering.chooser)
 
     def _through_floats(self, node: Node, lowering: _TargetLowering) -> None:
-        """Compute a node in floats, between conversions: no kernel takes its operands as stored."""
+        """Compute a node in floats, between conversions, if no kernel takes its operands as stored."""
+        # Every op works on every storage this way; an integer kernel is an optimization, not a requirement.
         real_inputs = {
             name: self._real(node, name, lowering)
             for name in dict.fromkeys(filter(None, node.inputs))
@@ -179,12 +180,13 @@ class KernelTarget(Target):
             self._convert(node, (real, quantized), lowering)
 
     def _real(self, node: Node, name: str, lowering: _TargetLowering) -> str:
-        """A tensor of floats with the real numbers of a stored one."""
+        """Return a tensor of floats with the real numbers of a quantized or half-precision one."""
         tensor, array = lowering.tensors[name], lowering.constant(name)
         if array is not None:
+            # Constants are converted at build time, once for all nodes that read them.
             real_array = dequantize(array, tensor.quant) if tensor.quant else array
             return lowering.once(
-                (name, "floats"), lambda: lowering.folded(f"{name}.real", real_array.astype(np.float32))
+                (name, "floats"), lambda: lowering.add_folded(f"{name}.real", real_array.astype(np.float32))
             )
         real = lowering.temporary(_floats(tensor))
         self._convert(node, (name, real), lowering)
@@ -206,7 +208,7 @@ class KernelTarget(Target):
 
 
 def _need_describable(tensor: Tensor) -> None:
-    """Refused for a tensor that `mace_tensor` in mace.h cannot describe: its dimensions have 32 bits."""
+    """Raise Refused for a tensor that `mace_tensor` of mace.h cannot describe."""
     longest = max(tensor.shape, default=0)
     if longest > MAX_DIMENSION:
         reason = f"{tensor.name} has a dimension of {longest}; libraries support at most {MAX_DIMENSION}"
@@ -219,10 +221,10 @@ def _is_compressed(tensor: Tensor) -> bool:
 
 
 def _floats(tensor: Tensor) -> Tensor:
-    """The tensor as kernels compute it."""
+    """Return the tensor with the element type in which kernels compute it."""
     return replace(tensor.real, dtype=DType.F32)
 
 
 def conversion(op: str, node: Node, pair: tuple[str, str], attrs: Attributes | None = None) -> Node:
-    """Return a node with one operand and one result, on behalf of another."""
+    """Return a node that converts one tensor to another, with the name and origin of the given node."""
     return replace(node, op=core_ops()[op], inputs=pair[:1], outputs=pair[1:], attrs=attrs or Attributes())

@@ -6,6 +6,7 @@ from collections import ChainMap
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
@@ -44,8 +45,8 @@ class Lowering:
         self.graph = graph
         self.calls: list[Call] = []
         # A trial lowering is made for each node of a graph, so nothing here may take time with the size of
-        # the graph.
-        self.tensors: ChainMap[str, Tensor] = ChainMap({}, graph.tensors)  # type: ignore[arg-type]  # only the first is written
+        # the graph: a ChainMap writes to its first mapping only, and copies none.
+        self.tensors: ChainMap[str, Tensor] = ChainMap({}, graph.tensors)  # type: ignore[arg-type]
         self.weights: MutableMapping[str, Weight] = {}  # those that lowerings made
         self.aliases: MutableMapping[str, str] = {}
         self.selections: list[Selection] = []
@@ -75,13 +76,14 @@ class Lowering:
     def fork(self, siblings: Sequence[Lowering] = ()) -> Lowering:
         """Return a lowering that reads this one and writes to its own layers, until `adopt` takes them over.
 
-        siblings: forks that will be adopted together with it. It sees what they named and packed, and not how
-        they share bytes: each of them computes the same node, at other levels.
+        siblings: forks that will be adopted together with it. It sees their names and packed weights, but not
+        how they share bytes: each of them computes the same node, at other levels.
         """
         fork = copy(self)
         fork.calls, fork.selections = [], []
         fork.tensors = ChainMap({}, *(s.tensors.maps[0] for s in siblings), *self.tensors.maps)
         fork.weights = _stack_layers(self.weights, [s.weights for s in siblings])
+        # Not those of siblings: each must alias the same tensors by itself, which `lower_by_choice` checks.
         fork.aliases = ChainMap({}, self.aliases)
         fork._output_roots = set(self._output_roots)
         fork._folded = _stack_layers(self._folded, [s._folded for s in siblings])
@@ -90,7 +92,7 @@ class Lowering:
         return fork
 
     def adopt(self, forks: Sequence[Lowering]) -> None:
-        """Take over what forks of this lowering made, one after another; they share bytes in the same way."""
+        """Take over the calls and constants of forks, which let tensors share bytes in the same way."""
         for fork in forks:
             self.calls += fork.calls
             self.selections += fork.selections
@@ -108,16 +110,16 @@ class Lowering:
         return _newest(self.aliases)
 
     def shape(self, tensor: str) -> Shape:
-        """A tensor's shape."""
+        """Return the shape of a tensor."""
         return self.tensors[tensor].shape
 
     def constant(self, tensor: str) -> Array | None:
-        """The elements of a constant."""
+        """Return the elements of a constant, None for a tensor that is computed."""
         array = self.graph.weights.get(tensor)
         return self._folded.get(tensor) if array is None else array
 
-    def folded(self, name: str, array: Array, quant: Quant | None = None) -> str:
-        """A constant that a lowering computed, for other lowerings to read. Returns its name."""
+    def add_folded(self, name: str, array: Array, quant: Quant | None = None) -> str:
+        """Add a constant that a lowering computed, which other lowerings can read; return its name."""
         name = self._fresh(name)
         self._folded[name] = array
         self.tensors[name] = Tensor(name, DType.of(array), array.shape, quant)
@@ -125,9 +127,10 @@ class Lowering:
         return name
 
     def weight(self, name: str, shape: Shape, dtype: str, make: Callable[[], Array]) -> str:
-        """A constant in a kernel's own arrangement; `make` runs when it is written. Returns its name.
+        """Add a constant in the arrangement of a kernel; return its name.
 
         dtype: numpy's name of the element type.
+        make: called when the constant is written, so that only one packed array is in memory at a time.
         """
         import numpy as np
 
@@ -137,11 +140,11 @@ class Lowering:
         return name
 
     def once(self, key: Hashable, make: Callable[[], str]) -> str:
-        """Return what `make` returns for this key, calling it only once: equal weights are packed once.
+        """Return the result of `make` for this key, which is called only once: equal weights are packed once.
 
-        key: says all that the result depends on, those of `parameters` included that it was made with.
+        key: everything that the result depends on, including the parameters that it was made with.
         """
-        # What a call writes is there at the levels of that call only, so it is found again by those levels.
+        # The result of a call exists only at the levels of that call, so it is filed under those levels.
         for known in (key, (key, self.levels)):
             if known in self._names_by_key:
                 return self._names_by_key[known]
@@ -152,16 +155,18 @@ class Lowering:
         return name
 
     def temporary(self, like: Tensor) -> str:
-        """A tensor that lives between two calls of one node. Returns its name."""
+        """Add a tensor that lives between two calls of one node; return its name."""
         name = self._fresh(like.name)
         self.tensors[name] = replace(like, name=name)
         return name
 
     def may_alias(self, tensor: str, of: str) -> bool:
-        """Tell whether a tensor can share the bytes of another; outputs of the model need bytes of their own."""
+        """Tell whether a tensor can share the bytes of another."""
         if tensor not in self._outputs:
             return True
         root = self._root(of)
+        # An output is memory of the application. It cannot be the bytes of a constant or of an input, which
+        # are elsewhere, nor those of another output.
         return not (
             root in self.graph.weights
             or root in self.weights
@@ -178,6 +183,7 @@ class Lowering:
 
     def call(self, node: Node, call: Call) -> None:
         """Append a call on behalf of a node."""
+        # Fields become a C struct, which would be left with members of arbitrary value.
         unknown = {name for name, _ in call.kernel.fields} ^ set(call.args)
         assert not unknown, f"{call.kernel.name}: arguments {unknown} do not match its fields"
         for name, ctype in call.kernel.fields:
@@ -188,9 +194,11 @@ class Lowering:
         self.calls.append(replace(named, levels=self.levels) if self.levels else named)
 
     def finish(self) -> Program:
-        """The program, with only the constants that its calls read."""
+        """Return the program, with only the constants that its calls read."""
         graph = self.graph
-        used = {self._root(t) for c in self.calls for t in c.reads if t} | set(map(self._root, graph.outputs))
+        # A weight that was packed is stored once, in its packed form.
+        reads = chain.from_iterable(call.reads for call in self.calls)
+        used = {self._root(tensor) for tensor in chain(filter(None, reads), graph.outputs)}
         graph_weights = {n: Weight.of(a) for n, a in graph.weights.items() if n in used}
         weights = {**graph_weights, **{n: w for n, w in self.weights.items() if n in used}}
         constants = (graph.weights.keys() | self.weights.keys()) - set(graph.outputs)
@@ -210,6 +218,8 @@ class Lowering:
         return find_root(tensor, self.aliases)
 
     def _fresh(self, stem: str) -> str:
+        # Continues at the last number: thousands of nodes with one stem would otherwise search for all of
+        # them.
         number = self._numbers.get(stem, 0)
         name = f"{stem}.{number}" if number else stem
         while name in self.tensors or name in self.weights:
@@ -239,7 +249,7 @@ def _stack_layers(
     below: Mapping[_Key, _Value], siblings: Sequence[Mapping[_Key, _Value]]
 ) -> ChainMap[_Key, _Value]:
     """Return a mapping that writes to a new layer above those of the siblings and the common one below."""
-    return ChainMap({}, *map(_newest, siblings), below)  # type: ignore[arg-type]  # only the first is written
+    return ChainMap({}, *map(_newest, siblings), below)  # type: ignore[arg-type]  # writes to the first only
 
 
 def _newest(mapping: Mapping[_Key, _Value]) -> MutableMapping[_Key, _Value]:

@@ -1,7 +1,8 @@
 """Plans memory: gives every tensor of a program a fixed offset in an arena, when the library is built.
 
 The problem is dynamic storage allocation, which is NP-hard. Plans are made by first fit in several orders and
-by sweeps through time, and the smallest one is taken; the search ends at the lower bound, the largest live set.
+by sweeps through time, and the smallest one is taken; the search ends at the lower bound, the largest live
+set.
 Everything is deterministic, so that equal models give equal libraries.
 """
 
@@ -24,10 +25,10 @@ SMALL_PROGRAM = 1 << 24
 """A program of n buffers is shuffled at least SMALL_PROGRAM / n^2 times, whatever the effort."""
 
 MAX_PAIRS = 1_500_000
-"""Pairs of buffers that live at the same time up to which buffers are compared pair by pair.
+"""Maximum number of pairs of buffers that live at the same time for plans that compare them pair by pair.
 
-Above, only the sweeps over time are tried, whose cost does not grow with the pairs. An unrolled recurrent layer
-of 20,000 nodes has twenty times as many.
+Above it, only the sweeps over time are tried, whose cost does not grow with the pairs. An unrolled recurrent
+layer of 20,000 nodes has twenty times as many.
 """
 
 
@@ -58,7 +59,7 @@ class Arena:
 class Touch:
     """The effect of one step on memory: the tensors that it reads and writes.
 
-    inplace: whether a result may lie where an input of the same size lay that nobody reads later.
+    inplace: whether the output may reuse the buffer of a dead input of the same size.
     levels: names of the only levels at which the step is made, of those of `target`; () for a step of every
     run.
     """
@@ -82,8 +83,8 @@ def touches_of(program: Program, target: str = "") -> list[Touch]:
 def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
     """Give every intermediate tensor of a program its offset.
 
-    touches: what happens in a run, where that is more than the program's calls: transfers, and parts on other
-    devices.
+    touches: the effects of all steps of a run, if there are others than the program's calls, such as
+    transfers.
     """
     owner, spans = _spans(program, touches_of(program) if touches is None else touches)
     placed = arrange(spans)
@@ -99,7 +100,7 @@ def arrange(spans: Sequence[Span]) -> Arena:
 
 
 def lower_bound(spans: Iterable[Span]) -> int:
-    """The largest sum of sizes that live at one time; no plan can be smaller."""
+    """Return the largest sum of sizes of buffers that live at one time; no plan can be smaller."""
     steps: dict[int, int] = {}
     for span in spans:
         steps[span.first] = steps.get(span.first, 0) + span.size
@@ -129,28 +130,28 @@ def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], li
 
 
 def _owners(program: Program, steps: Sequence[Touch], inside: Iterable[str]) -> dict[str, str]:
-    """The buffer that each owning tensor of the arena lies in; inside: those tensors.
+    """Return the buffer of each tensor that owns bytes in the arena.  inside: those tensors.
 
-    A level makes its own calls only: a result may take over an input if at every level that touches the
-    result it may.
+    Each level makes only its calls, and one plan serves all levels: a result may take over an input only if
+    it may at every level that touches it.
     """
-    levels = dict.fromkeys((step.target, level) for step in steps for level in step.levels)
+    levels: dict[tuple[str, str], None] = {}
+    for step in steps:
+        levels |= dict.fromkeys((step.target, level) for level in step.levels)
     owner = {root: root for root in inside}
-    takeovers = [
-        _takeovers(program, [step for step in steps if step.is_made_at(*level)], owner)
-        for level in levels or {("", ""): None}
-    ]
-    for result, root in dict(pair for at_level in takeovers for pair in at_level.items()).items():
+    takeovers: list[dict[str, str]] = []
+    for level in levels or {("", ""): None}:
+        steps_of_level = [step for step in steps if step.is_made_at(*level)]
+        takeovers.append(_takeovers(program, steps_of_level, owner))
+    candidates = dict(chain.from_iterable(at_level.items() for at_level in takeovers))
+    for result, root in candidates.items():
         if root != result and all(at_level.get(result, root) == root for at_level in takeovers):
             owner[result] = owner[root]
     return owner
 
 
 def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str]) -> dict[str, str]:
-    """For each tensor that these steps write, in order, the input that it takes over.
-
-    Itself where it takes over none.
-    """
+    """Return for each tensor that these steps write, in order, the input that it takes over, or itself."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
@@ -175,7 +176,7 @@ def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str])
 
 
 def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
-    """The smallest plan found; the same one every time."""
+    """Return the smallest plan that the search yields, the same one every time."""
     pairs = _overlapping_pairs(spans)
     plans = _sweeps(spans, bound)
     if pairs <= MAX_PAIRS:
@@ -195,7 +196,9 @@ def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
 
 
 def _fit_fixed_orders(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[Span]]:
-    """The best plan of three orders, by size, by start and by length of life; and its order."""
+    """Return the best plan of three orders (by size, start and length of life) and its order."""
+    # Large buffers first leave the small ones to fill gaps; the order of time suits chains; long lives first
+    # keep buffers that block everything out of the middle. Names make ties deterministic.
     orders = [
         sorted(spans, key=lambda s: (-s.size, s.first, s.name)),
         sorted(spans, key=lambda s: (s.first, -s.size, s.name)),
@@ -208,25 +211,24 @@ def _fit_fixed_orders(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[S
 
 
 def _shuffles(order: Sequence[Span], height: int, attempts: int) -> Iterator[dict[str, int]]:
-    """Plans of an order that is disturbed by weights, going on from each that is better.
+    """Yield plans of orders with randomly weighted sizes, continuing from each order that is better.
 
-    height: of the plan that the order itself gives.
+    height: that of the plan of `order`.
     """
     shuffle = random.Random(0)  # noqa: S311  # repeatable, not secret
     for _ in range(attempts):
         trial = sorted(order, key=lambda s: -s.size * shuffle.uniform(0.5, 1.5))
         plan = _fit(trial)
         yield plan
-        if (reached := _height(trial, plan)) < height:
+        reached = _height(trial, plan)
+        if reached < height:
             height, order = reached, trial
 
 
 def _sweeps(spans: Sequence[Span], bound: int) -> Iterator[dict[str, int]]:
-    """Plans of sweeps through time: forward and backward from the bottom, and forward from both ends.
-
-    A chain of layers needs both ends: each result at the other end than its operand never finds its gap cut
-    in two.
-    """
+    """Yield plans of sweeps through time: forward, backward, and forward from both ends of the arena."""
+    # A chain of layers needs both ends: with each result at the other end than its operand, no gap is cut in
+    # two.
     end = max((s.last for s in spans), default=0)
     mirrored = [Span(s.name, s.size, end - s.last, end - s.first) for s in spans]
     yield _sweep(spans)
@@ -287,7 +289,7 @@ class _Timeline:
             right >>= 1
 
     def overlapping(self, span: Span) -> list[Span]:
-        """The filed buffers that live at some time that `span` does."""
+        """Return the filed buffers that live at the same time as `span`."""
         spans: list[Span] = []
         node = span.first + self._leaves
         while node:
@@ -323,8 +325,8 @@ def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
     """
     placed: dict[str, int] = {}
     living: list[tuple[int, int, int]] = []  # (last step, offset, end), the first to die in front
-    # Large enough for every plan: each buffer raises the top by its size at most, and what is placed below the
-    # ceiling may leave gaps that no other buffer fits into.
+    # Large enough for every plan: each buffer raises the top by its size at most, and what is placed below
+    # the ceiling may leave gaps that no other buffer fits into.
     gaps: list[tuple[int, int]] = [(0, ceiling + sum(s.size for s in spans))]
     for span in sorted(spans, key=lambda s: (s.first, -s.size, s.name)):
         while living and living[0][0] < span.first:
@@ -337,7 +339,7 @@ def _sweep(spans: Sequence[Span], ceiling: int = 0) -> dict[str, int]:
 
 
 def _take(gaps: list[tuple[int, int]], size: int, ceiling: int) -> int:
-    """Cut `size` bytes out of a sorted list of gaps: the highest below the ceiling, else the lowest.
+    """Cut `size` bytes out of a sorted list of gaps, the highest below the ceiling, or else the lowest.
 
     Returns their offset.
     """

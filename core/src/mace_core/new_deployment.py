@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from mace_core.deployment import Model, Port, load_deployment
@@ -120,7 +121,9 @@ def _state_lines(graph: Graph, inputs: Sequence[Tensor], outputs: Sequence[Tenso
             for state in graph.states
         )
     pairs = {
-        before.name: after.name for before in inputs for after in outputs if _looks_like_state(before, after)
+        before.name: after.name
+        for before, after in product(inputs, outputs)
+        if _looks_like_state(before, after)
     }
     if pairs and len(set(pairs.values())) == len(pairs):
         yield "    # The application has to copy these outputs to the inputs of the next run."

@@ -16,7 +16,7 @@ TEMPLATES = files("mace_core") / "runtime"
 
 @dataclass(frozen=True)
 class PackageFiles:
-    """Contents of files by path in the library's folder: those that all choices share, and those of one choice."""
+    """Contents of files by path in the library's folder: those of all choices, and those of one."""
 
     common: Mapping[str, str]
     of_choice: Mapping[str, str]

@@ -79,8 +79,9 @@ class BufferKind(Enum):
 class Port:
     """Describes a tensor at the edge of a part: the space in which it must lie, and its bytes there.
 
-    size: bytes; 0 stands for the tensor's dense bytes and no more.  kinds: buffers of the application that the driver
-    imports without a copy where the port is one of the model's; none stands for plain host memory alone.
+    size: bytes; 0 stands for the dense bytes of the tensor.
+    kinds: buffers of the application that the driver imports without a copy, if the port is one of the
+    model's; () stands for plain host memory only.
     """
 
     tensor: Tensor

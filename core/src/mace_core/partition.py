@@ -22,7 +22,7 @@ class Partition:
 
 
 Refusals = dict[tuple[str, str], Refusal]
-"""By the names of node and target."""
+"""Refusals by the names of node and target."""
 
 
 def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
@@ -33,6 +33,8 @@ def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
     if targets[0].scope == "model":
         return _check_whole_model(graph, targets[0])
     refusals: Refusals = {}
+    # Every target is asked about every node, not only until one takes it: a target may lose nodes below, and
+    # the ledger of `mace explain` shows all refusals.
     options = {node.name: _takers(node, graph, targets, refusals) for node in graph.nodes}
     stuck = [n for n in graph.nodes if not options[n.name]]
     if stuck:
@@ -40,13 +42,14 @@ def partition(graph: Graph, targets: Sequence[Target]) -> Partition:
     while True:
         regions = _regions(graph, {name: takers[0] for name, takers in options.items()})
         poor = [
-            r
-            for r in regions
-            if not r.target.worth(r.graph) and all(len(options[n.name]) > 1 for n in r.graph.nodes)
+            region
+            for region in regions
+            if not region.target.worth(region.graph)
+            and all(len(options[node.name]) > 1 for node in region.graph.nodes)
         ]
         # A region that is not worth a change of device goes to the next target that takes its nodes. That may
-        # join two regions of that target or divide one of another, so all regions are formed again. Each round
-        # takes a target away from some node, so that this ends.
+        # join two regions of that target or divide one of another, so all regions are formed again. Each
+        # round takes a target away from some node, so that this ends.
         if not poor:
             return Partition(tuple(regions), _in_order(graph, refusals))
         for region in poor:
@@ -95,7 +98,7 @@ def _complaint(graph: Graph, node: Node, targets: Sequence[Target], refusals: Re
 
 @dataclass
 class _Growing:
-    """A region while nodes join it.
+    """A region that nodes are added to.
 
     rank: its number among the regions of its target. The regions of one target form a chain: each was begun
     because a path leads from the one before it to what it reads.
@@ -113,7 +116,7 @@ class _Growing:
         return self.before.get(other.target, 0) > other.rank
 
     def follow(self, counts: Mapping[Target, int]) -> bool:
-        """Let so many regions of each target run before this one; returns whether that is new."""
+        """Let this many regions of each target run before this one; return whether that changes anything."""
         later = {target: count for target, count in counts.items() if count > self.before.get(target, 0)}
         self.before.update(later)
         return bool(later)
@@ -145,12 +148,12 @@ def _regions(graph: Graph, takers: Mapping[str, Target]) -> list[Region]:
 
 
 def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> int:
-    """The newest region of the node's target, unless a path leaves it to reach a feeding region.
+    """Return the number of the newest region of the node's target, or of a new region.
 
-    Else a new number.
-
-    Where that path exists it exists from every older region of the target as well: they form a chain.
+    A node may not join a region from which a path leads, through another region, back to the node: the two
+    regions would wait for each other.
     """
+    # Older regions of the target need not be tried: they form a chain, so the path leads from them as well.
     if newest is None or any(f.runs_after(grown[newest]) for f in feeding):
         return len(grown)
     return newest
@@ -173,7 +176,7 @@ def _join(number: int, node: Node, feeding: Sequence[_Growing], grown: Sequence[
 
 
 def _read_in_one_region(graph: Graph, home: Mapping[str, int], grown: Sequence[_Growing]) -> set[str]:
-    """The computed tensors that only nodes of their own region read."""
+    """Return the computed tensors that only nodes of their own region read."""
     outside = set(graph.outputs)
     for number, region in enumerate(grown):
         for node in region.nodes:

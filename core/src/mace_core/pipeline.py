@@ -23,7 +23,7 @@ RUNTIMES = ("cpu", "gpu", "dsp", "hta", "htp", "apu")
 def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
     graph = assign_states(read(model, registry), model)
-    stated = apply_io_spec(graph.renamed(model.name), model, registry.frontend(model).order)
+    stated = apply_io_spec(graph.with_name(model.name), model, registry.frontend(model).order)
     return _describable(verify(replace(stated, notes=graph.notes, origin=graph.origin)))
 
 

@@ -225,8 +225,8 @@ def _steps(graph: Graph, parts: Sequence[Part]) -> Iterator[Step]:
 def _bring(port: Port, homes: dict[str, list[str]]) -> Iterator[Transfer]:
     """Yield the transfers that make a tensor available to a port, through host memory between two devices."""
     name, destination = port.tensor.name, port.space.name
-    # Drivers copy between their own space and host memory only, so a tensor of another device goes through the
-    # host, where it then stays for further readers.
+    # Drivers copy between their own space and host memory only, so a tensor of another device goes through
+    # the host, where it then stays for further readers.
     for space in (HOST.name, destination):
         here = homes[name]
         if destination not in here and space not in here:

@@ -33,7 +33,7 @@ Arg = int | float | tuple[int, ...] | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function made from a template: void NAME(const mace_workers *run, const NAME_args *a, void *const *t).
+    """A C function made from a template: void NAME(const mace_workers *, const NAME_args *, void *const *t).
 
     name: its C name, `OP_DTYPE` or `OP_VARIANT_DTYPE`.
     template: the .c.in file; sees `name`, `level` and everything in `params`; text that it prints has a type
@@ -41,7 +41,7 @@ class Kernel:
     fields: what NAME_args holds, as (name, type of FIELD_TYPES), the type with "[n]" for an array.
     helpers: templates of C functions that it calls, rendered once before all kernels that name them.
 
-    PluginError where a name or a type is none in C.
+    Raises PluginError if a name or a type is invalid in C.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Call:
     """One kernel at work: t[] holds the tensors read, then those written.
 
     scratch: bytes of working memory that each worker needs.
-    inplace: whether a result may lie where an input of the same size lay that nobody reads later.
+    inplace: whether the output may reuse the buffer of a dead input of the same size.
     node: the graph node, for the reader; sources: the model's own nodes, for profiling and reports.
     levels: names of the only instruction-set levels at which the call is made; () for all. Of the calls that
         compute one node at several levels, each level makes its own, and they write the same result.
@@ -125,7 +125,7 @@ class Program:
     selections: tuple[Selection, ...] = ()
 
     def root(self, tensor: str) -> str:
-        """The tensor that owns the bytes."""
+        """Return the tensor that owns the bytes of another."""
         return find_root(tensor, self.aliases)
 
     def restrict(self, levels: Sequence[str]) -> Program:
@@ -141,7 +141,7 @@ class Program:
 
 
 def find_root(tensor: str, aliases: Mapping[str, str]) -> str:
-    """The tensor that owns the bytes of another."""
+    """Return the tensor that owns the bytes of another."""
     while tensor in aliases:
         tensor = aliases[tensor]
     return tensor
@@ -164,10 +164,10 @@ def rename_apart(graph: Graph, programs: Sequence[Program]) -> list[Program]:
 
 
 def join(graph: Graph, programs: Sequence[Program]) -> Program:
-    """Join the programs of a graph's regions, which run one after another; common names are handed on.
+    """Join the programs of a graph's regions, which run one after another and share tensors by name.
 
-    Inputs and outputs that no region reads or writes (an output may be an input or a constant) are described
-    all the same.
+    Inputs and outputs that no region reads or writes are described as well: an output may be an input or a
+    constant.
     """
     tensors = {name: graph.tensors[name] for name in (*graph.inputs, *graph.outputs)}
     weights = {name: Weight.of(graph.weights[name]) for name in graph.outputs if name in graph.weights}
@@ -189,16 +189,19 @@ def _rename(program: Program, names: Mapping[str, str]) -> Program:
     if not names:
         return program
 
-    def new(name: str) -> str:
+    def rename(name: str) -> str:
         return names.get(name, name)
 
     calls = [
-        replace(c, reads=tuple(map(new, c.reads)), writes=tuple(map(new, c.writes))) for c in program.calls
+        replace(c, reads=tuple(map(rename, c.reads)), writes=tuple(map(rename, c.writes)))
+        for c in program.calls
     ]
     return replace(
         program,
         calls=tuple(calls),
-        tensors={new(name): replace(tensor, name=new(name)) for name, tensor in program.tensors.items()},
-        weights={new(name): weight for name, weight in program.weights.items()},
-        aliases={new(name): new(of) for name, of in program.aliases.items()},
+        tensors={
+            rename(name): replace(tensor, name=rename(name)) for name, tensor in program.tensors.items()
+        },
+        weights={rename(name): weight for name, weight in program.weights.items()},
+        aliases={rename(name): rename(of) for name, of in program.aliases.items()},
     )

@@ -94,13 +94,13 @@ class ProjectTarget(Target):
 
     def write(self, library: str, parts: Mapping[str, Sequence[Part]]) -> Mapping[str, Content]:
         """Return the files of all projects, each in a folder of the model's name."""
-        bodies = [(model, part.body) for model, model_parts in parts.items() for part in model_parts]
-        projects = [(model, body.files) for model, body in bodies if isinstance(body, ProjectBody)]
-        return {
-            str(PurePosixPath(model, name)): content
-            for model, files in projects
-            for name, content in files.items()
-        }
+        contents: dict[str, Content] = {}
+        for model, model_parts in parts.items():
+            for part in model_parts:
+                if isinstance(part.body, ProjectBody):
+                    files = part.body.files.items()
+                    contents |= {str(PurePosixPath(model, name)): content for name, content in files}
+        return contents
 
     def check_options(self, model: Model) -> None:
         """Raise MaceError for options that the target does not accept: those that `layout` refuses."""

@@ -1,4 +1,8 @@
-"""Real numbers stored as integers: the meaning of `Tensor.quant`."""
+"""Real numbers that are stored as integers: the meaning of `Tensor.quant`.
+
+real = scale * (stored - zero point), with one scale and zero point for a tensor, or for each index of an
+axis.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,25 @@ from mace_core.ops.op import Op
 from mace_core.ops.transpose import TransposeAttributes
 
 STORED = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32)
-"""The types that can stand for real numbers."""
+"""The integer types in which real numbers can be stored."""
 
 
 def dequantize(integers: Array, quant: Quant) -> Array:
-    """Real numbers, in float64, of stored integers."""
-    real = (integers.astype(np.float64) - _broadcast(quant.zero_point, quant, integers.ndim)) * _broadcast(
-        quant.scale, quant, integers.ndim
-    )
-    return np.asarray(real)
+    """Return the real numbers, in float64, of stored integers."""
+    # In float64 the difference and the product of 32-bit integers and float32 scales are nearly exact, so
+    # that kernels are compared with real numbers and not with another rounding.
+    zero_point = _broadcast(quant.zero_point, quant, integers.ndim)
+    scale = _broadcast(quant.scale, quant, integers.ndim)
+    return np.asarray((integers.astype(np.float64) - zero_point) * scale)
 
 
 def quantize(real: Array, storage: Storage) -> Array:
-    """The stored integers nearest to real numbers, a tie to the even one, saturated.
-
-    NaN becomes the least.
-    """
+    """Return the stored integers nearest to real numbers, saturated; NaN becomes the lowest."""
+    # Ties to even, as ONNX's QuantizeLinear and IEEE 754; TFLite rounds ties away from zero, which differs by
+    # one step in rare cases. The zero point is added after the rounding: before it, it would move ties.
     quant = storage.quant
     steps = np.asarray(real, np.float64) / _broadcast(quant.scale, quant, np.ndim(real))
+    # 1e300 instead of infinity: the sum with a zero point stays a number, and is clipped like any other.
     rounded = np.rint(np.nan_to_num(steps, nan=-1e300, posinf=1e300, neginf=-1e300)) + _broadcast(
         quant.zero_point, quant, np.ndim(real)
     )
@@ -65,11 +70,14 @@ def _values_fault(quant: Quant, dtype: DType) -> str | None:
 
 def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attributes) -> Storage | None:
     """Return the default storage of an op's outputs: its input's if the op only moves data, else None."""
+    # Several inputs, as of Concat, must have one storage: integers of different scales cannot be mixed.
     first = inputs[0].storage if inputs and inputs[0] else None
     if first is None or not op.moves or any(t and t.quant and t.storage != first for t in inputs):
         return None
     if first.quant.axis is None:
         return first
+    # Scales along an axis follow a Transpose. Other ops that move data may merge or divide that axis, after
+    # which no axis has one scale for each index.
     if not isinstance(attrs, TransposeAttributes):
         return None
     return replace(first, quant=replace(first.quant, axis=attrs.perm.index(first.quant.axis)))
@@ -78,10 +86,12 @@ def propagate_storage(op: Op, inputs: Sequence[Tensor | None], attrs: Attributes
 def compute(
     op: Op, attrs: Attributes, inputs: Sequence[tuple[Tensor, Array] | None], outputs: Sequence[Tensor]
 ) -> tuple[Array, ...]:
-    """Compute a node on stored elements: the op on real numbers, then one rounding to each output's storage.
+    """Compute a node on stored elements: the op on real numbers, rounded once to each output's storage.
 
     inputs: each tensor with its elements; None for an absent one.
     """
+    # This is the definition of a quantized node. Kernels that compute in integers may differ from it by one
+    # step.
     reals = [i and (dequantize(i[1], i[0].quant) if i[0].quant else i[1]) for i in inputs]
     return tuple(_store(r, t) for r, t in zip(op.compute(reals, attrs), outputs, strict=False))
 
@@ -94,6 +104,6 @@ def _store(result: Array, tensor: Tensor) -> Array:
 
 
 def _broadcast(values: Sequence[float], quant: Quant, rank: int) -> Array:
-    """The values so that they broadcast along the axis of a tensor of this rank."""
+    """Return the values in a shape that broadcasts along the axis of a tensor of this rank."""
     array = np.asarray(values, np.float64)
     return array.reshape([-1 if i == quant.axis else 1 for i in range(rank)])

@@ -218,8 +218,8 @@ class Registry:
     def find_runner(self, choice: Choice, models: Iterable[Model]) -> Runner | None:
         """Return what executes these models: the runner of a target that may take them, else the toolchain's.
 
-        A target that only `runtime:` of a model names counts as one that the choice names. MaceError for models that
-        different runners execute: one library is executed by one.
+        A target that only `runtime:` of a model names counts as one that the choice names. Raises MaceError
+        if models need different runners, because one runner executes a library.
         """
         names: dict[str, list[str]] = {}
         runners: dict[str, Runner | None] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from types import MappingProxyType
 
 from mace_core.candidates import Selection
@@ -236,7 +237,7 @@ def report_plan(plan: Plan) -> ModelReport:
     program = plan.program
     parts = tuple(PartReport(part.name, part.target, part.nodes, part.driver) for part in plan.parts)
     project = next((part.figures for part in plan.parts if part.figures.layers), None)
-    details = {key: value for part in plan.parts for key, value in part.figures.details.items()}
+    details = dict(chain.from_iterable(part.figures.details.items() for part in plan.parts))
     summary = "".join(part.figures.summary for part in plan.parts)
     if project:
         return _report_project(project, parts, summary, details)

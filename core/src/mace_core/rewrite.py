@@ -13,36 +13,38 @@ from mace_core.ops.op import Op
 
 @dataclass(frozen=True)
 class Match:
-    """A node that a rule looks at, its inputs already those of the new graph.
+    """A node that a rule looks at; its inputs are tensors of the new graph.
 
-    uses: how often each tensor of the *old* graph is read.
+    builder: that of the new graph.  uses: how often each tensor of the *old* graph is read.
     """
 
     node: Node
-    new: Builder
+    builder: Builder
     uses: Mapping[str, int]
 
     def sole_producer(self, index: int, *ops: str) -> Node | None:
-        """Return the node that computes input `index`, if its op is listed (or none is) and nobody else reads it.
+        """Return the node that computes input `index`, if only this node reads it, else None.
 
-        None where its result is rounded to be stored: without it, that rounding would be lost.
+        ops: the names of ops that are accepted; all if none is given.
         """
+        # A producer whose result is rounded to be stored is hidden: a rule that merges it into another node
+        # would lose that rounding, and with it the numbers of a quantized model.
         inputs = self.node.inputs
-        producer = self.new.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
+        producer = self.builder.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
         if producer is None or (ops and producer.op.name not in ops) or self.uses.get(inputs[index], 1) != 1:
             return None
         return None if self._rounds(producer, inputs[index]) else producer
 
     def _rounds(self, node: Node, result: str) -> bool:
-        storage = self.new.tensors[result].storage
+        storage = self.builder.tensors[result].storage
         return storage is not None and not (
-            node.op.moves and self.new.tensors[node.inputs[0]].storage == storage
+            node.op.moves and self.builder.tensors[node.inputs[0]].storage == storage
         )
 
     def constant(self, index: int) -> Array | None:
-        """The data of input `index` if it is a constant that holds its numbers as they are."""
+        """Return the elements of input `index` if it is a constant that is not quantized, else None."""
         inputs = self.node.inputs
-        return self.new.constant(inputs[index]) if index < len(inputs) and inputs[index] else None
+        return self.builder.constant(inputs[index]) if index < len(inputs) and inputs[index] else None
 
     def emit(
         self,
@@ -50,16 +52,16 @@ class Match:
         inputs: Sequence[str],
         attrs: AttributeValues | None = None,
     ) -> tuple[str, ...]:
-        """Add a node that computes what this one computes."""
-        return self.new.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
+        """Add a node with this node's outputs, name and sources."""
+        return self.builder.add(op, inputs, attrs, outputs=self.node.outputs, like=self.node)
 
     def merge_origins(self, other: Node) -> Node:
-        """The node with the sources of another as well: what a node that computes both stands for."""
+        """Return the node with the sources of another one as well, for a node that replaces both."""
         return replace(self.node, sources=tuple(dict.fromkeys((*other.sources, *self.node.sources))))
 
     def shape(self, index: int) -> Shape:
-        """Shape of input `index`."""
-        return self.new.shape(self.node.inputs[index])
+        """Return the shape of input `index`."""
+        return self.builder.shape(self.node.inputs[index])
 
 
 Rule = Callable[[Match], Sequence[str] | None]
@@ -67,7 +69,7 @@ Rule = Callable[[Match], Sequence[str] | None]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """Rebuild a graph in order, each node as the rule says; what the rule leaves unread disappears."""
+    """Rebuild a graph in order, each node as the rule says; nodes that nothing reads disappear."""
     builder = Builder(graph.name)
     for name in graph.inputs:
         builder.tensors[name] = graph.tensors[name]
@@ -90,6 +92,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         renamed.update((old, by) for old, by in zip(node.outputs, result, strict=False) if old != by)
         for old, by in zip(node.outputs, result, strict=False):
             # Readers of the old tensor now read this one; if it existed, this node no longer does.
+            # Counted, because a rule must not merge a node into one reader while others still need it.
             if old != by:
                 uses[by] = uses[old] + (uses[by] - 1 if by in uses else 0)
     return builder.finish([renamed.get(o, o) for o in graph.outputs], graph.outputs)
@@ -98,9 +101,9 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 def copy_nodes(graph: Graph, builder: Builder, renamed: Mapping[str, str]) -> dict[str, str]:
     """Add the weights and nodes of a graph to a builder.
 
-    Return what its tensors are called there, where that is something else.
+    Returns the names of its tensors in the builder, where they differ.
 
-    renamed: tensors of the builder that its nodes read in place of their own. What becomes constant is
+    renamed: tensors of the builder that its nodes read instead. A node whose inputs become constant is
     computed.
     """
     renamed = dict(renamed)

@@ -70,7 +70,7 @@ def exit_on_error(rule: Callable[..., Any]) -> Callable[..., Any]:
             return rule(*args, **kwargs)
         except (SCons.Errors.StopError, SCons.Errors.UserError):  # SCons words these itself
             raise
-        except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+        except Exception as error:  # noqa: BLE001  # the last resort: one message for anything
             sys.exit(report_failure(error))
 
     return run_rule
@@ -185,7 +185,7 @@ class Build:
             else self._summary(parsed.library, products, places)
         )
         return Library(
-            parsed.library, parsed, folder, {name: [*made, *common] for name, made in nodes.items()}
+            parsed.library, parsed, folder, {name: [*built, *common] for name, built in nodes.items()}
         )
 
     def mace_test(self, *, library: Library, labels: Any = "", accuracy: float = 0.0) -> None:
@@ -210,7 +210,9 @@ class Build:
 
     def mace_package(self, *, name: str, libraries: Sequence[Library]) -> None:
         """Let `scons package` put libraries, headers and programs of all choices into builds/NAME.tar.gz."""
-        nodes = {node for library in libraries for made in library.variants.values() for node in made}
+        nodes: set[Any] = set()
+        for library in libraries:
+            nodes.update(*library.variants.values())
         step = package_step(name, self._folder.path, sorted(Path(node.get_abspath()) for node in nodes))
         self._env.Alias("package", self._add(self._folder.path, [step], list(nodes)))
 
@@ -235,9 +237,9 @@ class Build:
         return nodes
 
     def _summary(self, library: str, products: Sequence[Any], lines: Sequence[str]) -> Any:
-        """Return an alias that ends a build by telling where everything is.
+        """Return an alias that ends a build with the paths of its products.
 
-        SCons would tell of every file that it is up to date.
+        Without it, SCons would print for every file that it is up to date.
         """
         env = self._env.Clone(MACE_STEP=summary_step(lines))
         alias = env.Alias(f"library {library}", products, ACTION)
@@ -247,12 +249,12 @@ class Build:
     def _file(self, path: Path) -> Any:
         return self._env.fs.File(str(path))
 
-    def _outside(self, given: Any) -> Any:
-        """The node of a path that an SConscript names, from its own folder."""
-        return self._env.fs.Entry(given) if isinstance(given, str | os.PathLike) else given
+    def _outside(self, path: Any) -> Any:
+        """Return the node of a path that an SConscript names, relative to its folder."""
+        return self._env.fs.Entry(path) if isinstance(path, str | os.PathLike) else path
 
     def _path_to_show(self, folder: Path) -> str:
-        """A folder as users should read it: from where they called SCons, if it lies below."""
+        """Return a folder as users should read it: relative to where they called SCons, if it lies below."""
         top = self._env.fs.Top.get_abspath()
         return os.path.relpath(folder, top) if folder.is_relative_to(top) else str(folder)
 

@@ -2,13 +2,14 @@
 
 A frontend finds the states that a model file keeps by itself. A deployment file may pair inputs with outputs,
 which are states then, too. The session of the library keeps them, unless the deployment file says that the
-application does, or that every run begins anew.
+application does, or that every run begins with the start values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def is_reset(model: Model) -> bool:
 
 
 def paired_states(model: Model) -> dict[str, str]:
-    """Return the inputs that the deployment file declares as states, with the outputs of their next values."""
+    """Return the inputs that the deployment file declares as states, with their next values' outputs."""
     stated = model.keys.get(KEY)
     return dict(stated) if isinstance(stated, Mapping) else {}
 
@@ -49,7 +50,7 @@ def start_files(model: Model) -> dict[str, Path]:
 
 
 def read_starts(graph: Graph, model: Model) -> dict[str, Array]:
-    """Return the values of those files; MaceError for one that does not hold a value of the state's type and shape."""
+    """Return the values of those files; raises MaceError unless each has the state's type and shape."""
     starts = {}
     for name, file in start_files(model).items():
         if name not in graph.tensors:  # which add_pairs reports
@@ -65,11 +66,11 @@ def read_starts(graph: Graph, model: Model) -> dict[str, Array]:
             tensor.dtype.numpy,
             tensor.shape,
         ):
-            found = (
-                f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "several arrays"
-            )
+            content = "several arrays"
+            if isinstance(array, np.ndarray):
+                content = f"{array.dtype} {list(array.shape)}"
             raise MaceError(
-                file, f"holds {found}, and the state is {tensor}", "save the value before the first run"
+                file, f"holds {content}, and the state is {tensor}", "save the value before the first run"
             )
         starts[name] = array
     return starts
@@ -78,11 +79,13 @@ def read_starts(graph: Graph, model: Model) -> dict[str, Array]:
 def add_pairs(graph: Graph, model: Model, starts: Mapping[str, Array]) -> Graph:
     """Return the graph with the states that the deployment file pairs beside those of the model file.
 
-    starts: values before the first run, by input; others begin with zeros, stored integers with the zero
-    point. Raises one MaceError for all pairs that are no states.
+    starts: values before the first run, by input; other states begin with the number 0.
+    Raises one MaceError for all pairs that are no states.
     """
     pairs = paired_states(model)
-    faults = [fault for before, after in pairs.items() for fault in _pair_faults(graph, model, before, after)]
+    faults = list(
+        chain.from_iterable(_pair_faults(graph, model, before, after) for before, after in pairs.items())
+    )
     if faults:
         raise MaceError.of(faults)
     states = [

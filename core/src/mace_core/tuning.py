@@ -18,7 +18,7 @@ TUNING = "tuning"
 
 @dataclass(frozen=True)
 class NodeKey:
-    """Says what tuning files know a node by; shapes: see `shape_key`."""
+    """Identifies a node in tuning files; shapes: see `shape_key`."""
 
     target: str
     node: str
@@ -111,7 +111,7 @@ def tuning_of(model: Model, abi: str) -> Tuning:
 
 
 def read_tuning(file: Path) -> Tuning:
-    """Read a tuning file; MaceError tells all its faults, each with its line."""
+    """Read a tuning file; raises MaceError with all its faults, each with its line."""
     # YAML and its checks are not needed where there is no such file.
     from mace_core.deployment.faults import Faults
     from mace_core.deployment.schema import Schema
@@ -138,7 +138,7 @@ def read_tuning(file: Path) -> Tuning:
 
 
 def _problem(entry: TuningEntry) -> str | None:
-    """Say what is wrong with the nodes that an entry is about; None if it is clear which they are."""
+    """Return what is wrong with the nodes that an entry states; None if it is clear which they are."""
     if entry.node and (entry.op or entry.shapes):
         return "names a node and an op; they are two ways to say which nodes it is about"
     if not entry.node and not (entry.op and entry.shapes):

@@ -68,7 +68,7 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
     registry, target = Registry.load(), pytest.importorskip("mace_target_cpu").Cpu()
     tested, graphs = list(trials(tmp_path)), []
     for number, trial in enumerate(tested):
-        graph = run_phases(trial.graph, registry).renamed(f"case{number}")
+        graph = run_phases(trial.graph, registry).with_name(f"case{number}")
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
         graphs.append(graph)
     given = {graph.name: trial.arrays for graph, trial in zip(graphs, tested, strict=True)}

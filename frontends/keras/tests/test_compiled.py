@@ -61,7 +61,7 @@ def test_generated_code_computes_what_keras_does(suffix: str, tmp_path: Path) ->
     for make in MODELS:
         model = make(k)
         randomise(model)
-        graph = run_phases(load(saved(model, tmp_path / f"model{suffix}")), registry).renamed(make.__name__)
+        graph = run_phases(load(saved(model, tmp_path / f"model{suffix}")), registry).with_name(make.__name__)
         x = np.random.default_rng(0).standard_normal(graph.tensors["x"].shape).astype(np.float32)
         graphs.append(graph)
         wanted[make.__name__] = x, computed(model, {"x": x})[0]

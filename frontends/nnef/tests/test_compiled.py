@@ -39,7 +39,7 @@ def test_operations_through_generated_c(tmp_path: Path) -> None:
     for number, case in enumerate(CASES):
         name = f"case{number}"
         files = written(tmp_path / name, case.text(), case.variables)
-        graphs.append(run_phases(load(files), registry).renamed(name))
+        graphs.append(run_phases(load(files), registry).with_name(name))
         inputs[name] = case.arrays()
         right[name] = Nnef().reference(files, Model(name, files))(inputs[name])
     found = run_merged(target, graphs, tmp_path, inputs, target.levels("host")[:1])

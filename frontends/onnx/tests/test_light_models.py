@@ -34,7 +34,7 @@ MODERATE = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflen
 
 def load(path: Path, name: str, outputs: tuple[str, ...] = ()) -> Graph:
     model = Model(name, (path,), outputs=tuple(map(Port, outputs)))
-    return run_phases(verify(Onnx().load((path,), model, core_ops())), Registry.load()).renamed(name)
+    return run_phases(verify(Onnx().load((path,), model, core_ops())), Registry.load()).with_name(name)
 
 
 def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Model]:

@@ -207,5 +207,5 @@ def test_the_library_computes_them(tmp_path: Path) -> None:
         transform([f32(1, 5, 3), f32(1, 4, 4)], "TransformLandmarks"),
         transform([f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**CROP)),
     )
-    graphs = [load(tmp_path, case.written()).renamed(case.name) for case in cases]
+    graphs = [load(tmp_path, case.written()).with_name(case.name) for case in cases]
     check_graphs(Cpu(), graphs, tmp_path / "library")

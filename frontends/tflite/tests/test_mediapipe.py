@@ -146,5 +146,5 @@ def test_the_library_computes_them(tmp_path: Path) -> None:
         [f32(1, 4, 5, 3), floats(6, 4, 4, 3), floats(6)],
         custom=ints(SAME, 2, 2),
     )
-    graphs = [load(tmp_path, case.written()).renamed(case.name) for case in (pool, deconv)]
+    graphs = [load(tmp_path, case.written()).with_name(case.name) for case in (pool, deconv)]
     check_graphs(Cpu(), graphs, tmp_path / "library")

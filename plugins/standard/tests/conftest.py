@@ -49,7 +49,7 @@ class Expressions:
         ]
         if op in COMMUTATIVE and self.rng.random() < 0.5:
             inputs.reverse()
-        outputs: Any = [self.new.stored("y", storage)] if storage else 1
+        outputs: Any = [self.new.reserve_output("y", storage)] if storage else 1
         return self.new.one(op, inputs, attrs, outputs=outputs)
 
     def pick(self, *choices: Any) -> Any:

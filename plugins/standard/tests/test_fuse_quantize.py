@@ -18,14 +18,16 @@ def through_floats(*, reads_twice: bool = False) -> Graph:
     """Quantize, Dequantize, Conv with dequantized weights, Quantize, Dequantize."""
     rng = np.random.default_rng(0)
     new = Builder("qdq")
-    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.stored("q", X)])[0]
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.reserve_output("q", X)])[
+        0
+    ]
     w = new.weight(
         "w",
         rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8),
         Quant((0.01, 0.02, 0.03, 0.04), (0,) * 4, 0),
     )
     conv = new.one("Conv", [new.one("Dequantize", [x]), new.one("Dequantize", [w])], WINDOW)
-    y = new.add("Quantize", [conv], outputs=[new.stored("r", Y)])[0]
+    y = new.add("Quantize", [conv], outputs=[new.reserve_output("r", Y)])[0]
     outputs = [new.one("Dequantize", [y]), *([conv] if reads_twice else [])]
     return new.finish(outputs)
 
@@ -73,13 +75,15 @@ def test_constants_that_nothing_reads_as_integers_become_floats() -> None:
 def moved(*, other: bool = False, padded: bool = False) -> Graph:
     """Stored numbers dequantized, moved twice, and convolved with dequantized weights; or stored again."""
     new = Builder("moved")
-    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.stored("q", X)])[0]
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.reserve_output("q", X)])[
+        0
+    ]
     y = new.one("MaxPool", [new.one("Dequantize", [x])], {**WINDOW, "kernel": (3, 3)})
     if padded:
         y = new.one("Pad", [y], {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)})
     both = new.one("Concat", [y, y], {"axis": 3})
     if other:
-        return new.finish(new.add("Quantize", [both], outputs=[new.stored("r", Y)]))
+        return new.finish(new.add("Quantize", [both], outputs=[new.reserve_output("r", Y)]))
     w = new.weight("w", np.arange(-54, 54).astype(np.int8).reshape(2, 3, 3, 6), Quant.of(0.01))
     return new.finish([new.one("Conv", [both, new.one("Dequantize", [w])], WINDOW)])
 
@@ -105,7 +109,7 @@ def test_what_is_stored_again_is_rounded_once_from_integers() -> None:
 
 def test_storing_as_before_is_nothing() -> None:
     new = Builder("again")
-    x = new.add("Quantize", [new.input("x", DType.F32, (4, 3))], outputs=[new.stored("q", X)])[0]
+    x = new.add("Quantize", [new.input("x", DType.F32, (4, 3))], outputs=[new.reserve_output("q", X)])[0]
     turned = new.one("Transpose", [new.one("Dequantize", [x])], {"perm": (1, 0)})
-    before = new.finish(new.add("Quantize", [turned], outputs=[new.stored("r", X)]))
+    before = new.finish(new.add("Quantize", [turned], outputs=[new.reserve_output("r", X)]))
     assert [n.op.name for n in fuse_quantize(before).nodes] == ["Quantize", "Transpose"]

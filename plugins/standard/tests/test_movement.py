@@ -149,13 +149,13 @@ def test_pieces_that_are_joined_again_are_the_whole(expressions: Any, ops_after:
 def test_pieces_that_are_rounded_are_joined_as_they_are(expressions: Any, ops_after: Any) -> None:
     for inner, outer, kept in ((STORED, STORED, False), (OTHERWISE, STORED, True), (STORED, OTHERWISE, True)):
         e = expressions(0)
-        pieces = [e.new.stored(f"piece{i}", inner) for i in range(2)]
+        pieces = [e.new.reserve_output(f"piece{i}", inner) for i in range(2)]
         e.new.add("Split", [e.input(4, storage=STORED)], {"axis": 0, "sizes": (1, 3)}, outputs=pieces)
         graph = e.graph(e("Concat", *pieces, axis=0, storage=outer))
         assert ("Split" in ops_after([cancel_splits], graph, 0)) == kept
     e = expressions(0)
     whole = e("Concat", e.input(2, storage=STORED), e.input(2, storage=OTHERWISE), axis=0, storage=STORED)
-    halves = [e.new.stored(f"half{i}", STORED) for i in range(2)]
+    halves = [e.new.reserve_output(f"half{i}", STORED) for i in range(2)]
     e.new.add("Split", [whole], {"axis": 0, "sizes": (2, 2)}, outputs=halves)
     assert ops_after([cancel_splits], e.graph(*halves), 0) == ["Concat", "Split"]
 

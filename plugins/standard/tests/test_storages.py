@@ -43,7 +43,9 @@ def chain(seed: int) -> Graph:
             "Transpose": {"perm": tuple(int(i) for i in rng.permutation(len(new.shape(tensor))))},
             "Reshape": {"shape": SHAPES[rng.integers(len(SHAPES))]},
         }.get(op, {})
-        tensor = new.one(op, [tensor] * (2 if op == "Add" else 1), attrs, outputs=[new.stored("t", storage)])
+        tensor = new.one(
+            op, [tensor] * (2 if op == "Add" else 1), attrs, outputs=[new.reserve_output("t", storage)]
+        )
     return verify(new.finish([tensor]))
 
 

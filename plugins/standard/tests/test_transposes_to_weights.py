@@ -24,7 +24,7 @@ def product(x: Shape, perm: Shape, flat: Shape, quantized: bool = False) -> Grap
         matrix = new.weight("w", rng.integers(-127, 128, (flat[-1], 3)).astype(np.int8), quant)
     else:
         matrix = new.weight("w", rng.standard_normal((flat[-1], 3)).astype(np.float32))
-    y = new.add("MatMul", [rows, matrix], outputs=[new.stored("y", how)])
+    y = new.add("MatMul", [rows, matrix], outputs=[new.reserve_output("y", how)])
     return new.finish(y)
 
 

@@ -37,7 +37,7 @@ def graph(name: str, op: str, inputs: Operands, attrs: Mapping[str, object], out
         new.input(f"x{i}", s.dtype if s else DType.F32, shape, s and s.quant)
         for i, (s, shape) in enumerate(inputs)
     ]
-    return new.finish(new.add(op, names, attrs, outputs=[new.stored("y", out)]))
+    return new.finish(new.add(op, names, attrs, outputs=[new.reserve_output("y", out)]))
 
 
 def conv(
@@ -66,7 +66,10 @@ def conv(
         bias_quant = Quant.of(0.01 * x.quant.scale[0])
     b = new.weight("b", rng.integers(-2000, 2000, filters[0]).astype(np.int32), bias_quant)
     y = new.add(
-        op, [new.input("x", x.dtype, shape, x.quant), w, b], {**WINDOW, **how}, outputs=[new.stored("y", out)]
+        op,
+        [new.input("x", x.dtype, shape, x.quant), w, b],
+        {**WINDOW, **how},
+        outputs=[new.reserve_output("y", out)],
     )
     return new.finish(y)
 
@@ -153,9 +156,9 @@ def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats
     b = new.weight("b", np.array([50, -(2**31)], np.int32), Quant((0.0005, 5e-17), (0, 0), 0))
     how = {**WINDOW, "pads_before": (0, 0), "pads_after": (0, 0)}
     x = new.input("x", DType.I8, (1, 3, 3, 4), I8.quant)
-    assert check([new.finish(new.add("Conv", [x, w, b], how, outputs=[new.stored("y", I8)]))], tmp_path) == {
-        "dead": "conv_quantized"
-    }
+    assert check(
+        [new.finish(new.add("Conv", [x, w, b], how, outputs=[new.reserve_output("y", I8)]))], tmp_path
+    ) == {"dead": "conv_quantized"}
 
 
 def test_transposed_convolutions(tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_numbers_that_are_stored_alike_stay_as_they_are(tmp_path: Path) -> None:
         new.input("c", DType.BOOL, shape),
         *(new.input(f"x{i}", DType.I8, shape, I8.quant) for i in range(2)),
     ]
-    graphs.append(new.finish(new.add("Where", names, outputs=[new.stored("y", I8)])))
+    graphs.append(new.finish(new.add("Where", names, outputs=[new.reserve_output("y", I8)])))
     kernels = check(graphs, tmp_path)
     assert {n for n, k in kernels.items() if "quantize" in k} == {"apart"}
 
@@ -372,5 +375,7 @@ def test_products(kind: DType, tmp_path: Path) -> None:
         "w", rng.integers(limits.min, limits.max + 1, (33, 21)).astype(kind.numpy), Quant.of(0.01, zero)
     )
     b = new.weight("b", rng.integers(-900, 900, 21).astype(np.int32), Quant.of(0.01 * 0.05))
-    y = new.add("MatMul", [x, w, b], {"low": 0.0}, outputs=[new.stored("y", storage(DType.I8, 0.1, -100))])
+    y = new.add(
+        "MatMul", [x, w, b], {"low": 0.0}, outputs=[new.reserve_output("y", storage(DType.I8, 0.1, -100))]
+    )
     assert check([new.finish(y)], tmp_path) == {"dense": "conv_quantized"}

@@ -85,7 +85,7 @@ class Writer:
         half = int(power is not None and power > step)
         bias = (2 * 128 * self.random.integers(-128, 128, count) + half).astype(np.int32)
         weight = self.build.weight("w", w, Quant.of(2.0**unit))
-        name = self.build.stored("y", make_storage(power) if power is not None else None)
+        name = self.build.reserve_output("y", make_storage(power) if power is not None else None)
         return self.build.one(
             op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name]
         )
@@ -105,7 +105,10 @@ class Writer:
     def one(self, op: str, inputs: Sequence[str], attrs: dict[str, Any] | None = None) -> str:
         """An op whose result is stored as its first operand is."""
         return self.build.one(
-            op, inputs, attrs or {}, outputs=[self.build.stored("y", self.build.tensors[inputs[0]].storage)]
+            op,
+            inputs,
+            attrs or {},
+            outputs=[self.build.reserve_output("y", self.build.tensors[inputs[0]].storage)],
         )
 
     def graph(self, *outputs_: str) -> Graph:

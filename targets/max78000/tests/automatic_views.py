@@ -65,7 +65,7 @@ def parted(maker: Maker, x: str) -> str:
         return x
     first = 2 * maker.pick(*range(1, shape[axis] // 2))
     kept = maker.writer.build.tensors[x].storage
-    names = [maker.writer.build.stored(f"{x}.part{i}", kept) for i in range(2)]
+    names = [maker.writer.build.reserve_output(f"{x}.part{i}", kept) for i in range(2)]
     made = maker.writer.build.add(
         "Split", [x], {"axis": axis, "sizes": (first, shape[axis] - first)}, outputs=names
     )
@@ -82,7 +82,7 @@ def restored(maker: Maker, x: str) -> str:
     """The same numbers in other steps."""
     power = maker.writer.power(x) + maker.pick(-2, -1, 1, 2)
     return maker.writer.build.one(
-        "Quantize", [x], {}, outputs=[maker.writer.build.stored("y", make_storage(power))]
+        "Quantize", [x], {}, outputs=[maker.writer.build.reserve_output("y", make_storage(power))]
     )
 
 

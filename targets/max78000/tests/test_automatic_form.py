@@ -143,7 +143,7 @@ def test_sum_of_data_in_different_steps(device: Chip) -> None:
     w = Writer(3)
     x = w.input(8, 8, 4)
     a, b = w.conv(x, 16, (3, 3), power=-5, **SAME), w.conv(x, 16, (1, 1))
-    c = w.build.one("Add", [a, b], outputs=[w.build.stored("sum", make_storage(-7))])
+    c = w.build.one("Add", [a, b], outputs=[w.build.reserve_output("sum", make_storage(-7))])
     formed = assert_same(w.graph(c), device)
     assert formed.layers[-1].inputs == (0, 1)
     assert formed.layers[-1].eltwise is None
@@ -253,7 +253,7 @@ def test_binary_weights_of_the_second_generation() -> None:
     weight = w.build.weight("w", signs, Quant.of(2.0**-5))
     graph = w.graph(
         w.build.one(
-            "Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.stored("y", make_storage(-7))]
+            "Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.reserve_output("y", make_storage(-7))]
         )
     )
     found = [legalize_graph(graph, device).layers[0].weights for device in (MAX78000, MAX78002)]

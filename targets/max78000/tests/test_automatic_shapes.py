@@ -77,7 +77,7 @@ def test_a_batch_made_on_the_way_is_refused_where_it_is_read() -> None:
     w = Writer()
     y = w.conv(w.input(4, 4, 3), 4, (1, 1))
     joined = w.build.one(
-        "Concat", [y, y], {"axis": 0}, outputs=[w.build.stored("y", w.build.tensors[y].storage)]
+        "Concat", [y, y], {"axis": 0}, outputs=[w.build.reserve_output("y", w.build.tensors[y].storage)]
     )
     with pytest.raises(MaceError, match=r"\(Conv\): its data has a batch of 2"):
         legalize_graph(w.graph(w.conv(joined, 4, (1, 1))), MAX78000)

@@ -134,7 +134,7 @@ def rows_of_a_split(w: Writer) -> Graph:
         "Split",
         [x],
         {"axis": 1, "sizes": (2, 6)},
-        outputs=[w.build.stored(f"part{i}", kept) for i in range(2)],
+        outputs=[w.build.reserve_output(f"part{i}", kept) for i in range(2)],
     )
     return w.graph(*(w.conv(part, 4, (1, 1)) for part in parts))
 
@@ -146,13 +146,15 @@ def channels_of_a_flat_split(w: Writer) -> Graph:
         "Split",
         [x],
         {"axis": 1, "sizes": (10, 14)},
-        outputs=[w.build.stored(f"part{i}", kept) for i in range(2)],
+        outputs=[w.build.reserve_output(f"part{i}", kept) for i in range(2)],
     )
     return w.graph(*(w.dense(part, 5) for part in parts))
 
 
 def input_in_other_steps(w: Writer) -> Graph:
-    x = w.build.one("Quantize", [w.input(8, 8, 4)], {}, outputs=[w.build.stored("coarse", make_storage(-5))])
+    x = w.build.one(
+        "Quantize", [w.input(8, 8, 4)], {}, outputs=[w.build.reserve_output("coarse", make_storage(-5))]
+    )
     return w.graph(w.conv(x, 4, (3, 3), **SAME))
 
 

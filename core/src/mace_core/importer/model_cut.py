@@ -45,8 +45,8 @@ def shape_fault(
 ) -> str | None:
     """Return what is wrong with the shape of an input, with the remedy; None if it is complete.
 
-    known: the dimensions in the model file, None if even the rank is unknown; an open dimension is a symbol or
-    None.
+    known: the dimensions in the model file, None if even the rank is unknown; an open dimension is a symbol
+    or None.
     stated: the shape in the deployment file.  free: axes whose dimension it may change, such as a batch.
     """
     if stated is not None:

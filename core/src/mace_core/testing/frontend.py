@@ -81,7 +81,7 @@ class FrontendContract(PluginContract):
             if files is None:
                 pytest.skip("the frontend offers no sample with names")
             try:
-                graph = run_phases(verify(self._load(files)), registry).renamed(f"m{number}")
+                graph = run_phases(verify(self._load(files)), registry).with_name(f"m{number}")
             except MaceError:
                 refused.append(name)
                 continue

@@ -145,7 +145,10 @@ def sample(
         inputs = [_operand(builder, (name, i), shape, dtype, storage) for i, shape in enumerate(shapes)]
         count = len(attrs["sizes"]) if name == "Split" else sum(o[-1] not in "?*" for o in op.outputs)
         outputs = builder.add(
-            op, inputs, attrs, outputs=[builder.stored(f"y{i}", storage) for i in range(max(count, 1))]
+            op,
+            inputs,
+            attrs,
+            outputs=[builder.reserve_output(f"y{i}", storage) for i in range(max(count, 1))],
         )
     except MaceError:
         return None
@@ -193,8 +196,8 @@ def samples(name: str, types: Iterable[DType], quantized: Iterable[DType] = ()) 
     else:
         plain = [sample(name, dtype) for dtype in types]
     quantized_graphs = [sample(name, dtype, quantized=True) for dtype in quantized]
-    graphs = [g.renamed(_model_name(g, "")) for g in plain if g]
-    return graphs + [g.renamed(_model_name(g, "q")) for g in quantized_graphs if g]
+    graphs = [g.with_name(_model_name(g, "")) for g in plain if g]
+    return graphs + [g.with_name(_model_name(g, "q")) for g in quantized_graphs if g]
 
 
 def _cast(source: DType, target: DType) -> Graph:

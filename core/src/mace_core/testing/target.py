@@ -241,7 +241,7 @@ class TargetContract(PluginContract):
                 for variant in _variants(op)
             ]
         graphs += [random_graph(seed) for seed in range(self.seeds)]
-        return [graph.renamed(f"{number}_{graph.name}") for number, graph in enumerate(graphs) if graph]
+        return [graph.with_name(f"{number}_{graph.name}") for number, graph in enumerate(graphs) if graph]
 
     def accepted_graphs(self) -> list[Graph]:
         """Return the graphs whose nodes the target takes all."""

@@ -66,7 +66,7 @@ def as_any_graph(network: Network) -> Graph:
     builder = Builder(network.name)
     given, results = input_tensor(network), output_tensors(network)
     x = builder.input(given.name, given.dtype, given.shape, given.quant)
-    names = [builder.stored(tensor.name, tensor.storage) for tensor in results if tensor.storage]
+    names = [builder.reserve_output(tensor.name, tensor.storage) for tensor in results if tensor.storage]
     return builder.finish(builder.add(_whole_op(network, reasons), [x], outputs=names))
 
 
@@ -173,7 +173,7 @@ class _Writer:
         return [self._reshape(x) for x in parts]
 
     def _names(self, count: int) -> list[str]:
-        return [self.builder.stored(f"{self.layer.name}.{i}", DATA) for i in range(count)]
+        return [self.builder.reserve_output(f"{self.layer.name}.{i}", DATA) for i in range(count)]
 
     def _reshape(self, x: str) -> str:
         """Data of other rows and columns than the layer's: the same values in the same order."""
@@ -184,7 +184,7 @@ class _Writer:
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None, storage: Storage = DATA
     ) -> str:
         return self.builder.one(
-            op, inputs, attrs or {}, outputs=[self.builder.stored(self.layer.name, storage)]
+            op, inputs, attrs or {}, outputs=[self.builder.reserve_output(self.layer.name, storage)]
         )
 
     def _pool(self, x: str) -> str:

@@ -237,14 +237,14 @@ class OnnxNode(OperandNode):
         tag: str = "",
     ) -> str:
         """Add an IR node whose result stays inside, its real numbers quantized as `storage` says."""
-        name = self.builder.stored(f"{self.name}/{tag or op}", storage)
+        name = self.builder.reserve_output(f"{self.name}/{tag or op}", storage)
         return self.add(op, inputs, attrs, [name], self.origin)[0]
 
     def done_quantized(
         self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None
     ) -> tuple[str, ...]:
         """Add the IR node that computes this node's output, its real numbers quantized as `storage` says."""
-        name = self.builder.stored(self.output_name(), storage)
+        name = self.builder.reserve_output(self.output_name(), storage)
         return self.add(op, inputs, attrs, [name], self.origin)
 
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:

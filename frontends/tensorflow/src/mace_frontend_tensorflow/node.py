@@ -213,7 +213,7 @@ class TensorFlowNode(OperandNode):
 
     def stored(self, op: str, inputs: Sequence[str], storage: Storage, tag: str) -> str:
         """Add an IR node whose result stays inside and is stored so."""
-        name = self.builder.stored(f"{self.name}/{tag}", storage)
+        name = self.builder.reserve_output(f"{self.name}/{tag}", storage)
         return self.builder.add(op, inputs, None, outputs=[name], like=self.origin)[0]
 
     def cast(self, tensor: str, dtype: DType, *, last: bool = False) -> str:

@@ -187,7 +187,7 @@ class TfliteNode(OperandNode):
     ) -> str:
         """Add an IR node whose one result stays inside."""
         stem = self.inner_name(tag or "inner")
-        name = self.builder.stored(stem, storage)
+        name = self.builder.reserve_output(stem, storage)
         return self.add(op, inputs, attrs, [name], self.origin_of(stem))[0]
 
     def emit_tagged(
@@ -209,7 +209,7 @@ class TfliteNode(OperandNode):
         for i in range(listed if several else len(op.outputs)):
             known = self.has_output(i)
             stem = self.importer.stem(self.output(i).name if known else f"{self.name}/unused")
-            names.append(self.builder.stored(stem, self.storage(i) if known else None))
+            names.append(self.builder.reserve_output(stem, self.storage(i) if known else None))
             # Two outputs may have one name in the file; the first is not given to the second.
             self.builder.reserved |= {names[-1]}
         self.builder.reserved = reserved

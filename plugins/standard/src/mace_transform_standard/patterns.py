@@ -106,12 +106,12 @@ def read_product(match: Match, node: Node) -> FactorProduct | None:
 
 def _factors(match: Match, tensor: str) -> FactorProduct:
     # Double precision: a product of several rounded constants would be off by more than one rounding.
-    constant = match.new.constant(tensor)
+    constant = match.builder.constant(tensor)
     if constant is not None and constant.dtype.kind == "f":
         return FactorProduct(constant.astype(np.float64), ())
-    node = find_maker(match.new, tensor, "Mul", "Div", "Neg")
+    node = find_maker(match.builder, tensor, "Mul", "Div", "Neg")
     # A factor that others read must be computed anyway, and a stored one has been rounded.
-    is_single = match.uses.get(tensor, 1) == 1 and not match.new.tensors[tensor].quant
+    is_single = match.uses.get(tensor, 1) == 1 and not match.builder.tensors[tensor].quant
     inner = read_product(match, node) if node and is_single else None
     return inner or FactorProduct(ONE.factor, (tensor,))
 
@@ -133,7 +133,7 @@ def find_enclosed_nodes(match: Match, *boundary: str) -> list[Node] | None:
     while stack:
         for tensor in filter(None, stack.pop().inputs):
             reads[tensor] = reads.get(tensor, 0) + 1
-            node = match.new.producer(tensor)
+            node = match.builder.producer(tensor)
             if tensor not in boundary and node is not None and node.name not in inside:
                 inside[node.name] = node
                 stack.append(node)
@@ -141,7 +141,7 @@ def find_enclosed_nodes(match: Match, *boundary: str) -> list[Node] | None:
     for tensor in chain.from_iterable(node.outputs for node in nodes):
         read_inside = reads.get(tensor, 0)
         # `uses` counts the old graph; a tensor that a rule has made is read only where we came from.
-        if read_inside != match.uses.get(tensor, read_inside) or match.new.tensors[tensor].quant:
+        if read_inside != match.uses.get(tensor, read_inside) or match.builder.tensors[tensor].quant:
             return None
     return nodes
 
@@ -167,9 +167,11 @@ def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
     """
     if fused is None:
         return None
-    x = match.new.tensors[fused.inputs[0]]
+    x = match.builder.tensors[fused.inputs[0]]
     inside = find_enclosed_nodes(match, x.name)
-    result = match.node.op.infer([match.new.tensors[i].real for i in match.node.inputs], match.node.attrs)[0]
+    result = match.node.op.infer(
+        [match.builder.tensors[i].real for i in match.node.inputs], match.node.attrs
+    )[0]
     # A shape that broadcasting made, or a Cast on the way, is not what the one op gives.
     if inside is None or (x.real.dtype, x.shape) != result or not x.real.dtype.is_float:
         return None
@@ -178,7 +180,9 @@ def fuse(match: Match, fused: Fused | None) -> Sequence[str] | None:
     sources = dict.fromkeys(chain.from_iterable(origins))
     stands_for = replace(match.node, sources=tuple(sources))
     if fused.shape is None:
-        return match.new.add(fused.op, fused.inputs, fused.attrs, outputs=match.node.outputs, like=stands_for)
-    wide = match.new.one("Reshape", [x.name], ReshapeAttributes(fused.shape), like=stands_for)
-    spelled = match.new.one(fused.op, [wide, *fused.inputs[1:]], fused.attrs, like=stands_for)
+        return match.builder.add(
+            fused.op, fused.inputs, fused.attrs, outputs=match.node.outputs, like=stands_for
+        )
+    wide = match.builder.one("Reshape", [x.name], ReshapeAttributes(fused.shape), like=stands_for)
+    spelled = match.builder.one(fused.op, [wide, *fused.inputs[1:]], fused.attrs, like=stands_for)
     return match.emit("Reshape", [spelled], ReshapeAttributes(x.shape))

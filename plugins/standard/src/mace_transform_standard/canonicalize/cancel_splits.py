@@ -27,7 +27,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _cancel_concat(match: Match) -> Sequence[str] | None:
-    split = match.new.producer(match.node.inputs[0])
+    split = match.builder.producer(match.node.inputs[0])
     if (
         split is None
         or split.op.name != "Split"
@@ -35,22 +35,22 @@ def _cancel_concat(match: Match) -> Sequence[str] | None:
         or not _has_same_axis(match, split)
     ):
         return None
-    storage = match.new.tensors[split.inputs[0]].storage
-    same = storage == match.new.storages.get(match.node.outputs[0])
+    storage = match.builder.tensors[split.inputs[0]].storage
+    same = storage == match.builder.storages.get(match.node.outputs[0])
     # A piece in another storage is rounded, and so would be the Concat's result.
-    if not same or any(match.new.tensors[part].storage != storage for part in split.outputs):
+    if not same or any(match.builder.tensors[part].storage != storage for part in split.outputs):
         return None
     return split.inputs
 
 
 def _cancel_split(match: Match) -> Sequence[str] | None:
     """Every piece that is a row of whole parts is those parts."""
-    concat = match.new.producer(match.node.inputs[0])
+    concat = match.builder.producer(match.node.inputs[0])
     if concat is None or concat.op.name != "Concat" or not _has_same_axis(match, concat):
         return None
     storages = {
-        *(match.new.tensors[t].storage for t in concat.inputs),
-        *(match.new.storages.get(o) for o in match.node.outputs),
+        *(match.builder.tensors[t].storage for t in concat.inputs),
+        *(match.builder.storages.get(o) for o in match.node.outputs),
     }
     pieces = _group_parts(match, concat)
     # Parts or pieces that are stored differently are rounded on the way.
@@ -62,7 +62,7 @@ def _cancel_split(match: Match) -> Sequence[str] | None:
     return [
         parts[0]
         if len(parts) == 1
-        else match.new.one("Concat", parts, concat.attrs, outputs=[o], like=match.node)
+        else match.builder.one("Concat", parts, concat.attrs, outputs=[o], like=match.node)
         for parts, o in results
     ]
 
@@ -70,7 +70,7 @@ def _cancel_split(match: Match) -> Sequence[str] | None:
 def _group_parts(match: Match, concat: Node) -> list[list[str]] | None:
     """The parts of each piece; None if one begins or ends within a part."""
     axis = concat.attributes(AxisAttributes).axis
-    part_ends = list(accumulate(match.new.shape(part)[axis] for part in concat.inputs))
+    part_ends = list(accumulate(match.builder.shape(part)[axis] for part in concat.inputs))
     piece_ends = list(accumulate(match.node.attributes(SplitAttributes).sizes))
     if (
         not set(piece_ends) <= set(part_ends)

@@ -24,10 +24,10 @@ def merge_casts(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    inner = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Cast" else None
+    inner = match.builder.producer(match.node.inputs[0]) if match.node.op.name == "Cast" else None
     if inner is None or inner.op.name != "Cast":
         return None
-    source, middle = (match.new.tensors[t] for t in (inner.inputs[0], inner.outputs[0]))
+    source, middle = (match.builder.tensors[t] for t in (inner.inputs[0], inner.outputs[0]))
     target = match.node.attributes(CastAttributes).dtype
     # What a Cast reads or makes as stored integers is rounded there.
     if middle.quant or not is_exact(source.real.dtype, middle.dtype):
@@ -36,7 +36,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     # Out of range, floats saturate or are undefined, and integers wrap: only the same kind may be skipped.
     if rounds and not is_exact(source.dtype, target):
         return None
-    return match.new.add(
+    return match.builder.add(
         "Cast", inner.inputs, match.node.attrs, outputs=match.node.outputs, like=match.merge_origins(inner)
     )
 

@@ -29,7 +29,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     for name, concat in zip(node.inputs, inner, strict=True):
         parts += concat.inputs if concat else (name,)
     first = next(filter(None, inner))
-    return match.new.add("Concat", parts, node.attrs, outputs=node.outputs, like=match.merge_origins(first))
+    return match.builder.add(
+        "Concat", parts, node.attrs, outputs=node.outputs, like=match.merge_origins(first)
+    )
 
 
 def _find_inner(match: Match, index: int) -> Node | None:
@@ -39,6 +41,6 @@ def _find_inner(match: Match, index: int) -> Node | None:
         return None
     rank = len(match.shape(index))
     axes = {node.attributes(AxisAttributes).axis % rank for node in (concat, match.node)}
-    storages = {match.new.tensors[t].storage for t in (*concat.inputs, *concat.outputs)}
+    storages = {match.builder.tensors[t].storage for t in (*concat.inputs, *concat.outputs)}
     # A part in another storage would be rounded once where the chain rounds twice.
     return concat if len(storages) == 1 and len(axes) == 1 else None

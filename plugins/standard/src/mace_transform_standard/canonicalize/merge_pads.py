@@ -27,10 +27,10 @@ def _rule(match: Match) -> Sequence[str] | None:
     narrow, wide = inner.attributes(PadAttributes), match.node.attributes(PadAttributes)
     if not _can_merge(narrow, wide):
         return None
-    if match.new.tensors[inner.inputs[0]].storage != match.new.storages.get(match.node.outputs[0]):
+    if match.builder.tensors[inner.inputs[0]].storage != match.builder.storages.get(match.node.outputs[0]):
         return None  # the constant would be rounded once where it was rounded twice
     before, after = _add_pads(narrow.before, wide.before), _add_pads(narrow.after, wide.after)
-    return match.new.add(
+    return match.builder.add(
         "Pad",
         inner.inputs,
         replace(wide, before=before, after=after),

@@ -21,11 +21,11 @@ def merge_slices(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    inner = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Slice" else None
+    inner = match.builder.producer(match.node.inputs[0]) if match.node.op.name == "Slice" else None
     if inner is None or inner.op.name != "Slice":
         return None
     # A Slice to another storage rounds its elements.
-    if match.new.tensors[inner.inputs[0]].storage != match.new.tensors[inner.outputs[0]].storage:
+    if match.builder.tensors[inner.inputs[0]].storage != match.builder.tensors[inner.outputs[0]].storage:
         return None
     first, second = inner.attributes(SliceAttributes), match.node.attributes(SliceAttributes)
     starts = zip(first.starts, second.starts, first.steps, strict=True)
@@ -34,6 +34,6 @@ def _rule(match: Match) -> Sequence[str] | None:
         sizes=second.sizes,
         steps=tuple(s * by for s, by in zip(second.steps, first.steps, strict=True)),
     )
-    return match.new.add(
+    return match.builder.add(
         "Slice", inner.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(inner)
     )

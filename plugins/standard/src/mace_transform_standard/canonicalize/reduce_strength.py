@@ -28,7 +28,7 @@ def reduce_strength(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     reduce = RULES.get(match.node.op.name)
-    first = match.new.tensors[match.node.inputs[0]].real.dtype if reduce else None
+    first = match.builder.tensors[match.node.inputs[0]].real.dtype if reduce else None
     return reduce(match) if reduce and first and first.is_float else None
 
 
@@ -44,7 +44,7 @@ def _read_number(match: Match, index: int) -> float | None:
 def _reduce_power(match: Match) -> Sequence[str] | None:
     x, exponent = match.node.inputs[0], _read_number(match, 1)
     if exponent == 3:  # a chain of two: more would lose digits that pow keeps
-        return match.emit("Mul", [match.new.one("Mul", [x, x], like=match.node), x])
+        return match.emit("Mul", [match.builder.one("Mul", [x, x], like=match.node), x])
     roots = {2: "Mul", 0.5: "Sqrt", -0.5: "Rsqrt", -1: "Reciprocal"}
     op = roots.get(exponent) if exponent is not None else None
     if op is None:
@@ -58,7 +58,7 @@ def _reduce_quotient(match: Match) -> Sequence[str] | None:
     divisor = match.constant(1)
     if divisor is None or not _are_powers_of_two(divisor):
         return None
-    factor = match.new.weight(f"{match.node.outputs[0]}.factor", (1 / divisor).astype(divisor.dtype))
+    factor = match.builder.weight(f"{match.node.outputs[0]}.factor", (1 / divisor).astype(divisor.dtype))
     return match.emit("Mul", [match.node.inputs[0], factor])
 
 
@@ -73,7 +73,7 @@ def _reduce_reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
     root = match.sole_producer(index, "Sqrt")
     if root is None:
         return None
-    return match.new.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.merge_origins(root))
+    return match.builder.add("Rsqrt", root.inputs, outputs=match.node.outputs, like=match.merge_origins(root))
 
 
 def _reduce_limit(match: Match) -> Sequence[str] | None:

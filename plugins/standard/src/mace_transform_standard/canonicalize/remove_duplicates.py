@@ -39,7 +39,7 @@ def _make_key(match: Match, inputs: tuple[str, ...]) -> Hashable:
     # Sorted, so that a + b and b + a have one key.
     operands = tuple(sorted(inputs)) if node.op.name in COMMUTATIVE else inputs
     # The same numbers stored with another scale are rounded to other values.
-    storages = tuple(match.new.storages.get(o) for o in node.outputs)
+    storages = tuple(match.builder.storages.get(o) for o in node.outputs)
     return node.op.name, operands, node.attrs, storages
 
 

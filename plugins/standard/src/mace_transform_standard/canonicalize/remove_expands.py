@@ -42,18 +42,18 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _find_source(match: Match, name: str) -> str | None:
     """What is stretched to make a tensor."""
-    node = match.new.producer(name)
+    node = match.builder.producer(name)
     if node is None or node.op.name not in ("Expand", "Tile"):
         return None
-    if match.new.tensors[node.inputs[0]].storage != match.new.tensors[name].storage:
+    if match.builder.tensors[node.inputs[0]].storage != match.builder.tensors[name].storage:
         return None
-    shape = match.new.shape(node.inputs[0])
+    shape = match.builder.shape(node.inputs[0])
     repeats = node.attrs.repeats if isinstance(node.attrs, TileAttributes) else ()
     return node.inputs[0] if all(d == 1 or r == 1 for d, r in zip(shape, repeats, strict=False)) else None
 
 
 def _keeps_results(match: Match, inputs: Sequence[str]) -> bool:
-    old, changed = ([match.new.tensors[i].real for i in names] for names in (match.node.inputs, inputs))
+    old, changed = ([match.builder.tensors[i].real for i in names] for names in (match.node.inputs, inputs))
     try:
         results = match.node.op.infer(changed, match.node.attrs)
     except OpError:

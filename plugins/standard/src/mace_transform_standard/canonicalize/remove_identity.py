@@ -26,12 +26,12 @@ def remove_identity(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     node = match.node
-    feeder = match.new.producer(node.inputs[0]) if node.op.name == "Reshape" else None
+    feeder = match.builder.producer(node.inputs[0]) if node.op.name == "Reshape" else None
     # A Reshape looks at the number of elements only, so the last of a chain decides.
     if (
         feeder
         and feeder.op.name == "Reshape"
-        and match.new.tensors[feeder.inputs[0]].storage == match.new.tensors[node.inputs[0]].storage
+        and match.builder.tensors[feeder.inputs[0]].storage == match.builder.tensors[node.inputs[0]].storage
     ):
         return match.emit("Reshape", feeder.inputs, node.attrs)
     is_identity = SAME.get(node.op.name)
@@ -39,7 +39,9 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _keeps_storage(match: Match) -> bool:
-    return match.new.tensors[match.node.inputs[0]].storage == match.new.storages.get(match.node.outputs[0])
+    return match.builder.tensors[match.node.inputs[0]].storage == match.builder.storages.get(
+        match.node.outputs[0]
+    )
 
 
 def _is_identity(match: Match) -> bool:
@@ -48,7 +50,7 @@ def _is_identity(match: Match) -> bool:
 
 def _keeps_type(match: Match) -> bool:
     # A Cast of a quantized tensor converts the numbers, not what stores them.
-    tensor = match.new.tensors[match.node.inputs[0]]
+    tensor = match.builder.tensors[match.node.inputs[0]]
     return tensor.quant is None and tensor.dtype.value == match.node.attributes(CastAttributes).to
 
 

@@ -34,7 +34,9 @@ def _rule(match: Match) -> Sequence[str] | None:
         if constant is None or not np.all(constant == number):
             continue
         # ones of [3] + x of [1] makes three elements of one.
-        keeps_shape = np.broadcast_shapes(constant.shape, match.new.shape(x)) == match.new.shape(x)
-        if keeps_shape and match.new.tensors[x].storage == match.new.storages.get(match.node.outputs[0]):
+        keeps_shape = np.broadcast_shapes(constant.shape, match.builder.shape(x)) == match.builder.shape(x)
+        if keeps_shape and match.builder.tensors[x].storage == match.builder.storages.get(
+            match.node.outputs[0]
+        ):
             return [x]
     return None

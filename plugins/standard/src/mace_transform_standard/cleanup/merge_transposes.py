@@ -23,7 +23,7 @@ def merge_transposes(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     reshape = match.sole_producer(0, "Reshape") if node.op.name == "Transpose" else None
     first = builder.producer(reshape.inputs[0]) if reshape else None
     if (
@@ -55,7 +55,7 @@ def _lift_permutation(match: Match, perm: Perm, reshape: Node) -> Perm | None:
 
     None if it tears apart what was one axis.
     """
-    groups = axis_groups(match.new.shape(reshape.inputs[0]), match.new.shape(reshape.outputs[0]))
+    groups = axis_groups(match.builder.shape(reshape.inputs[0]), match.builder.shape(reshape.outputs[0]))
     if groups is None:
         return None
     places = [[perm.index(axis) for axis in after] for _, after in groups]

@@ -22,7 +22,7 @@ def transposes_to_weights(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if (
         node.op.name != "MatMul"
         or node.inputs[1] not in builder.weights

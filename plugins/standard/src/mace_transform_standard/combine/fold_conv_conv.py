@@ -26,13 +26,13 @@ def fold_conv_conv(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     first = match.sole_producer(0, "Conv") if match.node.op.name == "Conv" else None
-    if first is None or not _is_linear_pixelwise(match.new, first):
+    if first is None or not _is_linear_pixelwise(match.builder, first):
         return None
     attrs = match.node.attributes(ConvAttributes)
     if attrs.group != 1:
         return None
-    filters, outer = match.new.constant(first.inputs[1]), match.constant(1)
-    shift, bias = (_read_bias(match.new, node) for node in (first, match.node))
+    filters, outer = match.builder.constant(first.inputs[1]), match.constant(1)
+    shift, bias = (_read_bias(match.builder, node) for node in (first, match.node))
     if (
         filters is None
         or outer is None
@@ -51,13 +51,13 @@ def _rule(match: Match) -> Sequence[str] | None:
         axis=tuple(range(1, wide.ndim - 1))
     )
     stem = match.node.outputs[0]
-    names = [match.new.weight(f"{stem}.filters", (wide @ inner).astype(outer.dtype))]
+    names = [match.builder.weight(f"{stem}.filters", (wide @ inner).astype(outer.dtype))]
     # A bias of zeros would be read and added for nothing.
     if np.any(total):
         names.append(
-            match.new.weight(f"{stem}.bias", np.broadcast_to(total, outer.shape[:1]).astype(outer.dtype))
+            match.builder.weight(f"{stem}.bias", np.broadcast_to(total, outer.shape[:1]).astype(outer.dtype))
         )
-    return match.new.add(
+    return match.builder.add(
         "Conv",
         [first.inputs[0], *names],
         attrs,
@@ -83,7 +83,7 @@ def _read_bias(builder: Builder, conv: Node) -> Array | None:
 
 def _saves_products(match: Match, first: Node, outer: Array) -> bool:
     """Whether one Conv takes fewer products than two, counted over the whole images."""
-    builder = match.new
+    builder = match.builder
     pixels_in, between = math.prod(builder.shape(first.inputs[0])), builder.shape(first.outputs[0])
     (spec,) = match.node.op.infer(
         [builder.tensors[i] if i else None for i in match.node.inputs], match.node.attrs

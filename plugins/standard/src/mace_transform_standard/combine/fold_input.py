@@ -34,10 +34,10 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     node = match.node
     # A chain of factors and summands goes one by one, nearest to the filters first.
-    while next_node := _fold_one(Match(node, match.new, match.uses)):
+    while next_node := _fold_one(Match(node, match.builder, match.uses)):
         node = next_node
     return (
-        match.new.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
+        match.builder.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
         if node is not match.node
         else None
     )
@@ -50,7 +50,7 @@ def _fold_one(match: Match) -> Node | None:
     if before and before.op.name == "Transpose":
         perm, before = (
             before.attributes(TransposeAttributes).perm,
-            Match(before, match.new, match.uses).sole_producer(0, *CONSTANTS, *ORDERS),
+            Match(before, match.builder, match.uses).sole_producer(0, *CONSTANTS, *ORDERS),
         )
     if (
         before is None
@@ -72,7 +72,7 @@ def _fold_one(match: Match) -> Node | None:
         )
         if inputs:
             x = before.inputs[1 - index]
-            x = match.new.one("Transpose", [x], TransposeAttributes(perm), like=match.node) if perm else x
+            x = match.builder.one("Transpose", [x], TransposeAttributes(perm), like=match.node) if perm else x
             return replace(match.merge_origins(before), inputs=(x, *inputs))
     return None
 
@@ -82,9 +82,12 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
 
     None if that does more than to reorder all of them.
     """
-    indices, data = match.new.constant(before.inputs[1]), before.inputs[0]
-    axis, channels = before.attributes(GatherAttributes).axis % len(match.new.shape(data)), match.shape(0)[-1]
-    last = perm[-1] if perm else len(match.new.shape(data)) - 1
+    indices, data = match.builder.constant(before.inputs[1]), before.inputs[0]
+    axis, channels = (
+        before.attributes(GatherAttributes).axis % len(match.builder.shape(data)),
+        match.shape(0)[-1],
+    )
+    last = perm[-1] if perm else len(match.builder.shape(data)) - 1
     # Filters of a group see only its channels; a Gather may bring others.
     grouped = match.node.op.name == "Conv" and match.node.attributes(ConvAttributes).group != 1
     if (
@@ -97,8 +100,8 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
     # Channel c of the Gather's result is channel indices[c] of its input: so c of the filters goes there.
     inverse = np.argsort(indices)
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
-    name = match.new.weight(f"{match.node.outputs[0]}.filters", np.ascontiguousarray(ordered))
-    x = match.new.one("Transpose", [data], TransposeAttributes(perm), like=match.node) if perm else data
+    name = match.builder.weight(f"{match.node.outputs[0]}.filters", np.ascontiguousarray(ordered))
+    x = match.builder.one("Transpose", [data], TransposeAttributes(perm), like=match.node) if perm else data
     return replace(match.merge_origins(before), inputs=(x, name, *match.node.inputs[2:]))
 
 
@@ -109,9 +112,12 @@ def _read_channel_vector(
 
     None if it lies otherwise or stretches the other operand.
     """
-    constant, shape = match.new.constant(before.inputs[index]), match.new.shape(before.inputs[1 - index])
+    constant, shape = (
+        match.builder.constant(before.inputs[index]),
+        match.builder.shape(before.inputs[1 - index]),
+    )
     # A constant that stretches the other operand makes a larger tensor than the filters would read.
-    if constant is None or shape != match.new.shape(before.outputs[0]) or len(shape) < 2:
+    if constant is None or shape != match.builder.shape(before.outputs[0]) or len(shape) < 2:
         return None
     wide = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
     moved = wide.transpose(perm) if perm else wide
@@ -138,7 +144,7 @@ def _scale_filters(match: Match, filters: Array, vector: Array, before: Node) ->
     if not np.all(np.isfinite(factor)):
         return None
     spread = _spread_over_filters(match, factor, filters)
-    name = match.new.weight(f"{match.node.outputs[0]}.filters", (filters * spread).astype(filters.dtype))
+    name = match.builder.weight(f"{match.node.outputs[0]}.filters", (filters * spread).astype(filters.dtype))
     return (name, *match.node.inputs[2:])
 
 
@@ -153,4 +159,4 @@ def _shift_bias(match: Match, filters: Array, vector: Array, before: Node) -> tu
     axes = (0,) if match.node.op.name == "MatMul" else tuple(range(1, filters.ndim))
     more = (filters * _spread_over_filters(match, vector, filters)).sum(axis=axes)
     total = old + (more if before.op.name == "Add" else -more)
-    return (inputs[1], match.new.weight(f"{match.node.outputs[0]}.bias", total.astype(filters.dtype)))
+    return (inputs[1], match.builder.weight(f"{match.node.outputs[0]}.bias", total.astype(filters.dtype)))

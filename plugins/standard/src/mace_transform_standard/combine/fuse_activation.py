@@ -36,11 +36,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     low, high = min(max(inner_low, low), high), max(min(inner_high, high), low)
     if feeder.op.name in LIMITED:
         clamped = replace(feeder.attributes(ClampAttributes), low=low, high=high)
-        return match.new.add(
+        return match.builder.add(
             feeder.op, feeder.inputs, clamped, outputs=match.node.outputs, like=match.merge_origins(feeder)
         )
     clip = ClipAttributes(low, high)
-    return match.new.add(
+    return match.builder.add(
         "Clip", feeder.inputs, clip, outputs=match.node.outputs, like=match.merge_origins(feeder)
     )
 

@@ -35,7 +35,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     inner = _read_affine(match, inner_node) if inner_node else None
     if inner is None or inner_node is None:
         return None
-    source, shape = match.new.tensors[inner[0]], match.new.shape(x)
+    source, shape = match.builder.tensors[inner[0]], match.builder.shape(x)
     if (
         source.shape != shape
         or not source.real.dtype.is_float
@@ -47,11 +47,11 @@ def _rule(match: Match) -> Sequence[str] | None:
     vectors = (inner[1] * factor, inner[2] * factor + summand, np.zeros(()), np.ones(()))
     stem, dtype = match.node.outputs[0], source.real.dtype.numpy
     names = [
-        match.new.weight(f"{stem}.{i}", np.broadcast_to(v, shape[-1:]).astype(dtype))
+        match.builder.weight(f"{stem}.{i}", np.broadcast_to(v, shape[-1:]).astype(dtype))
         for i, v in enumerate(vectors)
     ]
     attrs = EpsilonAttributes(0.0)
-    return match.new.add(
+    return match.builder.add(
         "BatchNorm",
         [source.name, *names],
         attrs,
@@ -66,8 +66,10 @@ def _read_affine(match: Match, node: Node) -> tuple[str, Array, Array] | None:
     if op not in ("Mul", "Div", "Add", "Sub"):
         return None
     for index in (0, 1):
-        constant = match.new.constant(node.inputs[index])
-        if constant is None or not _lies_along_channels(constant, match.new.shape(node.inputs[1 - index])):
+        constant = match.builder.constant(node.inputs[index])
+        if constant is None or not _lies_along_channels(
+            constant, match.builder.shape(node.inputs[1 - index])
+        ):
             continue
         vector = (
             constant.astype(np.float64).reshape(-1)

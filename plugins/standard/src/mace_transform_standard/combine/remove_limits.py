@@ -43,11 +43,13 @@ def remove_limits(graph: Graph) -> Graph:
         if node.op.name in ("Relu", "Abs", "Clip"):
             low, high = _read_limits(node) or POSITIVE
             value_range = ranges.get(node.inputs[0], ANY)
-            same = match.new.tensors[node.inputs[0]].storage == match.new.storages.get(node.outputs[0])
+            same = match.builder.tensors[node.inputs[0]].storage == match.builder.storages.get(
+                node.outputs[0]
+            )
             if same and low <= value_range[0] and value_range[1] <= high:
                 return [node.inputs[0]]
         # Rounding to stored integers may leave the range.
-        if all(output not in match.new.storages for output in node.outputs):
+        if all(output not in match.builder.storages for output in node.outputs):
             # Further outputs hold something else, as indices do, unless the op has any number of one kind.
             bounded = node.outputs if node.op.outputs[0].endswith("*") else node.outputs[:1]
             ranges.update(dict.fromkeys(bounded, _bound_results(node, ranges, _is_exact(match))))
@@ -58,7 +60,7 @@ def remove_limits(graph: Graph) -> Graph:
 
 def _is_exact(match: Match) -> bool:
     """Tell whether results cannot leave the range that arithmetic gives them: integers wrap around."""
-    return match.new.tensors[match.node.inputs[0]].real.dtype.is_float
+    return match.builder.tensors[match.node.inputs[0]].real.dtype.is_float
 
 
 def _bound_results(node: Node, ranges: Mapping[str, Range], is_exact: bool) -> Range:

@@ -30,9 +30,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     epsilon = match.node.attributes(EpsilonAttributes).epsilon
     # Double precision, so that factor and shift are rounded once each.
     factor = scale / np.sqrt(variance + epsilon)
-    dtype = match.new.tensors[match.node.inputs[0]].dtype.numpy
+    dtype = match.builder.tensors[match.node.inputs[0]].dtype.numpy
     name = match.node.outputs[0]
-    by = match.new.weight(f"{name}.scale", factor.astype(dtype))
-    plus = match.new.weight(f"{name}.shift", (bias - mean * factor).astype(dtype))
-    scaled = match.new.one("Mul", [match.node.inputs[0], by], like=match.node)
+    by = match.builder.weight(f"{name}.scale", factor.astype(dtype))
+    plus = match.builder.weight(f"{name}.shift", (bias - mean * factor).astype(dtype))
+    scaled = match.builder.one("Mul", [match.node.inputs[0], by], like=match.node)
     return match.emit("Add", [scaled, plus])

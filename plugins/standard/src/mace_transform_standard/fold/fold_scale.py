@@ -51,16 +51,16 @@ def _rule(match: Match) -> Sequence[str] | None:
 def _find_path(match: Match, index: int) -> list[Node] | None:
     """The nodes from an operand back to one with constant filters, none with another reader."""
     path: list[Node] = []
-    current = Match(match.node, match.new, match.uses)
+    current = Match(match.node, match.builder, match.uses)
     while node := current.sole_producer(0 if path else index, *FILTERED, *MOVING):
         path.append(node)
-        if node.op.name in FILTERED and _has_constant_filters(match.new, node):
+        if node.op.name in FILTERED and _has_constant_filters(match.builder, node):
             return path
         # (s a) b = s (a b): a product lets a number through unless a bias or a limit comes after it.
         is_product = node.op.name == "MatMul" and len(node.inputs) == 2 and _has_no_limits(node)
         if node.op.name not in MOVING and not is_product:
             return None
-        current = Match(node, match.new, match.uses)
+        current = Match(node, match.builder, match.uses)
     return None
 
 
@@ -73,7 +73,7 @@ def _has_no_limits(node: Node) -> bool:
 
 
 def _can_fold(match: Match, path: Sequence[Node], factor: Array) -> bool:
-    shape = match.new.shape(path[0].outputs[0])
+    shape = match.builder.shape(path[0].outputs[0])
     channels = factor.shape[-1:] if factor.ndim else ()
     flat = (
         math.prod(factor.shape[:-1]) == 1
@@ -81,7 +81,7 @@ def _can_fold(match: Match, path: Sequence[Node], factor: Array) -> bool:
         and factor.ndim <= len(shape)
     )
     # A limit before a factor is another limit after it; a vector as matrix has no columns to scale.
-    return _has_no_limits(path[-1]) and flat and len(match.new.shape(path[-1].inputs[1])) > 1
+    return _has_no_limits(path[-1]) and flat and len(match.builder.shape(path[-1].inputs[1])) > 1
 
 
 def _scale_path(match: Match, path: Sequence[Node], factor: Array) -> tuple[str, ...]:
@@ -90,17 +90,17 @@ def _scale_path(match: Match, path: Sequence[Node], factor: Array) -> tuple[str,
     for node in reversed(path):
         is_filtered, is_last = node is path[-1], node is path[0]
         inputs = _scale_filters(match, node, factor) if is_filtered else (results[0], *node.inputs[1:])
-        names = match.node.outputs if is_last else (match.new.fresh(f"{node.outputs[0]}.scaled"),)
+        names = match.node.outputs if is_last else (match.builder.fresh(f"{node.outputs[0]}.scaled"),)
         like = match.merge_origins(node) if is_last else node
-        results = match.new.add(node.op, inputs, node.attrs, outputs=names, like=like)
+        results = match.builder.add(node.op, inputs, node.attrs, outputs=names, like=like)
     return results
 
 
 def _scale_filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...]:
     """What a node with constant filters reads when its results are multiplied."""
-    builder, name = match.new, match.node.outputs[0]
+    builder, name = match.builder, match.node.outputs[0]
     weight = builder.weights[feeder.inputs[1]]
-    columns = match.new.shape(feeder.outputs[0])[-1]
+    columns = match.builder.shape(feeder.outputs[0])[-1]
     each = np.broadcast_to(factor.reshape(-1), (columns,))
     # Filters of a Conv are [outputs, ..., inputs], a matrix is [inputs, outputs].
     axis = weight.ndim - 1 if feeder.op.name == "MatMul" else 0

@@ -35,24 +35,24 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
-    shape = match.new.shape(feeder.outputs[0])
+    shape = match.builder.shape(feeder.outputs[0])
     free = not feeder.attributes(ClampAttributes).is_clamped
     bias = feeder.inputs[2] if len(feeder.inputs) > 2 else ""
-    known = not bias or match.new.constant(bias) is not None
+    known = not bias or match.builder.constant(bias) is not None
     channels = constant.shape[-1] if constant.ndim else 1
     flat = (
         constant.size == channels
         and channels in (1, shape[-1] if shape else 1)
         and constant.ndim <= len(shape)
     )
-    matrix = feeder.op.name != "MatMul" or len(match.new.shape(feeder.inputs[1])) > 1
+    matrix = feeder.op.name != "MatMul" or len(match.builder.shape(feeder.inputs[1])) > 1
     # A limit comes before the summand, and a computed bias cannot be added to at build time; a vector as
     # second factor leaves no axis for a bias.
     return free and known and flat and matrix
 
 
 def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
-    builder = match.new
+    builder = match.builder
     columns = builder.shape(feeder.outputs[0])[-1]
     # Added in double precision: two float biases of unlike size would lose digits.
     total = np.broadcast_to(constant.reshape(-1), (columns,)).astype(np.float64)

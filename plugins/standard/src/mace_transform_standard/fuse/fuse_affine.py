@@ -38,7 +38,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _fold_into_norm(match: Match, norm: Node, constant: Array) -> Sequence[str] | None:
-    builder, shape = match.new, match.new.shape(norm.inputs[0])
+    builder, shape = match.builder, match.builder.shape(norm.inputs[0])
     scale = builder.constant(norm.inputs[1])
     bias = builder.constant(norm.inputs[2]) if len(norm.inputs) > 2 and norm.inputs[2] else np.zeros(())
     first = norm.attrs.axis if isinstance(norm.attrs, LayerNormAttributes) else -1

@@ -41,7 +41,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if min((*before, *after)) < 0:
         return None
     attrs = replace(attrs, pads_before=before, pads_after=after)
-    return match.new.add(
+    return match.builder.add(
         "Conv", conv.inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(conv)
     )
 
@@ -49,8 +49,8 @@ def _rule(match: Match) -> Sequence[str] | None:
 def _find_stored_conv(match: Match) -> Node | None:
     """A Conv whose result is stored as the Slice's is, so that cutting it rounds nothing more."""
     name = match.node.inputs[0] if match.node.op.name == "Slice" else ""
-    conv = match.new.producer(name) if name and match.uses.get(name, 1) == 1 else None
-    same = conv and match.new.tensors[name].storage == match.new.storages.get(match.node.outputs[0])
+    conv = match.builder.producer(name) if name and match.uses.get(name, 1) == 1 else None
+    same = conv and match.builder.tensors[name].storage == match.builder.storages.get(match.node.outputs[0])
     return conv if conv and same and conv.op.name == "Conv" else None
 
 

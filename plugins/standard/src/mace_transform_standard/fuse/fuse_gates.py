@@ -43,12 +43,12 @@ def _match_gated(match: Match) -> Fused | None:
     if factors is None or len(factors.terms) != 2 or factors.number != 1:
         return None
     for x, gate in (factors.terms, factors.terms[::-1]):
-        node = find_maker(match.new, gate, "Sigmoid", "Tanh")
+        node = find_maker(match.builder, gate, "Sigmoid", "Tanh")
         if node and node.op.name == "Sigmoid":
             argument = read_factors(match, node.inputs[0])
             if argument.terms == (x,) and argument.number is not None:
                 return Fused("Swish", [x], AlphaAttributes(argument.number))
-        softplus = find_maker(match.new, node.inputs[0], "Softplus") if node else None
+        softplus = find_maker(match.builder, node.inputs[0], "Softplus") if node else None
         if softplus and softplus.inputs[0] == x:
             return Fused("Mish", [x])
     return None
@@ -67,8 +67,8 @@ def _match_quotient(match: Match) -> Fused | None:
 
 def _match_sigmoid(match: Match, divisor: str) -> Fused | None:
     """The sigmoid that 1 / divisor is."""
-    term, one = sum_with_number(match.new, divisor) or ("", 0.0)
-    power = find_maker(match.new, term, "Exp") if one == 1 else None
+    term, one = sum_with_number(match.builder, divisor) or ("", 0.0)
+    power = find_maker(match.builder, term, "Exp") if one == 1 else None
     exponent = read_factors(match, power.inputs[0]) if power else None
     # -1 as a factor, or Neg: `read_factors` sees both.
     negative = exponent and len(exponent.terms) == 1 and near(exponent.number, -1)
@@ -76,6 +76,6 @@ def _match_sigmoid(match: Match, divisor: str) -> Fused | None:
 
 
 def _match_softplus(match: Match) -> Fused | None:
-    term, one = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
-    power = find_maker(match.new, term, "Exp") if one == 1 else None
+    term, one = sum_with_number(match.builder, match.node.inputs[0]) or ("", 0.0)
+    power = find_maker(match.builder, term, "Exp") if one == 1 else None
     return Fused("Softplus", [power.inputs[0]]) if power else None

@@ -53,13 +53,13 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _find_curve(match: Match, gate: str) -> tuple[Node | None, float]:
     """The Erf or Tanh and its sign where a tensor is 1 + or 1 - that."""
-    inner, one = sum_with_number(match.new, gate) or ("", 0.0)
+    inner, one = sum_with_number(match.builder, gate) or ("", 0.0)
     if one == 1:
-        return find_maker(match.new, inner, "Erf", "Tanh"), 1.0
-    rest = find_maker(match.new, gate, "Sub")
+        return find_maker(match.builder, inner, "Erf", "Tanh"), 1.0
+    rest = find_maker(match.builder, gate, "Sub")
     return (
-        find_maker(match.new, rest.inputs[1], "Erf", "Tanh")
-        if rest and read_number(match.new, rest.inputs[0]) == 1
+        find_maker(match.builder, rest.inputs[1], "Erf", "Tanh")
+        if rest and read_number(match.builder, rest.inputs[0]) == 1
         else None
     ), -1.0
 
@@ -77,9 +77,9 @@ def _is_cubic(match: Match, tensor: str, x: str) -> bool:
         return False
     rest = argument.remove_terms(x)
     if rest is not None and len(rest) == 1:
-        square, one = sum_with_number(match.new, rest[0]) or ("", 0.0)
+        square, one = sum_with_number(match.builder, rest[0]) or ("", 0.0)
         return one == 1 and _is_power(match, square, (x, x))
-    total = find_maker(match.new, argument.terms[0], "Add") if len(argument.terms) == 1 else None
+    total = find_maker(match.builder, argument.terms[0], "Add") if len(argument.terms) == 1 else None
     return total is not None and any(a == x and _is_power(match, b, (x, x, x)) for a, b in both_orders(total))
 
 

@@ -42,7 +42,7 @@ def _match_gated(match: Match, factors: FactorProduct) -> Fused | None:
     if len(factors.terms) != 2:
         return None
     for x, gate in (factors.terms, factors.terms[::-1]):
-        sigmoid = find_maker(match.new, gate, "HardSigmoid")
+        sigmoid = find_maker(match.builder, gate, "HardSigmoid")
         if sigmoid and sigmoid.inputs[0] == x and _is_sixth(sigmoid.attributes(HardSigmoidAttributes)):
             return Fused("HardSwish", [x]) if near(factors.number, 1) else None
         if _read_ramp(match, gate) == x:
@@ -61,10 +61,10 @@ def _match_ramp(match: Match, factors: FactorProduct) -> Fused | None:
 
 def _read_ramp(match: Match, tensor: str) -> str | None:
     """X where the tensor is Clip(x + 3, 0, 6)."""
-    ramp = find_maker(match.new, tensor, "Clip")
+    ramp = find_maker(match.builder, tensor, "Clip")
     if ramp is None or ramp.attributes(ClipAttributes) != ClipAttributes(0.0, 6.0):
         return None
-    x, three = sum_with_number(match.new, ramp.inputs[0]) or ("", 0.0)
+    x, three = sum_with_number(match.builder, ramp.inputs[0]) or ("", 0.0)
     return x if three == 3 else None
 
 
@@ -72,13 +72,13 @@ def _match_clip(match: Match) -> Fused | None:
     """Clip(a * x + b, 0, 1)."""
     if match.node.attributes(ClipAttributes) != ClipAttributes(0.0, 1.0):
         return None
-    term, beta = sum_with_number(match.new, match.node.inputs[0]) or ("", 0.0)
+    term, beta = sum_with_number(match.builder, match.node.inputs[0]) or ("", 0.0)
     slope = read_factors(match, term) if term else None
     if slope is None or len(slope.terms) != 1 or slope.number is None:
         return None
     (x,) = slope.terms
     # The filters take in slope, offset and limits at no cost; a HardSigmoid is a pass of its own.
-    if find_maker(match.new, x, *FILTERED) and match.uses.get(x, 1) == 1:
+    if find_maker(match.builder, x, *FILTERED) and match.uses.get(x, 1) == 1:
         return None
     return Fused("HardSigmoid", [x], HardSigmoidAttributes(slope.number, beta))
 

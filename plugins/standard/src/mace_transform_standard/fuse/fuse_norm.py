@@ -75,13 +75,13 @@ def _fuse_quotient(match: Match) -> Sequence[str] | None:
     is_quotient = match.node.op.name == "Div"
     root_op = "Sqrt" if is_quotient else "Rsqrt"
     for value, divisor in both_orders(match.node)[: 1 if is_quotient else 2]:
-        root = find_maker(match.new, divisor, root_op)
-        moments = _read_moments(match.new, root.inputs[0]) if root else None
+        root = find_maker(match.builder, divisor, root_op)
+        moments = _read_moments(match.builder, root.inputs[0]) if root else None
         if moments is None:
             continue
         if moments.mean is None:
             return fuse(match, _choose_norm(match, moments, _Affine())) if value == moments.x else None
-        if _read_centered(match.new, value, moments.mean) == moments.x:
+        if _read_centered(match.builder, value, moments.mean) == moments.x:
             return fuse(match, _choose_norm(match, moments, _Affine()))
     return None
 
@@ -90,7 +90,7 @@ def _fuse_parts(match: Match) -> Sequence[str] | None:
     """Fuse x * r + (bias - mean * r), or x * r - (mean * r + bias)."""
     is_sum = match.node.op.name == "Add"
     for scaled, shift in both_orders(match.node)[: 2 if is_sum else 1]:
-        product = find_maker(match.new, scaled, "Mul")
+        product = find_maker(match.builder, scaled, "Mul")
         for x, r in both_orders(product) if product else ():
             fused = _match_parts(match, (x, r, shift), is_sum=is_sum)
             if fused is not None:
@@ -101,7 +101,7 @@ def _fuse_parts(match: Match) -> Sequence[str] | None:
 def _match_parts(match: Match, tensors: tuple[str, str, str], *, is_sum: bool) -> Fused | None:
     """Return the op where x * r + shift, or x * r - shift, is a norm; tensors: x, r and shift."""
     x, r, shift = tensors
-    scaled = _read_scaled_moments(match.new, r)
+    scaled = _read_scaled_moments(match.builder, r)
     if scaled is None:
         return None
     scale, moments = scaled
@@ -116,14 +116,14 @@ def _match_parts(match: Match, tensors: tuple[str, str, str], *, is_sum: bool) -
 
 def _read_shift(match: Match, tensor: str, terms: tuple[str, str], sign: float) -> Array | None:
     """Return the bias where a tensor is bias + sign * (the product of the terms); zero if there is none."""
-    node = find_maker(match.new, tensor, "Add", "Sub")
+    node = find_maker(match.builder, tensor, "Add", "Sub")
     bias, factor, rest = np.zeros(()), 1.0, tensor
     if node is not None:
         is_difference = node.op.name == "Sub"
         left, right = node.inputs
-        if (constant := match.new.constant(left)) is not None:
+        if (constant := match.builder.constant(left)) is not None:
             bias, rest, factor = constant, right, -1.0 if is_difference else 1.0
-        if (constant := match.new.constant(right)) is not None:
+        if (constant := match.builder.constant(right)) is not None:
             bias, rest, factor = -constant if is_difference else constant, left, 1.0
     product = read_factors(match, rest)
     return bias if product.number == sign * factor and sorted(product.terms) == sorted(terms) else None
@@ -204,7 +204,7 @@ def _axes_of(builder: Builder, reduction: Node) -> tuple[int, ...]:
 
 def _choose_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | None:
     """Return the op for these axes; None if there is none, or if scale or bias do not lie along them."""
-    shape = match.new.shape(moments.x)
+    shape = match.builder.shape(moments.x)
     rank, first = len(shape), min(moments.axes, default=0)
     if rank == 0 or 0 in shape:
         return None
@@ -229,7 +229,7 @@ def _choose_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | No
 
 def _make_row_norm(match: Match, moments: _Moments, affine: _Affine) -> Fused | None:
     """Return LayerNorm or RMSNorm over the last axes."""
-    shape = match.new.shape(moments.x)
+    shape = match.builder.shape(moments.x)
     first = min(moments.axes, default=0)
     normalized = shape[first:]
     # x / sqrt(sum + epsilon) is x / sqrt(mean + epsilon / n) / sqrt(n), hence this scale.
@@ -259,12 +259,12 @@ def _make_vectors(match: Match, x: str, affine: _Affine, axes: Shape) -> list[st
 
 def _make_weights(match: Match, x: str, vectors: Sequence[Array | None]) -> list[str] | None:
     """Add scale and bias as new constants, and return their names; None if one of them is None."""
-    dtype = match.new.tensors[x].real.dtype.numpy
+    dtype = match.builder.tensors[x].real.dtype.numpy
     if any(vector is None for vector in vectors):
         return None
     names = [f"{match.node.outputs[0]}.{part}" for part in ("scale", "bias")]
     pairs = zip(names, vectors, strict=False)
-    return [match.new.weight(name, vector.astype(dtype)) for name, vector in pairs if vector is not None]
+    return [match.builder.weight(name, vector.astype(dtype)) for name, vector in pairs if vector is not None]
 
 
 def _fit_to_axes(vector: Array, axes: Shape) -> Array | None:

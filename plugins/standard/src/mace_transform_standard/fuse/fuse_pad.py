@@ -23,14 +23,14 @@ def fuse_pad(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    pad = match.new.producer(match.node.inputs[0]) if match.node.op.name == "Conv" else None
+    pad = match.builder.producer(match.node.inputs[0]) if match.node.op.name == "Conv" else None
     if pad is None or pad.op.name != "Pad":
         return None
     border, conv = pad.attributes(PadAttributes), match.node.attributes(ConvAttributes)
     if (border.mode, border.value) != ("constant", 0.0):
         return None
     # Zeros of another storage are stored otherwise.
-    if match.new.tensors[pad.inputs[0]].storage != match.new.tensors[pad.outputs[0]].storage:
+    if match.builder.tensors[pad.inputs[0]].storage != match.builder.tensors[pad.outputs[0]].storage:
         return None
     before, after = border.before, border.after
     # A Conv pads spatial axes, neither images nor channels.
@@ -40,7 +40,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         conv, pads_before=_add_pads(conv.pads_before, before), pads_after=_add_pads(conv.pads_after, after)
     )
     inputs = [pad.inputs[0], *match.node.inputs[1:]]
-    return match.new.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(pad))
+    return match.builder.add("Conv", inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(pad))
 
 
 def _add_pads(pads: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:

@@ -46,14 +46,14 @@ def _match_maximum(match: Match) -> Fused | None:
 
 
 def _match_upper(match: Match, tensor: str) -> str | None:
-    node = find_maker(match.new, tensor, "Relu", "Clip")
+    node = find_maker(match.builder, tensor, "Relu", "Clip")
     return node.inputs[0] if node and (node.op.name == "Relu" or _has_limits(node, 0.0, math.inf)) else None
 
 
 def _match_lower(match: Match, tensor: str, x: str) -> Array | None:
     """The a where a tensor is a * min(x, 0)."""
     factors = read_factors(match, tensor)
-    node = match.new.producer(factors.terms[0]) if len(factors.terms) == 1 else None
+    node = match.builder.producer(factors.terms[0]) if len(factors.terms) == 1 else None
     if node is None:
         return None
     if node.op.name == "Clip" and node.inputs[0] == x and _has_limits(node, -math.inf, 0.0):
@@ -63,7 +63,7 @@ def _match_lower(match: Match, tensor: str, x: str) -> Array | None:
         return -factors.factor if inner.terms == (x,) and inner.number == -1 else None
     if node.op.name == "Sub" and node.inputs[0] == x:
         # x - |x| is 0 above zero and 2 x below it.
-        size = find_maker(match.new, node.inputs[1], "Abs")
+        size = find_maker(match.builder, node.inputs[1], "Abs")
         return 2 * factors.factor if size and size.inputs[0] == x else None
     return None
 
@@ -75,7 +75,9 @@ def _has_limits(clip: Node, low: float, high: float) -> bool:
 def _make_prelu(match: Match, x: str, slope: Array) -> Fused:
     if slope.size and np.all(slope == slope.reshape(-1)[0]):
         return Fused("LeakyRelu", [x], LeakyReluAttributes(float(slope.reshape(-1)[0])))
-    dtype = match.new.tensors[x].real.dtype.numpy
+    dtype = match.builder.tensors[x].real.dtype.numpy
     return Fused(
-        "PRelu", [x, match.new.weight(f"{match.node.outputs[0]}.slope", slope.astype(dtype))], Attributes()
+        "PRelu",
+        [x, match.builder.weight(f"{match.node.outputs[0]}.slope", slope.astype(dtype))],
+        Attributes(),
     )

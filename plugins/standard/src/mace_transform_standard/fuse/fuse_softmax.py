@@ -33,7 +33,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _match_softmax(match: Match) -> Fused | None:
     powers, total = match.node.inputs
-    exp, summed = find_maker(match.new, powers, "Exp"), find_maker(match.new, total, "ReduceSum")
+    exp, summed = find_maker(match.builder, powers, "Exp"), find_maker(match.builder, total, "ReduceSum")
     axis = _read_axis(match, summed) if summed and summed.inputs[0] == powers else None
     if exp is None or axis is None:
         return None
@@ -43,9 +43,12 @@ def _match_softmax(match: Match) -> Fused | None:
 def _match_log_softmax(match: Match) -> Fused | None:
     """LogSoftmax as x - log(sum(exp(x)))."""
     x, total = match.node.inputs
-    log, log_sum = find_maker(match.new, total, "Log"), find_maker(match.new, total, "ReduceLogSumExp")
-    summed = find_maker(match.new, log.inputs[0], "ReduceSum") if log else None
-    exp = find_maker(match.new, summed.inputs[0], "Exp") if summed else None
+    log, log_sum = (
+        find_maker(match.builder, total, "Log"),
+        find_maker(match.builder, total, "ReduceLogSumExp"),
+    )
+    summed = find_maker(match.builder, log.inputs[0], "ReduceSum") if log else None
+    exp = find_maker(match.builder, summed.inputs[0], "Exp") if summed else None
     axis = _read_axis(match, summed or log_sum)
     if axis is None or (exp or log_sum or match.node).inputs[0] != x or not (exp or log_sum):
         return None
@@ -58,23 +61,23 @@ def _match_lp_norm(match: Match) -> Fused | None:
     Or as x / ReduceL1(x).
     """
     x, length = match.node.inputs
-    root = find_maker(match.new, length, "Sqrt")
+    root = find_maker(match.builder, length, "Sqrt")
     if root:
-        norm = find_maker(match.new, root.inputs[0], "ReduceSumSquare", "ReduceSum")
+        norm = find_maker(match.builder, root.inputs[0], "ReduceSumSquare", "ReduceSum")
     else:
-        norm = find_maker(match.new, length, "ReduceL2", "ReduceL1")
+        norm = find_maker(match.builder, length, "ReduceL2", "ReduceL1")
     axis = _read_axis(match, norm)
     if norm is None or axis is None:
         return None
-    source = is_square(match.new, norm.inputs[0]) if norm.op.name == "ReduceSum" else norm.inputs[0]
+    source = is_square(match.builder, norm.inputs[0]) if norm.op.name == "ReduceSum" else norm.inputs[0]
     p = 1 if norm.op.name == "ReduceL1" else 2
     return Fused("LpNorm", [x], LpNormAttributes(axis, p)) if source == x else None
 
 
 def _strip_maximum(match: Match, tensor: str, axis: int) -> str:
     """X where a tensor is x less its maximum."""
-    node = find_maker(match.new, tensor, "Sub")
-    maximum = find_maker(match.new, node.inputs[1], "ReduceMax") if node else None
+    node = find_maker(match.builder, tensor, "Sub")
+    maximum = find_maker(match.builder, node.inputs[1], "ReduceMax") if node else None
     if node is None or maximum is None or maximum.inputs[0] != node.inputs[0]:
         return tensor
     return node.inputs[0] if _read_axis(match, maximum) == axis else tensor
@@ -88,4 +91,4 @@ def _read_axis(match: Match, node: Node | None) -> int | None:
     attrs = node.attributes(ReduceAttributes)
     if not attrs.keepdims or len(attrs.axes) != 1:
         return None
-    return attrs.axes[0] % len(match.new.shape(node.inputs[0]))
+    return attrs.axes[0] % len(match.builder.shape(node.inputs[0]))

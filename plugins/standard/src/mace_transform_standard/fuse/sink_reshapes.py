@@ -39,10 +39,12 @@ def _rule(match: Match) -> Sequence[str] | None:
             else None
         )
         if inputs:
-            name = match.new.stored(
-                f"{match.node.outputs[0]}.before", match.new.storages.get(match.node.outputs[0])
+            name = match.builder.reserve_output(
+                f"{match.node.outputs[0]}.before", match.builder.storages.get(match.node.outputs[0])
             )
-            outputs = match.new.add(match.node.op, inputs, match.node.attrs, outputs=[name], like=match.node)
+            outputs = match.builder.add(
+                match.node.op, inputs, match.node.attrs, outputs=[name], like=match.node
+            )
             return match.emit("Reshape", outputs, ReshapeAttributes(match.shape(index)))
     return None
 
@@ -54,12 +56,12 @@ def _inputs_before(match: Match, index: int, reshape: Node) -> list[str] | None:
         return [source]
     constant = match.constant(1 - index)
     if constant is None or not _lies_along_channels(
-        constant.shape, match.shape(index), match.new.shape(source)
+        constant.shape, match.shape(index), match.builder.shape(source)
     ):
         return None
     # One dimension: leading axes of 1 may not fit the rank before the Reshape.
     flat = constant.reshape(-1) if constant.size > 1 else constant.reshape(())
-    other = match.new.weight(f"{match.node.outputs[0]}.flat", flat)
+    other = match.builder.weight(f"{match.node.outputs[0]}.flat", flat)
     return [source, other] if index == 0 else [other, source]
 
 
@@ -76,11 +78,11 @@ def _comes_from_filters(match: Match, tensor: str) -> bool:
 
     Only this Reshape may read it.
     """
-    node = match.new.producer(tensor)
+    node = match.builder.producer(tensor)
     # Read by others, the tensor must be computed as it is, and nothing is saved.
     if node is None or match.uses.get(tensor, 1) != 1 or len(node.outputs) != 1:
         return False
     if node.op.name in FILTERED:
         return True
-    computed = [i for i in node.inputs if i not in match.new.weights]
+    computed = [i for i in node.inputs if i not in match.builder.weights]
     return node.op.name in SUNK and len(computed) == 1 and _comes_from_filters(match, computed[0])

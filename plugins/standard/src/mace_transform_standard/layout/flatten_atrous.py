@@ -34,7 +34,7 @@ def flatten_atrous(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     after = _match_chain(match, match.node, BATCH_TO_SPACE)
-    conv = match.new.producer(after[-1].inputs[0]) if after else None
+    conv = match.builder.producer(after[-1].inputs[0]) if after else None
     if (
         conv is None
         or conv.op.name != "Conv"
@@ -42,7 +42,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         or match.uses.get(conv.outputs[0], 1) != 1
     ):
         return None
-    last_before = match.new.producer(conv.inputs[0])
+    last_before = match.builder.producer(conv.inputs[0])
     # The Pad is missing where nothing is padded.
     for steps in (SPACE_TO_BATCH, SPACE_TO_BATCH[1:]):
         before = _match_chain(match, last_before, steps) if last_before else None
@@ -57,11 +57,13 @@ def _match_chain(match: Match, node: Node, ops: Sequence[str]) -> list[Node] | N
     chain: list[Node] = []
     for op in reversed(ops):
         if chain:
-            last_before = match.new.producer(chain[-1].inputs[0])
+            last_before = match.builder.producer(chain[-1].inputs[0])
             if last_before is None:
                 return None
             node = last_before
-        if node.op.name != op or _storage(match.new, node.inputs[0]) != _storage(match.new, node.outputs[0]):
+        if node.op.name != op or _storage(match.builder, node.inputs[0]) != _storage(
+            match.builder, node.outputs[0]
+        ):
             return None
         chain.append(node)
     return chain
@@ -78,7 +80,7 @@ def _is_plain(conv: Node) -> bool:
 
 
 def _flatten(match: Match, before: Sequence[Node], conv: Node, after: Sequence[Node]) -> Sequence[str] | None:
-    builder, source = match.new, before[-1].inputs[0]
+    builder, source = match.builder, before[-1].inputs[0]
     shape, seen, result = (builder.shape(t) for t in (source, conv.inputs[0], conv.outputs[0]))
     pads = _read_pads(before[-1], len(shape))
     blocks = after[-1].attributes(ReshapeAttributes).shape
@@ -154,7 +156,7 @@ def _are_steps(nodes: Sequence[Node], steps: Steps) -> bool:
 
 
 def _add_dilated_conv(match: Match, conv: Node, geometry: _Geometry) -> Sequence[str]:
-    builder, rank = match.new, len(match.new.shape(conv.inputs[0]))
+    builder, rank = match.builder, len(match.builder.shape(conv.inputs[0]))
     wide = [1] * rank
     for axis, place in enumerate(geometry.places):
         wide[place] = builder.shape(geometry.source)[axis]
@@ -176,7 +178,7 @@ def _add_dilated_conv(match: Match, conv: Node, geometry: _Geometry) -> Sequence
     name = (
         match.node.outputs[0]
         if spec[1] == shape
-        else builder.stored(f"{match.node.outputs[0]}.dilated", storage)
+        else builder.reserve_output(f"{match.node.outputs[0]}.dilated", storage)
     )
     outputs = builder.add(
         "Conv", [x, *conv.inputs[1:]], attrs, outputs=[name], like=match.merge_origins(conv)

@@ -30,12 +30,12 @@ def fuse_group_norm(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     steps = [match.node] if match.node.op.name == "Reshape" else []
     for op in ("Transpose", "InstanceNorm", "Transpose", "Reshape"):
-        before = find_maker(match.new, steps[-1].inputs[0], op) if steps else None
+        before = find_maker(match.builder, steps[-1].inputs[0], op) if steps else None
         if before is None:
             return None
         steps.append(before)
     _, outer, norm, inner, first = steps
-    builder, x = match.new, first.inputs[0]
+    builder, x = match.builder, first.inputs[0]
     shape, apart = builder.shape(x), builder.shape(first.outputs[0])
     if (
         shape != match.node.attributes(ReshapeAttributes).shape

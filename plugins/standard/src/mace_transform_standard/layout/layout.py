@@ -34,8 +34,8 @@ def layout(graph: Graph) -> Graph:
 
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name in ("Transpose", "Reshape"):
-        storage = match.new.tensors[match.node.inputs[0]].storage
-        if storage != match.new.storages.get(match.node.outputs[0], storage):
+        storage = match.builder.tensors[match.node.inputs[0]].storage
+        if storage != match.builder.storages.get(match.node.outputs[0], storage):
             return None  # it rounds as well
         return _merge_transposes(match) if match.node.op.name == "Transpose" else _sink_reshape(match)
     return _sink(match) if match.node.op.move else None
@@ -62,12 +62,12 @@ def _sink(match: Match) -> Sequence[str] | None:
     attrs, after = moved
     inputs = [_strip_transpose(match, name, perm) for name in node.inputs]
     # The result keeps its storage: a moved op rounds as the op did.
-    names = [match.new.stored(f"{o}.moved", match.new.storages.get(o)) for o in node.outputs]
-    results = match.new.add(node.op, inputs, attrs, outputs=names, like=node)
+    names = [match.builder.reserve_output(f"{o}.moved", match.builder.storages.get(o)) for o in node.outputs]
+    results = match.builder.add(node.op, inputs, attrs, outputs=names, like=node)
     if after == tuple(range(len(after))):
         return results
     return [
-        match.new.one("Transpose", [result], TransposeAttributes(after), outputs=[public], like=node)
+        match.builder.one("Transpose", [result], TransposeAttributes(after), outputs=[public], like=node)
         for result, public in zip(results, node.outputs, strict=True)
     ]
 
@@ -81,14 +81,14 @@ def _find_common_permutation(match: Match) -> Perm | None:
     # `move` speaks of the first operand; indices or filters have axes of their own.
     if len(node.inputs) > 1 and node.op.move is not keep and not node.op.inputs[-1].endswith("*"):
         return None  # operands of other roles than the first, such as indices
-    rank = max(len(match.new.shape(i)) for i in node.inputs)
+    rank = max(len(match.builder.shape(i)) for i in node.inputs)
     perms = set()
     for name in node.inputs:
         before = _find_transpose(match, name)
-        if before and len(match.new.shape(name)) == rank:
+        if before and len(match.builder.shape(name)) == rank:
             perms.add(_permutation_of(before))
         # Constants are transposed when they are folded, and one element lies the same in every order.
-        elif name not in match.new.weights and match.new.tensors[name].elements != 1:
+        elif name not in match.builder.weights and match.builder.tensors[name].elements != 1:
             return None
     return perms.pop() if len(perms) == 1 else None
 
@@ -96,18 +96,18 @@ def _find_common_permutation(match: Match) -> Perm | None:
 def _strip_transpose(match: Match, name: str, perm: Perm) -> str:
     """An operand in the order of axes before the permutation."""
     before = _find_transpose(match, name)
-    if before and len(match.new.shape(name)) == len(perm):
+    if before and len(match.builder.shape(name)) == len(perm):
         return before.inputs[0]
-    shape = match.new.shape(name)
+    shape = match.builder.shape(name)
     if shape == ():
         return name
     # Broadcasting aligns last axes; after the permutation those are others, so absent ones become 1
     # first.
-    wide = match.new.one("Reshape", [name], ReshapeAttributes((1,) * (len(perm) - len(shape)) + shape))
-    if name not in match.new.weights:  # a single element
+    wide = match.builder.one("Reshape", [name], ReshapeAttributes((1,) * (len(perm) - len(shape)) + shape))
+    if name not in match.builder.weights:  # a single element
         return wide
     back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
-    return match.new.one("Transpose", [wide], TransposeAttributes(back))
+    return match.builder.one("Transpose", [wide], TransposeAttributes(back))
 
 
 def _sink_reshape(match: Match) -> Sequence[str] | None:
@@ -129,11 +129,11 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
     if inside and back not in FIRST:  # two Transposes for one, unless the second soon meets another
         return None
     source = (
-        match.new.one("Transpose", before.inputs, TransposeAttributes(first), like=node)
+        match.builder.one("Transpose", before.inputs, TransposeAttributes(first), like=node)
         if inside
         else before.inputs[0]
     )
-    flat = match.new.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
+    flat = match.builder.one("Reshape", [source], {"shape": [shape[place] for place in order]}, like=node)
     return (
         match.emit("Transpose", [flat], TransposeAttributes(back))
         if back != tuple(range(len(back)))
@@ -143,10 +143,12 @@ def _sink_reshape(match: Match) -> Sequence[str] | None:
 
 def _find_transpose(match: Match, name: str) -> Node | None:
     """The Transpose that makes a tensor, if it does no more: one to another storage rounds."""
-    node = match.new.producer(name) if name else None
+    node = match.builder.producer(name) if name else None
     if node is None or node.op.name != "Transpose":
         return None
-    return node if match.new.tensors[node.inputs[0]].storage == match.new.tensors[name].storage else None
+    return (
+        node if match.builder.tensors[node.inputs[0]].storage == match.builder.tensors[name].storage else None
+    )
 
 
 def _permutation_of(node: Node) -> Perm:

@@ -34,7 +34,7 @@ def _sink(match: Match) -> Sequence[str] | None:
 
     A product behind it then reads integers.
     """
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if not node.op.moves or node.op.name in STAYING or any(o in builder.storages for o in node.outputs):
         return None
     inputs = [_find_stored(builder, i) or i for i in node.inputs]
@@ -44,7 +44,7 @@ def _sink(match: Match) -> Sequence[str] | None:
     # Only operands of one storage move as integers; a scale along an axis would have to move with it.
     if len(storages) != 1 or storage is None or storage.quant.axis is not None or inputs == list(node.inputs):
         return None
-    names = [builder.stored(f"{o}.stored", storage) for o in node.outputs]
+    names = [builder.reserve_output(f"{o}.stored", storage) for o in node.outputs]
     moved = builder.add(node.op, inputs, node.attrs, outputs=names, like=node)
     return [
         builder.one("Dequantize", [m], outputs=[o], like=node)
@@ -56,8 +56,8 @@ def _fuse(match: Match) -> Sequence[str] | None:
     node = match.node
     if node.op.name == "Quantize":
         return _store(match)
-    if node.op.name in PRODUCTS and all(_find_stored(match.new, i) for i in node.inputs[:2]):
-        return match.emit(node.op, [_find_stored(match.new, i) or i for i in node.inputs], node.attrs)
+    if node.op.name in PRODUCTS and all(_find_stored(match.builder, i) for i in node.inputs[:2]):
+        return match.emit(node.op, [_find_stored(match.builder, i) or i for i in node.inputs], node.attrs)
     return None
 
 
@@ -66,8 +66,11 @@ def _store(match: Match) -> Sequence[str] | None:
 
     What is stored already is at most rounded to another storage.
     """
-    source, storage = _find_stored(match.new, match.node.inputs[0]), match.new.storages[match.node.outputs[0]]
-    if source and match.new.tensors[source].storage == storage:
+    source, storage = (
+        _find_stored(match.builder, match.node.inputs[0]),
+        match.builder.storages[match.node.outputs[0]],
+    )
+    if source and match.builder.tensors[source].storage == storage:
         return [source]
     if source:
         return match.emit("Quantize", [source])
@@ -76,16 +79,16 @@ def _store(match: Match) -> Sequence[str] | None:
     real_op = _find_real_op(match, tensor)
     if not moves and real_op is None:
         return None
-    names = [*(match.new.stored(move.name, storage) for move in moves), match.node.outputs[0]]
+    names = [*(match.builder.reserve_output(move.name, storage) for move in moves), match.node.outputs[0]]
     if real_op:
-        inputs = [_find_stored(match.new, i) or i for i in real_op.inputs]
-        outputs = match.new.add(
+        inputs = [_find_stored(match.builder, i) or i for i in real_op.inputs]
+        outputs = match.builder.add(
             real_op.op, inputs, real_op.attrs, outputs=[names[0]], like=match.merge_origins(real_op)
         )
     else:
-        outputs = match.new.add("Quantize", [tensor], outputs=[names[0]], like=match.node)
+        outputs = match.builder.add("Quantize", [tensor], outputs=[names[0]], like=match.node)
     for move, name in zip(reversed(moves), names[1:], strict=True):
-        outputs = match.new.add(
+        outputs = match.builder.add(
             move.op, [outputs[0], *move.inputs[1:]], move.attrs, outputs=[name], like=move
         )
     return outputs
@@ -99,12 +102,12 @@ def _find_moves(match: Match) -> list[Node]:
     moves: list[Node] = []
     tensor = match.node.inputs[0]
     while (
-        (node := match.new.producer(tensor))
+        (node := match.builder.producer(tensor))
         and node.op.moves
         and not node.op.inputs[0].endswith("*")
         and len(node.outputs) == 1
     ):
-        if match.uses.get(tensor, 1) != 1 or match.new.tensors[tensor].quant or node.op.name == "Pad":
+        if match.uses.get(tensor, 1) != 1 or match.builder.tensors[tensor].quant or node.op.name == "Pad":
             break
         moves.append(node)
         tensor = node.inputs[0]
@@ -113,7 +116,7 @@ def _find_moves(match: Match) -> list[Node]:
 
 def _find_real_op(match: Match, tensor: str) -> Node | None:
     """The op that computes real numbers, from integers at least in part, for nothing but to be stored."""
-    builder = match.new
+    builder = match.builder
     node = builder.producer(tensor)
     if (
         node is None
@@ -141,13 +144,13 @@ def _find_stored(builder: Builder, tensor: str) -> str | None:
 
 def _fold(match: Match) -> Sequence[str] | None:
     node: Node = match.node
-    source = match.new.tensors.get(node.inputs[0]) if node.inputs else None
+    source = match.builder.tensors.get(node.inputs[0]) if node.inputs else None
     if (
         node.op.name != "Dequantize"
         or source is None
-        or source.name not in match.new.weights
+        or source.name not in match.builder.weights
         or source.quant is None
     ):
         return None
-    real = dequantize(match.new.weights[source.name], source.quant).astype(np.float32)
-    return [match.new.weight(f"{source.name}.real", real)]
+    real = dequantize(match.builder.weights[source.name], source.quant).astype(np.float32)
+    return [match.builder.weight(f"{source.name}.real", real)]

@@ -96,7 +96,7 @@ class OpSequence:
 
     def number(self, value: float) -> str:
         """A constant."""
-        return self.lowering.folded(f"{self.node.outputs[0]}.number", np.array(value, np.float64))
+        return self.lowering.add_folded(f"{self.node.outputs[0]}.number", np.array(value, np.float64))
 
 
 def softmax(node: Node, lowering: Lowering) -> None:

@@ -116,7 +116,7 @@ def _split_filters(node: Node, lowering: Lowering, axes: Sequence[Phases], weigh
     quant = _repeat_for_parts(w.quant, group, prod(p.stride for p in axes))
     return (
         lowering.once(
-            (w.name, "parts", result.shape), lambda: lowering.folded(f"{w.name}.parts", result, quant)
+            (w.name, "parts", result.shape), lambda: lowering.add_folded(f"{w.name}.parts", result, quant)
         ),
     )
 
@@ -133,7 +133,7 @@ def _repeat_bias(node: Node, lowering: Lowering, parts: int) -> tuple[str, ...]:
         _repeat_for_parts(lowering.tensors[name].quant, group, parts),
     )
     return (
-        lowering.once((name, "parts", each.shape), lambda: lowering.folded(f"{name}.parts", each, quant)),
+        lowering.once((name, "parts", each.shape), lambda: lowering.add_folded(f"{name}.parts", each, quant)),
     )
 
 

@@ -81,7 +81,7 @@ def convolution_rule(device: Chip) -> Callable[[Match], Sequence[str] | None]:
     def rewrite_convolution(match: Match) -> Sequence[str] | None:
         if match.node.op.name != "Conv":
             return None
-        x, w = match.shape(0), match.new.weights[match.node.inputs[1]]
+        x, w = match.shape(0), match.builder.weights[match.node.inputs[1]]
         attrs = match.node.attributes(ConvAttributes)
         group = attrs.group
         count = Windows.of(w.shape[1:-1], attrs).count(x[1:-1])
@@ -104,7 +104,7 @@ def convolution_rule(device: Chip) -> Callable[[Match], Sequence[str] | None]:
 def replace_filters(match: Match, filters: Array, **attrs: object) -> tuple[str, ...]:
     """Emit the node with other filters of the same storage."""
     w = match.node.inputs[1]
-    name = match.new.weight(f"{w}.formed", filters, match.new.tensors[w].quant)
+    name = match.builder.weight(f"{w}.formed", filters, match.builder.tensors[w].quant)
     inputs = [match.node.inputs[0], name, *match.node.inputs[2:]]
     return match.emit(match.node.op, inputs, values_of(match.node.attrs) | attrs)
 
@@ -202,7 +202,7 @@ class ConvolutionRewrite:
             return self._subsample_first(stride)
         single = self.plan_alone()
         # The output of a wide layer is 32-bit sums, which no pool can subsample and no layer can crop.
-        is_wide = self.match.new.storages.get(self.match.node.outputs[0]) is None
+        is_wide = self.match.builder.storages.get(self.match.node.outputs[0]) is None
         if single and self.fits and not (is_wide and stride > 1):
             return self._emit_alone(single, stride)
         copies = self.plan_copies() if self._is_dense else None
@@ -221,7 +221,7 @@ class ConvolutionRewrite:
     def _subsample_first(self, stride: int) -> Sequence[str]:
         """Subsample the data, of which a kernel of one element takes every `stride`th position only."""
         node = self.match.node
-        small = subsample(self.match.new, node.inputs[0], stride)
+        small = subsample(self.match.builder, node.inputs[0], stride)
         attrs = replace(node.attributes(ConvAttributes), strides=(1,) * len(self.axes))
         return self.match.emit("Conv", [small, *node.inputs[1:]], attrs)
 
@@ -232,8 +232,8 @@ class ConvolutionRewrite:
         pads = tuple(axis.pad for axis in plan)
         if stride == 1 and _count_unwanted(plan) == 0:
             return replace_filters(self.match, filters, **plain_window(pads))
-        node, builder = self.match.node, self.match.new
-        name = builder.stored(f"{node.outputs[0]}.full", builder.storages[node.outputs[0]])
+        node, builder = self.match.node, self.match.builder
+        name = builder.reserve_output(f"{node.outputs[0]}.full", builder.storages[node.outputs[0]])
         full = add_convolution(self.match, node.inputs[0], filters, pads, [name])[0]
         if stride > 1:
             full = subsample(builder, full, stride)
@@ -241,7 +241,7 @@ class ConvolutionRewrite:
 
     def _emit_copies(self, plan: Sequence[CopyPlan], stride: int) -> Sequence[str]:
         """Emit the stages of copies, a subsampling of the last, and the convolution over it."""
-        builder = self.match.new
+        builder = self.match.builder
         x, counts = self.match.node.inputs[0], [1] * len(plan)
         for stages in zip(*(axis.stages for axis in plan), strict=True):
             x = add_copies(builder, x, stages, counts, plan[0].copying)
@@ -273,7 +273,7 @@ def add_convolution(
     match: Match, x: str, filters: Array, pads: Sequence[int], outputs: Sequence[str]
 ) -> tuple[str, ...]:
     """Add the node's convolution with other filters over another tensor."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     name = builder.weight(f"{node.inputs[1]}.formed", filters, builder.tensors[node.inputs[1]].quant)
     group = builder.shape(x)[-1] // filters.shape[-1]
     attrs = values_of(node.attrs) | plain_window(pads) | {"group": group}
@@ -309,7 +309,7 @@ def pad_wide_line(match: Match) -> Sequence[str] | None:
     if node.op.name != "Conv" or len(match.shape(0)) != LINE_RANK or match.shape(0)[-1] <= PROCESSORS:
         return None
     attrs = node.attributes(ConvAttributes)
-    pad, w = attrs.pads_before[0], match.new.weights[node.inputs[1]]
+    pad, w = attrs.pads_before[0], match.builder.weights[node.inputs[1]]
     if not pad:
         return None
     if w.shape[1] == NEIGHBORS and pad <= PADS[-1]:
@@ -322,12 +322,12 @@ def pad_wide_line(match: Match) -> Sequence[str] | None:
 
 def _convolve_as_image(match: Match, w: Array, pad: int) -> Sequence[str]:
     """Use the kernel as the middle column of an image's, which is padded by one column on both sides."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     filters = np.zeros((len(w), NEIGHBORS, NEIGHBORS, w.shape[-1]), w.dtype)
     filters[:, :, 1] = w
     weight = builder.weight(f"{node.inputs[1]}.image", filters, builder.tensors[node.inputs[1]].quant)
     attrs = values_of(node.attrs) | plain_window((pad, 1))
-    name = builder.stored(f"{node.name}.image", builder.storages.get(node.outputs[0]))
+    name = builder.reserve_output(f"{node.name}.image", builder.storages.get(node.outputs[0]))
     image = _reshape_to_image(match, node.inputs[0])
     result = builder.one("Conv", [image, weight, *node.inputs[2:]], attrs, outputs=[name], like=node)
     return match.emit("Reshape", [result], {"shape": (1, builder.shape(result)[1], len(w))})
@@ -335,17 +335,17 @@ def _convolve_as_image(match: Match, w: Array, pad: int) -> Sequence[str]:
 
 def _reshape_to_image(match: Match, x: str) -> str:
     """View a line as an image one column wide, which lies in memory alike."""
-    _, length, channels = match.new.shape(x)
-    return match.new.one("Reshape", [x], {"shape": (1, length, 1, channels)})
+    _, length, channels = match.builder.shape(x)
+    return match.builder.one("Reshape", [x], {"shape": (1, length, 1, channels)})
 
 
 def _pad_by_one(match: Match, x: str) -> str:
     """Add a zero at both ends: a kernel of 3 that is padded by 2 makes two results more than it reads."""
-    builder = match.new
+    builder = match.builder
     _, length, channels = builder.shape(x)
     filters = copying_filters(channels, [[1], [1]], NEIGHBORS)
     weight = builder.weight(f"{match.node.name}.unit", filters, UNIT_QUANT)
-    name = builder.stored(f"{match.node.name}.padded", builder.tensors[x].storage)
+    name = builder.reserve_output(f"{match.node.name}.padded", builder.tensors[x].storage)
     image = _reshape_to_image(match, x)
     result = builder.one("Conv", [image, weight], plain_window((2, 1)), outputs=[name])
     return builder.one("Reshape", [result], {"shape": (1, length + 2, channels)})

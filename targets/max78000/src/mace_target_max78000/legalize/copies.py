@@ -61,7 +61,7 @@ def copying_filters(channels: int, places: Sequence[Sequence[int]], length: int)
 
 def copy_as_layer(match: Match, *, outputs: Sequence[str] | None = None, **attrs: object) -> Sequence[str]:
     """Replace a node by a layer that copies its input; attrs: other than those of a plain window."""
-    node, builder, shape = match.node, match.new, match.shape(0)
+    node, builder, shape = match.node, match.builder, match.shape(0)
     names = outputs or node.outputs
     if len(shape) == ROW_RANK:
         weight = builder.weight(f"{node.name}.unit", np.eye(shape[-1], dtype=np.int8), UNIT_QUANT)
@@ -90,7 +90,7 @@ def add_copies(
     values = filters.reshape(prod(after) * channels, *(length,) * len(stages), -1)
     weight = builder.weight(f"{x}.copies.weight", values, UNIT_QUANT)
     window = plain_window([stage.pad for stage in stages])
-    name = builder.stored(f"{x}.copies", require_bytes(tensor.storage, x))
+    name = builder.reserve_output(f"{x}.copies", require_bytes(tensor.storage, x))
     return builder.one("Conv", [x, weight], window, outputs=[name])
 
 
@@ -117,15 +117,15 @@ def subsample(builder: Builder, x: str, stride: int) -> str:
         "pads_after": zeros,
         "dilations": ones,
     }
-    name = builder.stored(f"{x}.subsampled", builder.tensors[x].storage)
+    name = builder.reserve_output(f"{x}.subsampled", builder.tensors[x].storage)
     return builder.one("MaxPool", [x], window, outputs=[name])
 
 
 def crop_to_output(match: Match, x: str, starts: Sequence[int]) -> Sequence[str]:
     """Take a part of a tensor as large as the node's result, from these rows and columns on."""
-    tensors = [match.new.tensors.get(name) for name in match.node.inputs]
+    tensors = [match.builder.tensors.get(name) for name in match.node.inputs]
     shape = match.node.op.infer([tensor and tensor.real for tensor in tensors], match.node.attrs)[0][1]
-    if shape == match.new.shape(x):
+    if shape == match.builder.shape(x):
         return [x]
     return match.emit("Slice", [x], {"starts": (0, *starts, 0), "sizes": shape, "steps": (1,) * len(shape)})
 
@@ -157,7 +157,7 @@ def crop_by_convolution(match: Match) -> Sequence[str] | None:
     spans = zip(shape[1:-1], starts[1:-1], sizes[1:-1], strict=True)
     cuts = [_Cut(start, length - start - size) for length, start, size in spans]
     x = node.inputs[0]
-    require_bytes(match.new.tensors[x].storage, x)
+    require_bytes(match.builder.tensors[x].storage, x)
     while any(cut.total for cut in cuts):
         # An odd number of rows cannot be lost by a kernel of 3, which loses two; a line has longer kernels.
         if len(cuts) == IMAGE_AXES and any(cut.total % 2 for cut in cuts):
@@ -186,7 +186,7 @@ def _crop_even(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_C
         left.append(_Cut(cut.before - place, cut.after - (length - 1 - place)))
     if min(cut.after for cut in left) < 0:
         raise NoEquivalentError("it cuts off a single row or column in front of two; cut an even number")
-    filters = copying_filters(match.new.shape(x)[-1], [[place] for place in places], length)
+    filters = copying_filters(match.builder.shape(x)[-1], [[place] for place in places], length)
     return _add_copy(match, x, "Conv", filters, plain_window(pads)), left
 
 
@@ -210,14 +210,14 @@ def _crop_odd(match: Match, x: str, cuts: Sequence[_Cut]) -> tuple[str, list[_Cu
             pads.append(2)
             places.append(2)
             left.append(_Cut(cut.before, cut.after - 1))
-    filters = copying_filters(match.new.shape(x)[-1], [[place] for place in places], NEIGHBORS)
+    filters = copying_filters(match.builder.shape(x)[-1], [[place] for place in places], NEIGHBORS)
     window = {**plain_window(pads), "strides": (2, 2), "output_padding": (1, 1)}
-    return subsample(match.new, _add_copy(match, x, "ConvTranspose", filters, window), 2), left
+    return subsample(match.builder, _add_copy(match, x, "ConvTranspose", filters, window), 2), left
 
 
 def _add_copy(match: Match, x: str, op: str, filters: Array, attrs: AttributeValues) -> str:
     """Add a convolution that copies, in the storage of its input."""
-    builder = match.new
+    builder = match.builder
     weight = builder.weight(f"{match.node.name}.unit", filters, UNIT_QUANT)
-    name = builder.stored(f"{match.node.name}.cut", builder.tensors[x].storage)
+    name = builder.reserve_output(f"{match.node.name}.cut", builder.tensors[x].storage)
     return builder.one(op, [x, weight], attrs, outputs=[name])

@@ -37,7 +37,7 @@ def rewrite_pointwise(match: Match) -> Sequence[str] | None:
 
     The copy's shift, activation and saturation then do what the operation does.
     """
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name not in POINTWISE_OPS or not is_native(builder.tensors[node.inputs[0]]):
         return None
     if node.op.name == "Identity":
@@ -61,19 +61,19 @@ def _rewrite_abs(match: Match) -> Sequence[str] | None:
 
     The hardware takes absolute values only as the activation of a layer with weights.
     """
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     producer_node = builder.producer(node.inputs[0])
     is_sole_reader = match.uses.get(node.inputs[0], 1) == 1
     is_layer = producer_node is not None and producer_node.op.name in MAIN_OPS and is_sole_reader
     if producer_node and is_layer and producer_node.attributes(ClampAttributes).low == -math.inf:
         return None
-    name = builder.stored(f"{node.name}.copy", builder.tensors[node.inputs[0]].storage)
+    name = builder.reserve_output(f"{node.name}.copy", builder.tensors[node.inputs[0]].storage)
     return match.emit("Abs", copy_as_layer(match, outputs=[name]))
 
 
 def absorb_bias(match: Match) -> Sequence[str] | None:
     """Make a constant of each channel that is added to sums, before they are rounded, their bias."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name not in ("Add", "Sub"):
         return None
     # A constant minus sums would need negative weights; only the subtrahend can become a bias.
@@ -106,7 +106,7 @@ def absorb_limit(match: Match) -> Sequence[str] | None:
 
 def absorb_quantize(match: Match) -> Sequence[str] | None:
     """Make sums, or their absolute values, that are rounded next the rounded output of the layer."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name != "Quantize":
         return None
     feeder = match.sole_producer(0, *MAIN_OPS, "Abs")
@@ -121,7 +121,7 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
         return None
     if builder.tensors[feeder.inputs[0]].quant:
         return None
-    name = builder.stored(f"{node.outputs[0]}.signed", builder.storages[node.outputs[0]])
+    name = builder.reserve_output(f"{node.outputs[0]}.signed", builder.storages[node.outputs[0]])
     signed = builder.add(
         producer_node.op,
         producer_node.inputs,
@@ -134,7 +134,7 @@ def absorb_quantize(match: Match) -> Sequence[str] | None:
 
 def _join_nodes(match: Match, feeder: Node, inputs: Sequence[str], attrs: Attributes) -> tuple[str, ...]:
     """Replace a node and its feeder by the feeder with the node's outputs."""
-    return match.new.add(
+    return match.builder.add(
         feeder.op, inputs, attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
     )
 
@@ -153,7 +153,7 @@ def split_rule(keep: frozenset[str]) -> Rule:
         for start, size, output in zip(np.cumsum((0, *sizes[:-1])), sizes, node.outputs, strict=True):
             starts = (*(0 for _ in before), int(start), *(0 for _ in after))
             attrs = SliceAttributes(starts, (*before, size, *after), (1,) * len(shape))
-            parts.append(match.new.one("Slice", node.inputs, attrs, outputs=[output], like=node))
+            parts.append(match.builder.one("Slice", node.inputs, attrs, outputs=[output], like=node))
         return parts
 
     return rewrite_split
@@ -193,7 +193,7 @@ def cap_by_negation(match: Match) -> Sequence[str] | None:
     The hardware has no upper limit but saturation. So x is limited to m where -x is moved by m - 128 and
     saturates at -128. A step of bias is two steps of data with these weights, so m must be even.
     """
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name != "Clip" and node.op.name not in MAIN_OPS:
         return None
     storage, attrs = builder.storages.get(node.outputs[0]), node.attrs
@@ -208,10 +208,10 @@ def cap_by_negation(match: Match) -> Sequence[str] | None:
     limit = high / storage.quant.scale[0]
     if limit != int(limit) or int(limit) % 2 or limit < 0 or len(builder.shape(node.inputs[0])) != IMAGE_RANK:
         return None
-    name = builder.stored(f"{node.name}.free", storage)
+    name = builder.reserve_output(f"{node.name}.free", storage)
     free = builder.add(node.op, node.inputs, unlimited, outputs=[name], like=node)[0]
     bias = (int(limit) - 128) // 2
-    negative = _negate(match, free, bias, builder.stored(f"{node.name}.turned", storage))
+    negative = _negate(match, free, bias, builder.reserve_output(f"{node.name}.turned", storage))
     return [_negate(match, negative, bias, node.outputs[0])]
 
 
@@ -220,7 +220,7 @@ def _negate(match: Match, x: str, bias: int, output: str) -> str:
 
     A weight of -64 in steps of 2 ** -6 is -1; one step of bias, 128 of the accumulator, is then two of data.
     """
-    builder, quant = match.new, match.new.tensors[x].quant
+    builder, quant = match.builder, match.builder.tensors[x].quant
     assert quant is not None
     channels, axes = builder.shape(x)[-1], len(builder.shape(x)) - 2
     filters = copying_filters(channels, [[0]] * axes, 1) * np.int8(-64)
@@ -233,13 +233,13 @@ def _negate(match: Match, x: str, bias: int, output: str) -> str:
 def rewrite_matrix(match: Match) -> Sequence[str] | None:
     """Rewrite a matrix that is applied at each place of a line to a convolution of length 1."""
     node, shape = match.node, match.shape(0)
-    if node.op.name != "MatMul" or len(shape) != LINE_RANK or node.inputs[1] not in match.new.weights:
+    if node.op.name != "MatMul" or len(shape) != LINE_RANK or node.inputs[1] not in match.builder.weights:
         return None
-    w = match.new.weights[node.inputs[1]]
+    w = match.builder.weights[node.inputs[1]]
     if w.ndim != ROW_RANK:
         return None
-    quant = match.new.tensors[node.inputs[1]].quant
-    weight = match.new.weight(f"{node.inputs[1]}.formed", w.T[:, None, :], quant)
+    quant = match.builder.tensors[node.inputs[1]].quant
+    weight = match.builder.weight(f"{node.inputs[1]}.formed", w.T[:, None, :], quant)
     clamp = node.attributes(ClampAttributes)
     limits = {"low": clamp.low, "high": clamp.high}
     return match.emit("Conv", [node.inputs[0], weight, *node.inputs[2:]], {**plain_window((0,)), **limits})
@@ -261,7 +261,7 @@ def rewrite_padding(match: Match) -> Sequence[str] | None:
 
 def select_channels(match: Match) -> Sequence[str] | None:
     """Rewrite a Slice of channels to a convolution, or a matrix, that copies these."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name != "Slice":
         return None
     shape, attrs = match.shape(0), node.attributes(SliceAttributes)

@@ -70,7 +70,7 @@ def _measure_reach(match: Match) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _pad_pool(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> Sequence[str]:
     """Pad in a layer of its own, because the hardware pads after its pool."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name == "AveragePool" and not node.attributes(AveragePoolAttributes).count_pad:
         problem = "its mean leaves out the padding"
         raise NoEquivalentError(f"{problem}; let it count the padding, or pad nothing")
@@ -79,7 +79,7 @@ def _pad_pool(match: Match, before: tuple[int, ...], after: tuple[int, ...]) -> 
         problem = "it pads data that may be negative, and the hardware pads with zeros"
         raise NoEquivalentError(f"{problem}; put a ReLU before it, or pad nothing")
     storage = require_bytes(builder.tensors[node.inputs[0]].storage, node.inputs[0])
-    name = builder.stored(f"{node.name}.padded", storage)
+    name = builder.reserve_output(f"{node.name}.padded", storage)
     pads = {"before": (0, *before, 0), "after": (0, *after, 0)}
     padded = builder.one("Pad", [node.inputs[0]], pads, outputs=[name], like=node)
     zeros = (0,) * len(before)
@@ -112,9 +112,9 @@ def _unify_strides(match: Match) -> Sequence[str] | None:
 
 def is_never_negative(match: Match, tensor: str) -> bool:
     """Whether the node that computes a tensor limits it to 0 and above."""
-    node: Node | None = match.new.producer(tensor)
+    node: Node | None = match.builder.producer(tensor)
     while node and node.op.moves and len(node.inputs) == 1:
-        node = match.new.producer(node.inputs[0])
+        node = match.builder.producer(node.inputs[0])
     if node is None:
         return False
     is_clamped = isinstance(node.attrs, ClampAttributes) and node.attrs.low >= 0
@@ -123,7 +123,7 @@ def is_never_negative(match: Match, tensor: str) -> bool:
 
 def rewrite_reduction(match: Match) -> Sequence[str] | None:
     """Rewrite the mean or maximum over all rows and columns to a pool."""
-    node, builder = match.node, match.new
+    node, builder = match.node, match.builder
     if node.op.name not in ("ReduceMean", "ReduceMax"):
         return None
     shape = match.shape(0)
@@ -133,7 +133,7 @@ def rewrite_reduction(match: Match) -> Sequence[str] | None:
         raise NoEquivalentError(f"{problem}; reduce all rows and columns, or compute it outside")
     attrs = {"kernel": shape[1:-1], **plain_window((0,) * len(axes))}
     op = "AveragePool" if node.op.name == "ReduceMean" else "MaxPool"
-    name = builder.stored(f"{node.name}.pooled", builder.storages.get(node.outputs[0]))
+    name = builder.reserve_output(f"{node.name}.pooled", builder.storages.get(node.outputs[0]))
     pooled = builder.one(op, [node.inputs[0]], attrs, outputs=[name], like=node)
     result = node.op.infer([builder.tensors[node.inputs[0]].real], node.attrs)[0][1]
     return [pooled] if result == builder.shape(pooled) else match.emit("Reshape", [pooled], {"shape": result})
@@ -148,7 +148,7 @@ def remove_crop_before_pool(match: Match) -> Sequence[str] | None:
     if node.op.name not in ("MaxPool", "AveragePool"):
         return None
     crop = match.sole_producer(0, "Slice")
-    producer_node = match.new.producer(node.inputs[0])
+    producer_node = match.builder.producer(node.inputs[0])
     if (
         crop is None
         and producer_node
@@ -159,7 +159,7 @@ def remove_crop_before_pool(match: Match) -> Sequence[str] | None:
     if crop is None or not _keeps_start(crop.attributes(SliceAttributes)):
         return None
     windows = node.attributes(PoolAttributes).windows(len(match.shape(0)) - 2)
-    source_shape, part_shape = match.new.shape(crop.inputs[0]), match.shape(0)
+    source_shape, part_shape = match.builder.shape(crop.inputs[0]), match.shape(0)
     same = (
         windows.count(source_shape[1:-1]) == windows.count(part_shape[1:-1])
         and source_shape[-1] == part_shape[-1]
@@ -190,7 +190,7 @@ def rewrite_transposed(match: Match) -> Sequence[str] | None:
     group = node.attributes(ConvTransposeAttributes).group
     if group > 1:
         raise NoEquivalentError(f"it is a transposed convolution in {group} groups; use one group")
-    rewrite = TransposedRewrite(match, match.new.weights[node.inputs[1]])
+    rewrite = TransposedRewrite(match, match.builder.weights[node.inputs[1]])
     return rewrite.as_convolution() if set(rewrite.strides) == {1} else rewrite.as_doubling()
 
 
@@ -209,8 +209,8 @@ class TransposedRewrite:
         self.match, self.w = match, w
         attrs = match.node.attributes(ConvTransposeAttributes)
         self.strides, self.dilations, self.before = attrs.strides, attrs.dilations, attrs.pads_before
-        self.size = match.new.tensors[match.node.inputs[0]].shape[1:-1]
-        inputs = [match.new.tensors[name].real if name else None for name in match.node.inputs]
+        self.size = match.builder.tensors[match.node.inputs[0]].shape[1:-1]
+        inputs = [match.builder.tensors[name].real if name else None for name in match.node.inputs]
         self.count = match.node.op.infer(inputs, attrs)[0][1][1:-1]
 
     def as_convolution(self) -> Sequence[str]:
@@ -243,9 +243,9 @@ class TransposedRewrite:
         attrs = {**plain_window(pads), **DOUBLING}
         if sizes == self.count:
             return self._emit("ConvTranspose", filters, attrs, self.match.node.outputs)
-        builder, node = self.match.new, self.match.node
+        builder, node = self.match.builder, self.match.node
         # The hardware always makes one row and column more (output padding 1); they are cropped.
-        name = builder.stored(f"{node.name}.full", builder.storages.get(node.outputs[0]))
+        name = builder.reserve_output(f"{node.name}.full", builder.storages.get(node.outputs[0]))
         full = self._emit("ConvTranspose", filters, attrs, [name])
         result = (1, *self.count, len(self.w))
         return self.match.emit("Slice", full, {"starts": (0,) * 4, "sizes": result, "steps": (1,) * 4})
@@ -272,7 +272,7 @@ class TransposedRewrite:
         self, op: str, filters: Array, attrs: Mapping[str, object], outputs: Sequence[str]
     ) -> Sequence[str]:
         """Add the node's operation with other filters, its bias and its limits."""
-        node, builder = self.match.node, self.match.new
+        node, builder = self.match.node, self.match.builder
         weight = builder.weight(f"{node.inputs[1]}.formed", filters, builder.tensors[node.inputs[1]].quant)
         clamp = node.attributes(ClampAttributes)
         limits = {"low": clamp.low, "high": clamp.high}
@@ -293,7 +293,7 @@ def rewrite_resize(match: Match) -> Sequence[str] | None:
     filters = copying_filters(shape[-1], [[1], [1]], TRANSPOSED_KERNEL)
     for row, column in ((1, 2), (2, 1), (2, 2)):
         filters[:, row, column] = filters[:, 1, 1]
-    weight = match.new.weight(f"{node.name}.unit", filters, UNIT_QUANT)
+    weight = match.builder.weight(f"{node.name}.unit", filters, UNIT_QUANT)
     return match.emit("ConvTranspose", [node.inputs[0], weight], {**plain_window((1, 1)), **DOUBLING})
 
 

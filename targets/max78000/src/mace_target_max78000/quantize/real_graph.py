@@ -83,7 +83,7 @@ def split_large_means(graph: Graph) -> Graph:
 
 def _remove_identity(match: Match) -> Sequence[str] | None:
     outer = match.node.outputs[0] if match.node.op.name == "Identity" else None
-    return [match.node.inputs[0]] if outer and match.node.inputs[0] not in match.new.weights else None
+    return [match.node.inputs[0]] if outer and match.node.inputs[0] not in match.builder.weights else None
 
 
 def _mean_as_pool(match: Match) -> Sequence[str] | None:
@@ -96,7 +96,7 @@ def _mean_as_pool(match: Match) -> Sequence[str] | None:
     axes = {a % len(shape) for a in attrs.axes}
     if axes != set(range(1, len(shape) - 1)):
         return None
-    pooled = match.new.one("AveragePool", [node.inputs[0]], pool_window(shape[1:-1]), like=node)
+    pooled = match.builder.one("AveragePool", [node.inputs[0]], pool_window(shape[1:-1]), like=node)
     if attrs.keepdims:
         return [pooled]
     return match.emit("Reshape", [pooled], {"shape": (shape[0], shape[-1])})
@@ -137,7 +137,7 @@ def _split_mean(match: Match) -> Sequence[str] | None:
     stride = {f for f, s in zip(first, second, strict=True) if s > 1}
     if len(stride) != 1 or max(*first, *second) > MAX_POOL:
         return None
-    inner = match.new.one(
+    inner = match.builder.one(
         "AveragePool", [node.inputs[0]], pool_window(first, (max(stride),) * len(size)), like=node
     )
     return match.emit("AveragePool", [inner], pool_window(second))

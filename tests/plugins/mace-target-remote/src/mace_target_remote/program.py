@@ -39,7 +39,7 @@ def build_program(region: Region, abi: str) -> bytes:
     The header: the magic number, how many inputs and outputs there are, and the bytes of each; numbers of 64
     bits.
     """
-    graph = region.graph.renamed("region")
+    graph = region.graph.with_name("region")
     cpu = Cpu()
     part = compile_region(Region(cpu, graph), BuildConfig(abi, abi, Model(graph.name, ())))
     sources = code.library(LIBRARY, [make_plan(graph, [part])], cpu.levels(abi))

@@ -38,9 +38,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     for index in (0, 1):
         x = match.node.inputs[1 - index]
         sigmoid = match.sole_producer(index, "Sigmoid")
-        scaled = Match(sigmoid, match.new, match.uses).sole_producer(0, "Mul") if sigmoid else None
+        scaled = Match(sigmoid, match.builder, match.uses).sole_producer(0, "Mul") if sigmoid else None
         if scaled is not None and x in scaled.inputs:
-            factor = match.new.constant(scaled.inputs[1 - scaled.inputs.index(x)])
+            factor = match.builder.constant(scaled.inputs[1 - scaled.inputs.index(x)])
             # A factor of several elements differs along an axis, or stretches x.
             if factor is not None and factor.size == 1 and factor.reshape(-1)[0] == 7:
                 return match.emit(SWISH7, [x])
