@@ -60,6 +60,7 @@ def test_files_are_small() -> None:
     assert {name: n for name, n in sizes.items() if n > LIMITS["lines of a file"]} == {}
 
 
+@pytest.mark.slow
 def test_functions_are_small() -> None:
     faults = [
         f"{relative(path)}: {function.name}: {fault}"

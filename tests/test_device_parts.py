@@ -152,6 +152,7 @@ class Buffer(c.Structure):
     )
 
 
+@pytest.mark.slow
 def test_a_port_takes_the_kinds_of_buffers_that_its_target_states(tmp_path: Path) -> None:
     """The fake takes the handle of a dma-buf for its address."""
     new = Builder("net")
@@ -261,6 +262,7 @@ HEADERS = {
 """What of a C library these kernels include; bare.c has the functions."""
 
 
+@pytest.mark.slow
 def test_a_generated_library_links_without_an_allocator(tmp_path: Path) -> None:
     """For a bare machine, without a C library: whatever a kernel asked for would be undefined."""
     chain = Registry.load().toolchains["arm-none-eabi"]

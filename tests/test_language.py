@@ -64,6 +64,7 @@ def test_each_rule_finds_what_breaks_it_and_nothing_else(rule: str, tmp_path: Pa
         assert rule not in faults(text, tmp_path), text
 
 
+@pytest.mark.slow
 def test_no_area_breaks_a_rule_more_often_than_it_may() -> None:
     risen = risen_counts(counts_by_area(sources(), ROOT), duplicate_classes(sources()), ROOT)
     assert list(risen) == [], "uv run python tools/readability.py --faults AREA prints the places"

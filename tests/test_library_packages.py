@@ -115,6 +115,7 @@ def test_a_library_without_devices_has_nothing_of_engine_or_drivers(library: Pat
     assert ".ctors" not in sections
 
 
+@pytest.mark.slow
 def test_cmake_finds_the_library(library: Path, tmp_path: Path) -> None:
     require(None if shutil.which("cmake") else "cmake is not in PATH: apt-get install cmake")
     shutil.copy(library.parent / "application.c", tmp_path)

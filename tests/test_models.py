@@ -136,6 +136,7 @@ def judge(entry: Entry, tensor: Tensor, found: Array, expected: Array) -> None:
         assert relative_error(found, expected) < MAX_ERROR, where
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(cases="small")
 @pytest.mark.parametrize("choice", CHOICES)
 def test_models_compute_what_their_framework_does(folder: Path, choice: str) -> None:

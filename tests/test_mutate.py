@@ -44,6 +44,7 @@ def test_messages_and_annotations_are_left_alone(tool: ModuleType) -> None:
     assert changed == {b"x > 2", b"2", b"5"}
 
 
+@pytest.mark.slow
 def test_a_survivor_and_a_caught_fault_are_told_apart(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

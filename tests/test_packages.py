@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -22,7 +22,15 @@ FOLDERS = [
     *sorted(p.parent for kind in KINDS for p in ROOT.glob(f"{kind}/*/pyproject.toml")),
 ]
 EVERY = pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
-DISTRIBUTIONS = packages_distributions()
+
+
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """The modules that are installed, and which distributions bring each.
+
+    To read it takes a second, which every worker would spend if it were done where the module is imported.
+    """
+    return packages_distributions()
 
 
 @cache
@@ -66,7 +74,7 @@ def test_every_import_is_declared(folder: Path) -> None:
     names = {_normalize(re.split(r"[<>=!;\[ ]", requirement)[0]) for requirement in required}
     for file in sorted(folder.glob("src/**/*.py")):
         for module in _imports(file):
-            bringing = {_normalize(d) for d in DISTRIBUTIONS.get(module, ())}
+            bringing = {_normalize(d) for d in distributions().get(module, ())}
             known = not bringing or bringing & (names | {declared["name"]})
             assert known, f"{file.relative_to(ROOT)}: {module} comes with {sorted(bringing)}"
 

@@ -30,14 +30,18 @@ def test_wheels(): pass
 
 @pytest.mark.slow
 def test_slow(): pass
+
+def test_hostile_names_stay_names(): pass
 """
 SAMPLE = ["each_third[0]", "each_third[3]", "each_third[6]", "by_name[red]", "by_name[blue]", "without_cases"]
+SLOW = ["slow", "hostile_names_stay_names"]
 REST = ["each_third[1]", "each_third[2]", "each_third[4]", "each_third[5]", "by_name[dark red]", "wheels"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("marks", "selected"),
-    [((), [*SAMPLE, "slow"]), (("-m", "not slow"), SAMPLE), (("-m", "not fuzz"), [*SAMPLE, *REST, "slow"])],
+    [((), [*SAMPLE, *SLOW]), (("-m", "not slow"), SAMPLE), (("-m", "not fuzz"), [*SAMPLE, *REST, *SLOW])],
     ids=["plain", "not slow", "all"],
 )
 def test_what_a_run_selects(marks: tuple[str, ...], selected: list[str], tmp_path: Path) -> None:

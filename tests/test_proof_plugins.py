@@ -168,6 +168,7 @@ def test_wide_and_usual_kernels_lie_in_one_library(generated: Callable[[str], Ge
     assert any("wide" not in name for name in tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_parts_say_what_computes_them(
     name: str, probes: Callable[[str], Probe], runtime: dict[str, str]

@@ -67,6 +67,7 @@ def test_sessions_in_threads(tmp_path: Path) -> None:
     assert "found the session busy" in done.stdout
 
 
+@pytest.mark.slow
 def test_nothing_asks_for_the_heap(tmp_path: Path) -> None:
     """Sessions, the engine, and drivers without the flag MACE_ALLOCATES, in every call; the one with the flag is counted."""
     require(None if platform.libc_ver()[0] == "glibc" else "the heap is counted with the GNU C library only")
@@ -75,6 +76,7 @@ def test_nothing_asks_for_the_heap(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[:2000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m7"])
 def test_a_bare_machine_with_a_driver_links_without_an_allocator(cpu: str, tmp_path: Path) -> None:
     """Neither C library nor start-up code: an allocator that anything asked for would be undefined."""

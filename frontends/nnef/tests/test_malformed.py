@@ -24,6 +24,7 @@ def damaged(count: int) -> Iterator[Damaged]:
             yield Damaged(f"{name} {number} {i}", {"graph.nnef": text, **files, name: bad}, ("graph.nnef",))
 
 
+@pytest.mark.slow
 def test_every_damaged_model_is_one_error_or_a_graph(tmp_path: Path) -> None:
     check_damaged("nnef", list(damaged(60)), tmp_path)
 

@@ -363,6 +363,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc"
 )

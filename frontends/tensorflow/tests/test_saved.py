@@ -90,6 +90,7 @@ def module(tf: Any) -> tuple[Any, dict[str, Any]]:
     return made, {"serving_default": both, "half": half}
 
 
+@pytest.mark.slow
 def test_variables_have_the_values_that_were_saved(saved: Any, tf: Any) -> None:
     made, signatures = module(tf)
     graph = agree(saved(made, signatures=signatures))

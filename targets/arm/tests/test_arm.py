@@ -42,6 +42,7 @@ def _toolchain(registry: Registry, name: str, abi: str) -> Toolchain:
 CASES = [("zig", "arm64-v8a"), ("zig", "armeabi-v7a"), ("gnu", "arm64"), ("gnu", "armhf")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "abi"), CASES)
 def test_small_graph_compiles(registry: Registry, name: str, abi: str, tmp_path: Path) -> None:
     compiler = _toolchain(registry, name, abi).compiler(abi)

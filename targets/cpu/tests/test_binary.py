@@ -18,6 +18,7 @@ SPECIAL = np.array(
 )
 
 
+@pytest.mark.slow
 def test_broadcasting(tmp_path: Path) -> None:
     graphs = [
         case(f"{op}{i}", op, [np.zeros(a, np.float32), np.zeros(b, np.float32)])
@@ -50,6 +51,7 @@ def test_integers(tmp_path: Path, dtype: str) -> None:
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs})
 
 
+@pytest.mark.slow
 def test_mod_of_floats(tmp_path: Path) -> None:
     x, y = np.meshgrid(SPECIAL[np.isfinite(SPECIAL)], [3.0, -3.0, 0.7])
     x, y = x.astype(np.float32), y.astype(np.float32)
@@ -64,6 +66,7 @@ def test_where(tmp_path: Path, dtype: str) -> None:
     check_graphs(Cpu(), [case("where", "Where", [c, x, y])], tmp_path)
 
 
+@pytest.mark.slow
 def test_logical(tmp_path: Path) -> None:
     x = np.zeros((4, 5), bool)
     check_graphs(Cpu(), [case(op, op, [x, x[0]]) for op in ("And", "Or", "Xor")], tmp_path)

@@ -21,6 +21,7 @@ def test_factors() -> None:
     assert factors(480) == (4, 4, 2, 3, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inverse", [False, True])
 def test_dft(tmp_path: Path, inverse: bool) -> None:
     graphs: list[Graph] = []
@@ -47,6 +48,7 @@ def test_det(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs[3:4], tmp_path / "singular", {"d3": singular})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int32, np.int64])
 def test_running(tmp_path: Path, dtype: type[np.generic]) -> None:
     graphs: list[Graph] = []
@@ -61,6 +63,7 @@ def test_running(tmp_path: Path, dtype: type[np.generic]) -> None:
     check_graphs(Cpu(), graphs, tmp_path, inputs, tolerance=0)
 
 
+@pytest.mark.slow
 def test_rms_norm(tmp_path: Path) -> None:
     graphs: list[Graph] = []
     for shape, axis in (((3, 5), -1), ((2, 3, 64), 2), ((2, 4, 6, 3), 1), ((7, 1), 1), ((0, 4), 1)):

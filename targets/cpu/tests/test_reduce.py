@@ -36,6 +36,7 @@ def test_floats(tmp_path: Path, op: str) -> None:
     check_graphs(Cpu(), graphs, tmp_path, positive if op == "ReduceLogSum" else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"])
 def test_integers(tmp_path: Path, op: str) -> None:
     graphs = [case(d, op, [np.zeros((3, 4, 2), d)], {"axes": (1,)}) for d in ("i4", "i8")]
@@ -56,6 +57,7 @@ def test_args_and_totals(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": rounded} for g in graphs})
 
 
+@pytest.mark.slow
 def test_casts(tmp_path: Path) -> None:
     types = ("bool", "u8", "i8", "i32", "i64", "f32", "f64")
     numpy = {"bool": "bool", "u8": "u1", "i8": "i1", "i32": "i4", "i64": "i8", "f32": "f4", "f64": "f8"}

@@ -48,11 +48,13 @@ def graphs(mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_weighted(tmp_path: Path, mode: str) -> None:
     check_graphs(Cpu(), [g for c in get_args(Coordinates) for g in graphs(mode, c)], tmp_path)
 
 
+@pytest.mark.slow
 def test_cubic_without_what_is_outside(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs("cubic", "half_pixel", exclude_outside=True, cubic_a=-0.5), tmp_path)
 

@@ -156,6 +156,7 @@ def test_windows(tmp_path: Path, dtype: type[np.generic]) -> None:
     cases.check(tmp_path, tolerance=0)
 
 
+@pytest.mark.slow
 def test_nan_is_a_maximum(tmp_path: Path) -> None:
     cases = Cases()
     x = normal(0, 1, 5, 5, 2)
@@ -165,6 +166,7 @@ def test_nan_is_a_maximum(tmp_path: Path) -> None:
     cases.check(tmp_path, tolerance=0)
 
 
+@pytest.mark.slow
 def test_deformed_windows(tmp_path: Path) -> None:
     cases = Cases()
     attrs: dict[str, object] = {**WINDOWS[0][1]}

@@ -42,6 +42,7 @@ def weights() -> dict[str, Array]:
     return {"dense": dense, "few": few, "floats": floats, "zeros": np.zeros(PIECE, np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 def test_every_bit(level: Level, tmp_path: Path) -> None:
     stored = weights()

@@ -113,6 +113,7 @@ def test_input_made_from_a_few_words(build: Build) -> None:
         emit_project(image, network_of(), replace(options, synthesize_words=4), "")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("corrupted", [False, True])
@@ -143,6 +144,7 @@ def test_weights_word_by_word_and_verified(build: Build, device: Chip, corrupted
         assert outcome.passed
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 def test_a_wrong_result_fails(build: Build) -> None:
     image = image_of(MAX78000)
@@ -159,6 +161,7 @@ def test_a_wrong_result_fails(build: Build) -> None:
     assert (outcome.status, outcome.passed) == (1, False)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(every=3)
 def test_other_input_needs_no_other_program(build: Build) -> None:
     elf = build(image_of(MAX78000), network_of(), Options())

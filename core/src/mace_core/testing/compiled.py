@@ -20,6 +20,7 @@ from mace_core.generation import Job, encode
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.levels import Level
+from mace_core.manifest import Unit
 from mace_core.plan import Plan, make_plan
 from mace_core.registry import Choice, Registry
 from mace_core.run import native
@@ -129,7 +130,25 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
 
 def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.Model]:
     """Compile the result of `generate_library` and load it, with a session for each model."""
-    return native.load(shared_library(sources, host(), folder, ("-O1",)), CASES)
+    manifests = tuple(replace(m, units=_choose_optimization(m.units)) for m in sources.manifests)
+    return native.load(shared_library(replace(sources, manifests=manifests), host(), folder, ()), CASES)
+
+
+def _choose_optimization(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Return the units with -O1 for the kernels of each target's best level, which run here, and -O0 for all others.
+
+    Compilers take most of the time of all tests, and more than twice as long for -O1 as for -O0. Without
+    optimization every kernel is still compiled for every level; a test of another level's numbers makes it the
+    only one (`with_levels`).
+    """
+    compiled: set[str] = set()
+    chosen: list[Unit] = []
+    for unit in units:
+        table, kernels, _ = unit.source.rpartition("_kernels_")
+        is_best = bool(kernels) and table not in compiled
+        compiled.add(table)
+        chosen.append(replace(unit, flags=(*unit.flags, "-O1" if is_best else "-O0")))
+    return tuple(chosen)
 
 
 def compile_graphs(
