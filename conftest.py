@@ -15,8 +15,8 @@ import os
 import re
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,21 +65,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = {mark.name for mark in item.iter_markers()}
         if not marks.isdisjoint(LEFT_OUT) or test.rpartition("::")[2] in COMPILING:
             item.add_marker("slow")
-        item.add_marker(group_of(item.nodeid.partition("::")[0]))
 
 
-@cache
-def group_of(file: str) -> pytest.MarkDecorator:
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the tests of a group to one worker: fixtures of a module are made once, a framework is imported once.
+
+    pytest-xdist's own `--dist=loadgroup` writes the group into `Item._nodeid`, which pytest 9 no longer reads: it
+    groups nothing, without a word.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid.partition("::")[0])
+
+    return ByGroup(config, log)
+
+
+def group_of(file: str) -> str:
     """Name the tests that one worker runs: those of a framework, which takes long to import, else those of a file."""
-    names = [group for start, group in FRAMEWORKS.items() if file.startswith(start)]
-    return pytest.mark.xdist_group(names[0] if names else file)
+    return next((group for start, group in FRAMEWORKS.items() if file.startswith(start)), file)
 
 
 def is_in_sample(item: pytest.Item, number: int, sampled: pytest.Mark) -> bool:
     """Tell whether the plain run takes this case: each `every`-th of a test, or those whose identifier matches `cases`."""
-    case = item.nodeid.partition("[")[2].removesuffix("]")
-    if not case:
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return True
+    case = item.callspec.id
     if "cases" in sampled.kwargs:
         return re.search(sampled.kwargs["cases"], case) is not None
     return number % int(sampled.kwargs["every"]) == 0

@@ -71,3 +71,22 @@ def test_what_a_run_selects(marks: tuple[str, ...], selected: list[str], tmp_pat
     )
     lines = [line for line in done.stdout.splitlines() if "::" in line]
     assert sorted(line.removeprefix("test_marked.py::test_") for line in lines) == sorted(selected)
+
+
+@pytest.mark.slow
+def test_the_tests_of_a_file_run_in_one_worker(tmp_path: Path) -> None:
+    for name in ("conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    case = "import os, pathlib, pytest\n@pytest.mark.parametrize('n', range(20))\ndef test_(n):\n"
+    note = "    pathlib.Path(__file__ + os.environ['PYTEST_XDIST_WORKER']).touch()\n"
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(case + note)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-n2", "."],
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        check=True,
+    )
+    notes = sorted(path.name.partition("gw")[0] for path in tmp_path.glob("test_*.pygw*"))
+    assert notes == [f"test_{number}.py" for number in range(4)]
