@@ -18,7 +18,7 @@ from mace_core.run.reference import execute
 from mace_core.testing.requirements import require
 from mace_core.verify import verify
 from mace_frontend_pytorch import PyTorch
-from mace_frontend_pytorch.program import missing, quiet
+from mace_frontend_pytorch.program import missing_packages, silence_torch
 
 FORMATS = (".pt2", ".traced.pt", ".scripted.pt")
 
@@ -26,7 +26,7 @@ FORMATS = (".pt2", ".traced.pt", ".scripted.pt")
 @cache
 def torch() -> Any:
     """Torch itself; a test without it is skipped."""
-    lack = missing()
+    lack = missing_packages()
     require(f"{lack}: pip install 'mace-frontend-pytorch[torch]'" if lack else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it warns of at import is nobody's concern here
@@ -39,7 +39,7 @@ def saved(module: Any, shapes: Mapping[str, Shape], file: Path, dynamic: Any = N
     t = torch()
     module = module.eval()
     examples = tuple(t.zeros(shape) for shape in shapes.values())
-    with quiet(), warnings.catch_warnings(), t.no_grad():
+    with silence_torch(), warnings.catch_warnings(), t.no_grad():
         warnings.simplefilter("ignore")  # a tracer warns of every shape that it makes a constant
         if file.suffix == ".pt2":
             t.export.save(t.export.export(module, examples, dynamic_shapes=dynamic), file)

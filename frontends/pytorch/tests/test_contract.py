@@ -10,7 +10,7 @@ import pytest
 from mace_core.ir import Array
 from mace_core.testing.frontend import FrontendContract
 from mace_frontend_pytorch import PyTorch
-from mace_frontend_pytorch.program import quiet
+from mace_frontend_pytorch.program import silence_torch
 
 
 @pytest.mark.slow
@@ -23,7 +23,7 @@ class TestPyTorch(FrontendContract):
         import torch
 
         file = folder / "sample.pt2"
-        with quiet():
+        with silence_torch():
             torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(2, 3),)), file)
         return (file,)
 

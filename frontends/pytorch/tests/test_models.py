@@ -200,9 +200,9 @@ def test_integers_go_in(tmp_path: Path) -> None:
     t = torch()
     table = t.nn.Embedding(9, 4)
     file = tmp_path / "model.pt"
-    from mace_frontend_pytorch.program import quiet
+    from mace_frontend_pytorch.program import silence_torch
 
-    with quiet():
+    with silence_torch():
         t.jit.save(t.jit.script(table), str(file))
     graph = load(Model("case", (file,), inputs=(Port("places", (1, 5), DType.I64),)))
     x = np.array([[1, 0, 8, 3, 3]])
@@ -214,9 +214,9 @@ def test_a_training_model_is_exported_as_it_is_used(tmp_path: Path) -> None:
     t = torch()
     module = made(cnn)
     file = tmp_path / "model.pt"
-    from mace_frontend_pytorch.program import quiet
+    from mace_frontend_pytorch.program import silence_torch
 
-    with quiet():
+    with silence_torch():
         t.jit.save(t.jit.script(module.train()), str(file))
     _, pairs = compared(model_of(file, {"input": (1, 3, 16, 16)}), module)
     np.testing.assert_allclose(*pairs[0], rtol=1e-4, atol=1e-5)

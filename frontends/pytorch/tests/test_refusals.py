@@ -14,8 +14,8 @@ from mace_core.errors import MaceError
 from mace_core.ops import core_ops
 from mace_frontend_pytorch import PyTorch
 from mace_frontend_pytorch import program as program_module
-from mace_frontend_pytorch.program import quiet
-from mace_frontend_pytorch.source import EXPORTED, SCRIPT, is_arithmetic, recognise
+from mace_frontend_pytorch.archive import EXPORTED, SCRIPT, is_arithmetic, recognize
+from mace_frontend_pytorch.program import silence_torch
 
 MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
 ALONE = "holds weights or a pickled module without the graph that computes with them; export the model where its Python code is"
@@ -45,8 +45,8 @@ def fault(file: Path) -> str:
 
 
 def test_kinds_are_told_without_torch(tmp_path: Path) -> None:
-    assert recognise(script(tmp_path)).kind == SCRIPT
-    assert recognise(exported(tmp_path)).kind == EXPORTED
+    assert recognize(script(tmp_path)).kind == SCRIPT
+    assert recognize(exported(tmp_path)).kind == EXPORTED
 
 
 @pytest.mark.parametrize("absent", [("torch",), ("onnxscript",), ("torch", "onnxscript")], ids=",".join)
@@ -160,7 +160,7 @@ def test_modules_that_take_more_than_tensors_are_refused(tmp_path: Path) -> None
             return x * factor
 
     file = tmp_path / "model.pt"
-    with quiet():
+    with silence_torch():
         t.jit.save(t.jit.script(Scaled()), str(file))
     assert (
         "its forward() takes 'factor', which is no tensor; trace a module whose forward() takes tensors alone"

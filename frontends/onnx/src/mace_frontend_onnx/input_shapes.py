@@ -11,7 +11,7 @@ from onnx import TypeProto, ValueInfoProto
 from mace_core.deployment import Port
 from mace_core.errors import MaceError
 from mace_core.hints import Dim, refuse_shapes, shape_lines
-from mace_core.importer import shape_fault
+from mace_core.importer import RefusedError, shape_fault
 from mace_core.ir import DType, Shape
 from mace_frontend_onnx.model_file import OnnxFile, element_type, first_line
 
@@ -114,7 +114,7 @@ def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
 
 
 def declared_dtype(declared: TypeProto | None) -> DType:
-    """Return the declared element type, float32 if there is none; ValueError for an unsupported one."""
+    """Return the declared element type, float32 if there is none; RefusedError for an unsupported one."""
     if declared is None or not declared.tensor_type.elem_type:
         return DType.F32
     return element_type(declared.tensor_type.elem_type)
@@ -134,8 +134,8 @@ def _type_fault(name: str, declared: TypeProto | None) -> str | None:
         return f"input {name!r} is no tensor; cut the graph behind it: name inner tensors under input_tensors"
     try:
         declared_dtype(declared)
-    except ValueError as error:
-        return f"input {name!r}: {error}; convert the model to float32"
+    except RefusedError as error:
+        return f"input {name!r}: {error}"
     return None
 
 

@@ -23,6 +23,7 @@ from onnx import (
 )
 
 from mace_core.errors import MaceError
+from mace_core.importer import RefusedError
 from mace_core.ir import Array, DType
 from mace_frontend_onnx.wire import WireError, without_payloads
 
@@ -192,12 +193,13 @@ def plain_domain(domain: str) -> str:
 
 
 def element_type(code: int) -> DType:
-    """Return the IR's element type for ONNX's code; ValueError for a type that the IR does not support."""
+    """Return the IR's element type for ONNX's code; RefusedError for a type that the IR does not support."""
     try:
         return DType.of(onnx.helper.tensor_dtype_to_np_dtype(code))
     except (KeyError, ValueError, TypeError):
         known = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
-        raise ValueError(f"its elements are of type {known}, which is not supported") from None
+        problem = f"its elements are of type {known}, which is not supported"
+        raise RefusedError(f"{problem}; convert the model to float32") from None
 
 
 def first_line(error: Exception) -> str:

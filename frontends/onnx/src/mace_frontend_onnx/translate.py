@@ -32,7 +32,9 @@ def convert(node: OnnxNode) -> str | Sequence[Result]:
     if function := node.importer.functions.get((domain, node.op)):
         return inline_function(node, function)
     if domain == "" and node.op == "Constant" and node.attr("value") is not None:
-        return [_check_element_type(node.attr("value"))]
+        tensor = node.attr("value")
+        element_type(tensor.data_type)  # refuses the node here, and not one that reads it
+        return [tensor]
     if handler := handlers().get(handler_name(node.proto)):
         results = handler(node)
         listed = [results] if isinstance(results, str) else results
@@ -171,11 +173,3 @@ def _unsupported_text(node: NodeProto) -> str:
     name = custom_name(node)
     remedy = f"cut the graph before it with output_tensors, or add {name!r} by a plugin"
     return f"operator {name} is not supported; {remedy}"
-
-
-def _check_element_type(tensor: TensorProto) -> TensorProto:
-    try:
-        element_type(tensor.data_type)
-    except ValueError as error:
-        raise RefusedError(f"{error}; convert the model to float32") from None
-    return tensor

@@ -1,4 +1,4 @@
-"""The PyTorch frontend: reads TorchScript archives and exported programs where torch is installed, by way of ONNX."""
+"""The PyTorch frontend: reads TorchScript archives and exported programs with torch, through ONNX."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class PyTorch(Frontend):
         return load(files, model, ops)
 
     def port_names(self, files: Files) -> PortNames:
-        """The model's own inputs and outputs."""
-        from mace_frontend_pytorch.exports import Known
-        from mace_frontend_pytorch.load import names
+        """Return the names of the model's own inputs and outputs."""
+        from mace_frontend_pytorch.exports import CachedModel
+        from mace_frontend_pytorch.load import name_ports
 
-        inputs, outputs = names(Known(files[0]), Model("", files))
+        inputs, outputs = name_ports(CachedModel(files[0]), Model("", files))
         return tuple(inputs), tuple(outputs)
 
     def reference(self, files: Files, model: Model) -> Reference | None:
-        """The model in PyTorch itself on one thread; None if it is not installed."""
+        """Return the model in PyTorch itself on one thread; None if it is not installed."""
         from mace_frontend_pytorch.reference import reference
 
         return reference(files, model)

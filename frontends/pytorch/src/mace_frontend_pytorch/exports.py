@@ -1,4 +1,4 @@
-"""A model as ONNX, exported once: what torch made of a file is kept in the user's cache folder, and torch need not start again."""
+"""Exports a model to ONNX once, and caches the result for the user, so that torch need not start again."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from mace_core.deployment import Port
 from mace_core.errors import MaceError
 from mace_core.run.disk_cache import read_cached, write_cached
 from mace_frontend_pytorch import program as exporter
-from mace_frontend_pytorch.program import Program, opened, quiet
-from mace_frontend_pytorch.source import EXPORT, recognise
+from mace_frontend_pytorch.archive import EXPORT_COMMAND, recognize, short_text
+from mace_frontend_pytorch.program import TorchProgram, open_program, silence_torch
 
-KIND = "exports"
-MAKERS = ("torch", "onnxscript", "mace-frontend-pytorch")
-"""Packages that decide what an export looks like."""
+CACHE_KIND = "exports"
+EXPORTERS = ("torch", "onnxscript", "mace-frontend-pytorch")
+"""Packages whose versions decide what an export looks like."""
 
-PIECE = 1 << 20
-Names = tuple[Sequence[str], Sequence[str]]
+CHUNK = 1 << 20
+PortNames = tuple[Sequence[str], Sequence[str]]
+"""Names of the inputs, and of the outputs."""
 
 
-class Facts(Protocol):
-    """What is known of a model before it is exported: the names of its arguments, and how many tensors it gives."""
+class ModelSignature(Protocol):
+    """What is known of a model before it is exported."""
 
     @property
-    def file(self) -> Path:
+    def path(self) -> Path:
         """Its file."""
 
     @property
@@ -41,19 +42,19 @@ class Facts(Protocol):
 
     @property
     def outputs(self) -> int:
-        """How many tensors it gives."""
+        """How many tensors it returns."""
 
 
-class Known:
-    """A model in a file; torch loads it only for what no earlier command has found out."""
+class CachedModel:
+    """A model in a file; torch loads it only for what is not in the cache."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> TorchProgram:
         """The model in torch; MaceError if torch is missing or refuses it."""
-        return opened(recognise(self.file))
+        return open_program(recognize(self.path))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -62,118 +63,108 @@ class Known:
 
     @property
     def outputs(self) -> int:
-        """How many tensors it gives."""
+        """How many tensors it returns."""
         return self._signature[1]
 
-    def write(self, target: Path, names: Names, ports: Sequence[Port | None]) -> None:
-        """Write the model as ONNX into a folder where nothing else lies; MaceError if torch cannot.
+    def write(self, target: Path, names: PortNames, ports: Sequence[Port | None]) -> None:
+        """Write the model as ONNX into a folder where no other file lies; MaceError if torch cannot.
 
-        names: of the inputs and outputs.  ports: what is known of each input.
+        ports: what the deployment file states of each input.
         """
         stated = [port and (port.shape, port.dtype and port.dtype.value) for port in ports]
         key = self._key("onnx", target.name, *map(list, names), stated)
         if key is None:
             self._export(target, names, ports)
-        elif not _unpack(read_cached(KIND, key), target):
+        elif not _unpack(read_cached(CACHE_KIND, key), target):
             self._export(target, names, ports)
             _pack(key, target.parent)
 
     @cached_property
     def _signature(self) -> tuple[tuple[str, ...], int]:
         key = self._key("signature")
-        found = _read_signature(read_cached(KIND, key)) if key else None
-        if found is None:
-            found = self.program.inputs, self.program.outputs
+        signature = _read_signature(read_cached(CACHE_KIND, key)) if key else None
+        if signature is None:
+            signature = self.program.inputs, self.program.outputs
             if key:
-                write_cached(KIND, key, json.dumps(found))
-        return found
+                write_cached(CACHE_KIND, key, json.dumps(signature))
+        return signature
 
     @cached_property
     def _origin(self) -> list[str] | None:
-        """The checksum of the file, and of what would export it.
-
-        None where there is no file, or nothing that exports it.
-        """
+        """The checksums of the file and of what would export it; None where one of them does not exist."""
         try:
-            with self.file.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            own = hashlib.sha256(Path(exporter.__file__).read_bytes()).hexdigest()
-            return [content, own, *map(version, MAKERS)]
+            with self.path.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            # An editable install has the same version before and after a change of the code.
+            code = hashlib.sha256(Path(exporter.__file__).read_bytes()).hexdigest()
+            return [content, code, *map(version, EXPORTERS)]
         except (OSError, PackageNotFoundError):
             return None
 
-    def _key(self, *what: object) -> str | None:
-        """The name under which something about this file is kept."""
+    def _key(self, *parts: object) -> str | None:
+        """Return the cache key for something about this file; None if it must not be cached."""
         if self._origin is None:
             return None
-        return hashlib.sha256(json.dumps([self._origin, what]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self._origin, parts]).encode()).hexdigest()
 
-    def _export(self, target: Path, names: Names, ports: Sequence[Port | None]) -> None:
+    def _export(self, target: Path, names: PortNames, ports: Sequence[Port | None]) -> None:
         program = self.program
-        with quiet():
+        with silence_torch():
             try:
                 program.write(target, names, ports)
             except MaceError:
                 raise
             except Exception as error:  # torch's exporters raise errors of every class
-                text = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-                remedy = f"export it yourself and give the ONNX file: {EXPORT}"
-                raise MaceError(self.file.name, f"torch cannot export it to ONNX: {text}", remedy) from error
+                problem = f"torch cannot export it to ONNX: {short_text(error)}"
+                remedy = f"export it yourself and give the ONNX file: {EXPORT_COMMAND}"
+                raise MaceError(self.path.name, problem, remedy) from error
 
 
-def _read_signature(file: Path | None) -> tuple[tuple[str, ...], int] | None:
-    """Names of arguments and the number of results; None for what is not there or is damaged."""
+def _read_signature(path: Path | None) -> tuple[tuple[str, ...], int] | None:
+    """Return names of arguments and the number of results; None if the file is missing or damaged."""
     try:
-        names, count = json.loads(file.read_bytes()) if file else ((), None)
+        names, count = json.loads(path.read_bytes()) if path else ((), None)
     except (OSError, ValueError, TypeError):
         return None
-    if (
-        type(count) is not int
-        or not isinstance(names, list)
-        or not all(isinstance(name, str) for name in names)
-    ):
+    is_list_of_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if type(count) is not int or not is_list_of_names:
         return None
     return tuple(names), count
 
 
 def _pack(key: str, folder: Path) -> None:
-    """Keep the files of a folder as one archive with their checksums: the weights of a large model lie beside it."""
+    """Store the files of a folder in the cache, as one archive with their checksums."""
+    # One archive, because torch writes the weights of a large model into files of their own beside it.
     files = sorted(folder.iterdir())
-    archive = folder / "kept.zip"
-    with ZipFile(archive, "w") as packed:
+    path = folder / "kept.zip"
+    with ZipFile(path, "w") as archive:
         for file in files:
-            packed.write(file, file.name)
+            archive.write(file, file.name)
 
-    def pieces() -> Iterator[bytes]:
-        with archive.open("rb") as source:
-            while piece := source.read(PIECE):
-                yield piece
+    def chunks() -> Iterator[bytes]:
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                yield chunk
 
-    write_cached(KIND, key, Stream(pieces))
-    archive.unlink()
+    write_cached(CACHE_KIND, key, Stream(chunks))
+    path.unlink()
 
 
-def _unpack(kept: Path | None, target: Path) -> bool:
-    """Put the files of an archive beside the target, which is one of them.
+def _unpack(cached: Path | None, target: Path) -> bool:
+    """Unpack a cached archive beside the target, which is one of its files.
 
-    False for one that is not there or is damaged.
+    Return False if the archive is missing or damaged.
     """
-    if kept is None:
+    if cached is None:
         return False
     try:
-        with ZipFile(kept) as archive:
+        with ZipFile(cached) as archive:
             if target.name not in archive.namelist() or archive.testzip():
                 return False
             archive.extractall(target.parent)
     except (
-        OSError,
-        BadZipFile,
-        zlib.error,
-        ValueError,
-        RuntimeError,
-        NotImplementedError,
-        EOFError,
-        LookupError,
+        *(OSError, BadZipFile, zlib.error, EOFError),
+        *(ValueError, RuntimeError, NotImplementedError, LookupError),
     ):
         return False
     return True

@@ -1,4 +1,4 @@
-"""A PyTorch model as a graph: exported to ONNX, which ONNX's frontend reads."""
+"""Reads a PyTorch model as a graph: exported to ONNX, which ONNX's frontend reads."""
 
 from __future__ import annotations
 
@@ -15,74 +15,76 @@ from mace_core.hookspecs import GROUP
 from mace_core.ir import Graph
 from mace_core.ops.op import Op
 from mace_core.registry import Registry
-from mace_frontend_pytorch.exports import Facts, Known
-from mace_frontend_pytorch.source import joined
+from mace_frontend_pytorch.archive import quote_names
+from mace_frontend_pytorch.exports import CachedModel, ModelSignature
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
-    """Read a model; its inputs and outputs bear the names that the deployment file states, see `names`.
+    """Read a model; its inputs and outputs have the names that the deployment file states, see `name_ports`.
 
-    MaceError if the file holds no graph, torch is missing or refuses it, or the IR cannot represent what it
-    computes.
+    Raises MaceError if the file holds no graph, torch is missing or refuses it, or the IR cannot represent
+    what it computes.
     """
-    known = Known(only(files, model))
-    inputs, outputs = names(known, model)
-    ports = ports_of(known, model)
+    cached = CachedModel(only_file(files, model))
+    inputs, outputs = name_ports(cached, model)
+    ports = stated_ports(cached, model)
     with TemporaryDirectory(prefix="mace-pytorch-") as folder:
-        target = Path(folder) / f"{known.file.stem}.onnx"
-        known.write(target, (inputs, outputs), ports)
+        target = Path(folder) / f"{cached.path.stem}.onnx"
+        cached.write(target, (inputs, outputs), ports)
         stated = tuple(replace(port, name=name) for name, port in zip(inputs, ports, strict=True) if port)
-        wanted = model.outputs or tuple(Port(name) for name in outputs)
-        return _onnx(known.file).load(
-            (target,), replace(model, files=(target,), inputs=stated, outputs=wanted), ops
-        )
+        listed = model.outputs or tuple(Port(name) for name in outputs)
+        onnx_model = replace(model, files=(target,), inputs=stated, outputs=listed)
+        return _onnx_frontend(cached.path).load((target,), onnx_model, ops)
 
 
-def only(files: Files, model: Model) -> Path:
-    """The one file of a model."""
+def only_file(files: Files, model: Model) -> Path:
+    """Return the one file of a model; MaceError if there are several."""
     if len(files) != 1:
-        raise MaceError(
-            model.name,
-            f"a PyTorch model is one file, {len(files)} are named",
-            "name the .pt or .pt2 file alone",
-        )
+        problem = f"a PyTorch model is one file, {len(files)} are named"
+        raise MaceError(model.name, problem, "name the .pt or .pt2 file alone")
     return files[0]
 
 
-def names(program: Facts, model: Model) -> tuple[list[str], list[str]]:
-    """What the inputs and outputs are called.
+def name_ports(program: ModelSignature, model: Model) -> tuple[list[str], list[str]]:
+    """Return the names of the inputs and outputs.
 
-    Inputs: the names of forward()'s arguments if the deployment file states no others, else its names, in its
-    order. Outputs have no
-    names in torch: they are "output", or "output0", "output1" ... if there are several; if the deployment
-    file states other names, they get those in its order.
+    Inputs have the names of forward()'s arguments. If the deployment file states others, they get those in
+    its order. Outputs have no names in torch: they are "output", or "output0", "output1" ... if there are
+    several, or in the same way get the names of the deployment file.
     """
-    given, wanted = [p.name for p in model.inputs], [p.name for p in model.outputs]
-    own = list(program.inputs)
-    inputs = own if set(given) <= set(own) else given + own[len(given) :]
-    default = ["output"] if program.outputs == 1 else [f"output{i}" for i in range(program.outputs)]
-    outputs = default if set(wanted) <= set(default) else wanted + default[len(wanted) :]
-    for what, listed, count in (("inputs", inputs, len(own)), ("outputs", outputs, program.outputs)):
-        if len(listed) != count or len(set(listed)) != count:
-            problem = f"has {count} {what}, the deployment file names {joined(listed[: len(given if what == 'inputs' else wanted)])}"
-            raise MaceError(
-                program.file.name, problem, f"name each once, in the order of forward(): {joined(own)}"
-            )
+    stated_inputs, stated_outputs = [p.name for p in model.inputs], [p.name for p in model.outputs]
+    arguments = list(program.inputs)
+    inputs = arguments
+    if not set(stated_inputs) <= set(arguments):
+        inputs = stated_inputs + arguments[len(stated_inputs) :]
+    numbered = ["output"] if program.outputs == 1 else [f"output{i}" for i in range(program.outputs)]
+    outputs = numbered
+    if not set(stated_outputs) <= set(numbered):
+        outputs = stated_outputs + numbered[len(stated_outputs) :]
+    for direction, names, stated, count in (
+        ("inputs", inputs, stated_inputs, len(arguments)),
+        ("outputs", outputs, stated_outputs, program.outputs),
+    ):
+        if len(names) != count or len(set(names)) != count:
+            listed = quote_names(names[: len(stated)])
+            problem = f"has {count} {direction}, the deployment file names {listed}"
+            remedy = f"name each once, in the order of forward(): {quote_names(arguments)}"
+            raise MaceError(program.path.name, problem, remedy)
     return inputs, outputs
 
 
-def ports_of(program: Facts, model: Model) -> list[Port | None]:
-    """What the deployment file states of each input."""
-    inputs, _ = names(program, model)
-    stated = {p.name: p for p in model.inputs}
+def stated_ports(program: ModelSignature, model: Model) -> list[Port | None]:
+    """Return what the deployment file states of each input."""
+    inputs, _ = name_ports(program, model)
+    stated = {port.name: port for port in model.inputs}
     return [stated.get(name) for name in inputs]
 
 
-def _onnx(file: Path) -> Frontend:
-    """ONNX's frontend, from the plugins that are installed."""
-    found = Registry.load(entry_points(group=GROUP, name="frontend-onnx")).frontends.get("onnx")
-    if found is None:
-        raise MaceError(
-            file.name, "needs ONNX's frontend, which is not installed", "pip install mace-frontend-onnx"
-        )
-    return found
+def _onnx_frontend(path: Path) -> Frontend:
+    """Return ONNX's frontend from the plugins that are installed; MaceError if it is not."""
+    # By its entry point and not by an import: plugins depend on core alone.
+    frontend = Registry.load(entry_points(group=GROUP, name="frontend-onnx")).frontends.get("onnx")
+    if frontend is None:
+        problem = "needs ONNX's frontend, which is not installed"
+        raise MaceError(path.name, problem, "pip install mace-frontend-onnx")
+    return frontend

@@ -1,4 +1,4 @@
-"""A model in torch: what it is given and gives, run and written as ONNX. Nothing else here imports torch."""
+"""Loads a model in torch, runs it and writes it as ONNX. Only `reference` imports torch as well."""
 
 from __future__ import annotations
 
@@ -6,30 +6,49 @@ import logging
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mace_core.deployment import Port
 from mace_core.errors import MaceError
 from mace_core.hints import shape_lines
 from mace_core.ir import DType, Shape
-from mace_frontend_pytorch.source import EXPORT, SCRIPT, Source, damaged, joined
+from mace_frontend_pytorch.archive import EXPORT_COMMAND, SCRIPT, ModelArchive, damage_error, quote_names
 
 NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-"""Makes torch refuse pickles that could run code, wherever it meets them."""
+"""The environment variable that makes torch refuse pickles that could run code."""
+
+TORCH_TYPES: Mapping[DType, str] = MappingProxyType(
+    {
+        DType.F16: "float16",
+        DType.F32: "float32",
+        DType.F64: "float64",
+        DType.BOOL: "bool",
+        DType.U8: "uint8",
+        DType.I8: "int8",
+        DType.I16: "int16",
+        DType.I32: "int32",
+        DType.I64: "int64",
+    }
+)
+"""The IR's element types -> torch's names for them."""
 
 
-class Program(ABC):
-    """A loaded model. inputs: names of its arguments.  outputs: how many tensors it gives."""
+class TorchProgram(ABC):
+    """A model that torch has loaded.
+
+    inputs: names of its arguments.  outputs: how many tensors it returns.
+    """
 
     inputs: tuple[str, ...]
     outputs: int
 
-    def __init__(self, source: Source) -> None:
-        self.file = source.file
+    def __init__(self, archive: ModelArchive) -> None:
+        self.path = archive.path
 
     @abstractmethod
     def run(self, tensors: Sequence[Any]) -> list[Any]:
@@ -41,32 +60,36 @@ class Program(ABC):
     ) -> None:
         """Write the model as ONNX, its inputs and outputs with these names.
 
-        ports: what is known of each input.
+        ports: what the deployment file states of each input.
         """
 
 
-def missing() -> str | None:
-    """What must be installed; None if torch is there."""
+def missing_packages() -> str | None:
+    """Return which packages must be installed, as a message says it; None if all are."""
     absent = [name for name in ("torch", "onnxscript") if find_spec(name) is None]
-    return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed" if absent else None
+    if not absent:
+        return None
+    return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
 
 
-def opened(source: Source) -> Program:
+def open_program(archive: ModelArchive) -> TorchProgram:
     """Load a model with torch; MaceError if torch is missing or refuses it."""
-    if lack := missing():
-        remedy = f"pip install 'mace-frontend-pytorch[torch]', or export the model to ONNX yourself: {EXPORT}"
-        raise MaceError(source.file.name, f"is a {source.kind}, which needs torch: {lack}", remedy)
-    with quiet() as noted:
+    if missing := missing_packages():
+        install = "pip install 'mace-frontend-pytorch[torch]'"
+        remedy = f"{install}, or export the model to ONNX yourself: {EXPORT_COMMAND}"
+        problem = f"is a {archive.kind}, which needs torch: {missing}"
+        raise MaceError(archive.path.name, problem, remedy)
+    with silence_torch() as logged:
         try:
-            return _Script(source) if source.kind is SCRIPT else _Exported(source)
+            return _Script(archive) if archive.kind is SCRIPT else _Exported(archive)
         except MaceError:
             raise
         except Exception as error:  # torch raises errors of every class for files that are damaged
-            raise damaged(source.file, noted[0] if noted else error) from error
+            raise damage_error(archive.path, logged[0] if logged else error) from error
 
 
-class _Notes(logging.Handler):
-    """Keeps the errors that torch logs where it goes on and fails later for another reason."""
+class _LoggedErrors(logging.Handler):
+    """Collects the errors that torch logs; it then goes on, and fails later for another reason."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,89 +101,86 @@ class _Notes(logging.Handler):
 
 
 @contextmanager
-def quiet() -> Iterator[list[BaseException]]:
-    """Keep torch's notes about its own future and its optional parts away from the user, and pickles away from torch.
+def silence_torch() -> Iterator[list[BaseException]]:
+    """Hide torch's warnings about its own future and its optional parts, and keep pickles away from it.
 
-    Gives the errors that torch has noted instead of raising them.
+    Yields a list of the errors that torch logs instead of raising them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import torch.export
-        import torch.onnx  # noqa: F401  # sets up its loggers when it is imported, whatever they were set to before
+        import torch.onnx  # noqa: F401  # sets its loggers up when it is imported, so that comes first
 
-    notes = _Notes()
+    collected = _LoggedErrors()
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "torch._export")]
-    levels, before = [logger.level for logger in loggers], os.environ.get(NO_PICKLES)
+    levels, environment = [logger.level for logger in loggers], os.environ.get(NO_PICKLES)
     for logger in loggers:
         logger.setLevel(logging.ERROR)
-    exporting = loggers[1]
-    heard, passed_on = exporting.handlers, exporting.propagate
-    exporting.setLevel(logging.WARNING)
-    exporting.handlers, exporting.propagate = [notes], False
+    export_logger = loggers[1]
+    handlers, propagate = export_logger.handlers, export_logger.propagate
+    export_logger.setLevel(logging.WARNING)
+    export_logger.handlers, export_logger.propagate = [collected], False
     os.environ[NO_PICKLES] = "1"
     try:
         with warnings.catch_warnings():
             for category in (DeprecationWarning, FutureWarning, UserWarning):
                 warnings.simplefilter("ignore", category)
-            yield notes.errors
+            yield collected.errors
     finally:
-        exporting.handlers, exporting.propagate = heard, passed_on
+        export_logger.handlers, export_logger.propagate = handlers, propagate
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-        if before is None:
+        if environment is None:
             del os.environ[NO_PICKLES]
         else:
-            os.environ[NO_PICKLES] = before
+            os.environ[NO_PICKLES] = environment
 
 
-class _Script(Program):
+class _Script(TorchProgram):
     """A TorchScript archive."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, archive: ModelArchive) -> None:
+        super().__init__(archive)
         import torch
 
-        self.module = torch.jit.load(str(source.file), map_location="cpu").eval()
+        self.module = torch.jit.load(str(archive.path), map_location="cpu").eval()
+        # Argument 0 is self; arguments with a default keep it.
         arguments = [a for a in self.module.forward.schema.arguments[1:] if not a.has_default_value()]
         others = [a.name for a in arguments if a.type.kind() != "TensorType"]
         if others or not arguments:
-            problem = (
-                f"its forward() takes {joined(others)}, which is no tensor"
-                if others
-                else "its forward() takes no tensor"
-            )
-            raise MaceError(source.file.name, problem, "trace a module whose forward() takes tensors alone")
+            problem = "its forward() takes no tensor"
+            if others:
+                problem = f"its forward() takes {quote_names(others)}, which is no tensor"
+            raise MaceError(archive.path.name, problem, "trace a module whose forward() takes tensors alone")
         self.inputs = tuple(a.name for a in arguments)
-        self.outputs = sum(self._count(r.type) for r in self.module.forward.schema.returns)
+        self.outputs = sum(self._count_tensors(r.type) for r in self.module.forward.schema.returns)
 
-    def _count(self, kind: Any) -> int:
-        """How many tensors a result of this type is."""
-        if kind.kind() == "TensorType":
+    def _count_tensors(self, returned: Any) -> int:
+        """Return how many tensors a result of this type is; MaceError if it is no tensor or tuple of them."""
+        if returned.kind() == "TensorType":
             return 1
-        if kind.kind() == "TupleType":
-            return sum(self._count(inner) for inner in kind.elements())
-        raise MaceError(
-            self.file.name, f"its forward() gives a {kind}", "return one tensor, or a tuple of tensors"
-        )
+        if returned.kind() == "TupleType":
+            return sum(self._count_tensors(inner) for inner in returned.elements())
+        problem = f"its forward() gives a {returned}"
+        raise MaceError(self.path.name, problem, "return one tensor, or a tuple of tensors")
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
-        return list(_flat(self.module(*tensors)))
+        return list(_flatten(self.module(*tensors)))
 
     def write(
         self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]
     ) -> None:
         import torch
 
-        unknown = [
-            own for own, port in zip(self.inputs, ports, strict=True) if port is None or port.shape is None
-        ]
+        shapes = [port.shape if port else None for port in ports]
+        unknown = [name for name, shape in zip(self.inputs, shapes, strict=True) if shape is None]
         if unknown:
-            shapes = {name: port.shape if port else None for name, port in zip(names[0], ports, strict=True)}
-            remedy = f"write them in the deployment file, in the order of forward(), each ? replaced by a shape:{shape_lines(shapes)}"
-            raise MaceError(
-                self.file.name, f"TorchScript does not tell the shape of {joined(unknown)}", remedy
-            )
+            lines = shape_lines(dict(zip(names[0], shapes, strict=True)))
+            problem = f"TorchScript does not tell the shape of {quote_names(unknown)}"
+            remedy = "write them in the deployment file, in the order of forward(), each ? replaced by"
+            raise MaceError(self.path.name, problem, f"{remedy} a shape:{lines}")
         examples = tuple(_example(port.shape or (), port.dtype) for port in ports if port)
+        # torch.export, which dynamo=True uses, traces Python code; TorchScript has none.
         torch.onnx.export(
             self.module,
             examples,
@@ -171,60 +191,58 @@ class _Script(Program):
         )
 
 
-class _Exported(Program):
+class _Exported(TorchProgram):
     """A program that torch.export has saved."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, archive: ModelArchive) -> None:
+        super().__init__(archive)
         import torch
 
-        self.program = torch.export.load(str(source.file))
-        given, made = self.program.graph_signature.user_inputs, self.program.graph_signature.user_outputs
-        if not given or not all(isinstance(name, str) for name in (*given, *made)):
-            raise MaceError(
-                source.file.name,
-                "takes or gives what is no tensor",
-                "export a module that takes and gives tensors alone",
-            )
-        self.inputs, self.outputs = tuple(given), len(made)
+        self.program = torch.export.load(str(archive.path))
+        signature = self.program.graph_signature
+        inputs, outputs = signature.user_inputs, signature.user_outputs
+        # A port that is no tensor has its value there instead of a name.
+        if not inputs or not all(isinstance(name, str) for name in (*inputs, *outputs)):
+            problem = "takes or gives what is no tensor"
+            raise MaceError(archive.path.name, problem, "export a module that takes and gives tensors alone")
+        self.inputs, self.outputs = tuple(inputs), len(outputs)
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
         from torch.utils import _pytree as pytree
 
         args, kwargs = pytree.tree_unflatten(list(tensors), self.program.call_spec.in_spec)
-        return list(_flat(self.program.module()(*args, **kwargs)))
+        return list(_flatten(self.program.module()(*args, **kwargs)))
 
     def write(
         self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]
     ) -> None:
         import torch
 
-        how = {"input_names": [*names[0]], "output_names": [*names[1]]}
-        torch.onnx.export(self.program, f=str(target), dynamo=True, verbose=False, **how)
+        inputs, outputs = [*names[0]], [*names[1]]
+        torch.onnx.export(
+            self.program,
+            f=str(target),
+            dynamo=True,
+            verbose=False,
+            input_names=inputs,
+            output_names=outputs,
+        )
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def _flatten(value: Any) -> Iterator[Any]:
+    """Yield the tensors in what a module returns, in torch's order of outputs."""
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _flat(item)
+            yield from _flatten(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _flat(item)
+            yield from _flatten(item)
     elif value is not None:
         yield value
 
 
 def _example(shape: Shape, dtype: DType | None) -> Any:
-    """A tensor of the input's shape and type."""
+    """Return a tensor of an input's shape and type; of single precision if the type is unknown."""
     import torch
 
-    names = {
-        DType.F16: "float16",
-        DType.F32: "float32",
-        DType.F64: "float64",
-        DType.BOOL: "bool",
-        DType.U8: "uint8",
-        DType.I8: "int8",
-    }
-    names |= {DType.I16: "int16", DType.I32: "int32", DType.I64: "int64"}
-    return torch.zeros(shape, dtype=getattr(torch, names.get(dtype or DType.F32, "float32")))
+    return torch.zeros(shape, dtype=getattr(torch, TORCH_TYPES.get(dtype or DType.F32, "float32")))

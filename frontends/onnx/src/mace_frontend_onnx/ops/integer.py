@@ -20,32 +20,46 @@ from mace_frontend_onnx.ops.conv import emit_conv
 
 FLOAT = DType.F32.value
 
+ROWS, COLUMNS = -2, -1
+"""Axes of a matrix that have a scale or zero point of their own for each index."""
+
 X_ZERO, W_ZERO, Y_SCALE, Y_ZERO = 2, 5, 6, 7
 """Inputs of the QLinear operators: zero points of both operands, scale and zero point of the result."""
 
 
-def _subtract_zero_point(node: OnnxNode, index: int, zero: int) -> str:
-    """Return input `index` less its zero point, in single precision."""
+def _subtract_zero_point(node: OnnxNode, index: int, zero: int, axis: int = COLUMNS) -> str:
+    """Return input `index` less its zero point, in single precision.
+
+    axis: what several zero points in a vector are for, ROWS or COLUMNS.
+    """
     if node.is_constant(index) and (not node.has(zero) or node.is_constant(zero)):
-        return node.derive_constant(
-            index, ("shifted", zero), lambda a: a.astype(np.float32) - _zero_points(node, zero, a.ndim)
-        )
+        points = _constant_zero_points(node, zero, axis)
+        return node.derive_constant(index, ("shifted", zero), lambda a: a.astype(np.float32) - points)
     tensor = node.emit("Cast", [node.input(index)], {"to": FLOAT}, tag="float")
     if not node.has(zero):
         return tensor
-    point = node.emit("Cast", [node.input(zero)], {"to": FLOAT}, tag="zero")
+    point = node.emit("Cast", [_for_axis(node, zero, axis)], {"to": FLOAT}, tag="zero")
     return node.emit("Sub", [tensor, point], tag="shift")
 
 
-def _zero_points(node: OnnxNode, index: int, rank: int) -> Array:
-    """Return a constant zero point as floats that broadcast with a tensor of this rank; 0 if it is absent."""
+def _constant_zero_points(node: OnnxNode, index: int, axis: int = COLUMNS) -> Array:
+    """Return a constant zero point as floats that broadcast with its operand; 0 if it is absent."""
     if not node.has(index):
         return np.zeros((), np.float32)
     points = node.constant(index, "zero point").astype(np.float32)
     if points.size == 1:
         return points.reshape(())
-    # MatMulInteger, QLinearMatMul: several zero points are one for each row of the matrices.
-    return points.reshape(points.shape + (1,) * (rank - points.ndim))
+    return points.reshape(-1, 1) if axis == ROWS and points.ndim == 1 else points
+
+
+def _for_axis(node: OnnxNode, index: int, axis: int) -> str:
+    """Return a scale or zero point as a tensor that broadcasts with its operand."""
+    # MatMulInteger, QLinearMatMul: a vector is one number for each row of A, or for each column of B. With
+    # more axes, such as [D, M, 1], it broadcasts as it is.
+    shape = node.shape(index)
+    if axis == ROWS and len(shape) == 1 and shape[0] > 1:
+        return node.emit("Reshape", [node.input(index)], {"shape": (shape[0], 1)}, tag="by-rows")
+    return node.input(index)
 
 
 def _conv_weights(node: OnnxNode, index: int, zero: int) -> str:
@@ -55,7 +69,8 @@ def _conv_weights(node: OnnxNode, index: int, zero: int) -> str:
     node.refuse_unless(node.is_constant(index), f"{problem}; export the model with constants")
 
     def make(weights: Array) -> Array:
-        points = _zero_points(node, zero, 1).reshape(-1, *(1,) * (weights.ndim - 1))
+        # QLinearConv, ConvInteger: several zero points are one for each output channel.
+        points = _constant_zero_points(node, zero).reshape(-1, *(1,) * (weights.ndim - 1))
         return np.transpose(weights.astype(np.float32) - points, perm)
 
     return node.derive_constant(index, ("shifted", perm, zero), make)
@@ -78,7 +93,7 @@ def _requantization_factor(node: OnnxNode) -> str:
     """Return scale of x * scale of w / scale of y of a QLinear operator."""
     scales = []
     for index in (1, 4, Y_SCALE):
-        scale = node.input(index)
+        scale = _for_axis(node, index, ROWS if index == 1 else COLUMNS)
         # QLinearMatMul: from operator set 21 on scales may be of half precision.
         if node.dtype(index) is not DType.F32:
             scale = node.emit("Cast", [scale], {"to": FLOAT}, tag="scale")
@@ -105,7 +120,11 @@ def _conv_integer(node: OnnxNode) -> Sequence[Result]:
 
 def qlinear_matmul(node: OnnxNode) -> Sequence[Result]:
     """Compute QLinearMatMul in real numbers, with scales that are computed at run time."""
-    factors = [_subtract_zero_point(node, 0, X_ZERO), _subtract_zero_point(node, 3, W_ZERO)]
+    results = [node.shape(index) for index in (Y_SCALE, Y_ZERO) if node.has(index)]
+    # No page says which axis several scales of the result would be for; ONNX Runtime refuses them as well.
+    problem = "several scales of its result; export the model with one"
+    node.refuse_unless(all(prod(shape) == 1 for shape in results), problem)
+    factors = [_subtract_zero_point(node, 0, X_ZERO, ROWS), _subtract_zero_point(node, 3, W_ZERO)]
     return [_requantize(node, node.emit("MatMul", factors), _requantization_factor(node), Y_ZERO)]
 
 
@@ -114,7 +133,8 @@ def _matmul_integer(node: OnnxNode) -> Sequence[Result]:
     if all(not node.has(zero) or prod(node.shape(zero)) == 1 for zero in (2, 3)):
         inputs = [node.input(i) if i < node.input_count else "" for i in range(4)]
         return node.done("MatMulInteger", inputs)
-    product = node.emit("MatMul", [_subtract_zero_point(node, 0, 2), _subtract_zero_point(node, 1, 3)])
+    factors = [_subtract_zero_point(node, 0, 2, ROWS), _subtract_zero_point(node, 1, 3)]
+    product = node.emit("MatMul", factors)
     return node.done("Cast", [product], {"to": DType.I32.value})
 
 

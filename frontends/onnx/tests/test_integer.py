@@ -1,0 +1,140 @@
+"""Products and convolutions of integers with zero points and scales of every form, against exact arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Array, Graph, Shape
+from mace_core.ops import core_ops
+from mace_core.run.reference import execute
+from mace_core.verify import verify
+from mace_frontend_onnx import Onnx
+
+SIZE = 4
+"""Rows, columns and inner axis alike, so that a zero point along the wrong axis does not fail by its shape."""
+
+
+def integers(shape: Shape, seed: int) -> Array:
+    return np.random.default_rng(seed).integers(0, 255, shape).astype(np.uint8)
+
+
+def save(op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Path) -> None:
+    """Write a model of one node; arrays: its inputs in order, "" in front of the name of an absent one."""
+    names = [name if array.size else "" for name, array in arrays.items()]
+    present = {name: array for name, array in arrays.items() if array.size}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in present.items()}
+    graph = helper.make_graph(
+        [helper.make_node(op, names, ["y"])],
+        "g",
+        [
+            helper.make_tensor_value_info(name, kinds[name], array.shape)
+            for name, array in present.items()
+            if name not in constants
+        ],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(present[name], name) for name in constants if name in present],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+
+
+def load(path: Path) -> Graph:
+    return verify(Onnx().load((path,), Model("m", (path,)), core_ops()))
+
+
+def compute(op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Path) -> Array:
+    save(op, arrays, constants, path)
+    inputs = {name: array for name, array in arrays.items() if array.size and name not in constants}
+    return execute(load(path), inputs)["y"]
+
+
+ABSENT = np.zeros(0, np.uint8)
+FORMS: tuple[tuple[Shape | None, Shape | None], ...] = (
+    (None, None),
+    ((), ()),
+    ((1,), None),
+    (None, (SIZE,)),
+    (None, (1, SIZE)),
+    ((SIZE,), None),
+    ((SIZE, 1), (SIZE,)),
+)
+"""Shapes of the zero points of A, one for all or for each row, and of B, one for all or for each column."""
+
+
+@pytest.mark.parametrize("constants", [(), ("b", "bz"), ("b", "az", "bz")])
+@pytest.mark.parametrize("forms", FORMS)
+def test_matmul_integer_with_zero_points_by_row_and_column(
+    forms: tuple[Shape | None, Shape | None], constants: tuple[str, ...], tmp_path: Path
+) -> None:
+    a_form, b_form = forms
+    arrays = {
+        "a": integers((SIZE, SIZE), 0),
+        "b": integers((SIZE, SIZE), 1),
+        "az": ABSENT if a_form is None else integers(a_form, 2),
+        "bz": ABSENT if b_form is None else integers(b_form, 3),
+    }
+    a, b = arrays["a"].astype(np.int64), arrays["b"].astype(np.int64)
+    if a_form is not None:
+        a -= arrays["az"].astype(np.int64).reshape(-1, 1)
+    if b_form is not None:
+        b -= arrays["bz"].astype(np.int64).reshape(1, -1)
+    result = compute("MatMulInteger", arrays, constants, tmp_path / "m.onnx")
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, a @ b)
+
+
+def quantized(seed: int, form: Shape, scale: float) -> tuple[Array, Array, Array]:
+    """Return integers of a matrix, and a scale and zero point of this shape."""
+    rng = np.random.default_rng(seed)
+    scales = (scale * rng.uniform(0.5, 1.5, form)).astype(np.float32)
+    return integers((SIZE, SIZE), seed), scales, rng.integers(100, 150, form).astype(np.uint8)
+
+
+@pytest.mark.parametrize("has_runtime_scale", [False, True])
+@pytest.mark.parametrize("forms", [((), ()), ((), (SIZE,)), ((SIZE,), ()), ((SIZE,), (SIZE,))])
+def test_qlinear_matmul_with_scales_by_row_and_column(
+    forms: tuple[Shape, Shape], has_runtime_scale: bool, tmp_path: Path
+) -> None:
+    (a, a_scale, a_zero), (b, b_scale, b_zero) = (
+        quantized(seed, form, 0.02) for seed, form in enumerate(forms)
+    )
+    y_scale, y_zero = np.float32(0.07), np.uint8(120)
+    names = ("a", "as", "az", "b", "bs", "bz", "ys", "yz")
+    values = (a, a_scale, a_zero, b, b_scale, b_zero, np.asarray(y_scale), np.asarray(y_zero))
+    arrays = dict(zip(names, values, strict=True))
+    constants = ("b", "bz") if has_runtime_scale else ("as", "az", "b", "bs", "bz", "ys", "yz")
+    result = compute("QLinearMatMul", arrays, constants, tmp_path / "m.onnx")
+    real_a = (a.astype(np.float64) - a_zero.reshape(-1, 1)) * a_scale.reshape(-1, 1)
+    real_b = (b.astype(np.float64) - b_zero.reshape(1, -1)) * b_scale.reshape(1, -1)
+    expected = np.clip(np.round(real_a @ real_b / y_scale) + y_zero, 0, 255)
+    # A product near a half may round either way, because the sums are scaled in single precision.
+    assert np.abs(result.astype(int) - expected).max() <= 1
+    assert (result == expected).mean() > 0.9
+
+
+def test_several_scales_of_a_product_are_refused(tmp_path: Path) -> None:
+    a, scale, zero = quantized(0, (), 0.02)
+    y_scale, y_zero = np.full(SIZE, 0.07, np.float32), np.full(SIZE, 120, np.uint8)
+    names = ("a", "as", "az", "b", "bs", "bz", "ys", "yz")
+    arrays = dict(zip(names, (a, scale, zero, a, scale, zero, y_scale, y_zero), strict=True))
+    save("QLinearMatMul", arrays, ("as", "az", "bs", "bz", "ys", "yz"), tmp_path / "m.onnx")
+    with pytest.raises(MaceError, match="several scales of its result; export the model with one"):
+        load(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("form", [None, (), (3,)])
+def test_conv_integer_with_zero_points_by_output_channel(form: Shape | None, tmp_path: Path) -> None:
+    x, w = integers((1, 2, 5, 5), 0), integers((3, 2, 3, 3), 1)
+    wz = ABSENT if form is None else integers(form, 2)
+    arrays = {"x": x, "w": w, "xz": np.asarray(np.uint8(7)), "wz": wz}
+    result = compute("ConvInteger", arrays, ("w", "wz"), tmp_path / "m.onnx")
+    weights = w.astype(np.int64) - (0 if form is None else wz.astype(np.int64).reshape(-1, 1, 1, 1))
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) - 7, (3, 3), (2, 3))
+    np.testing.assert_array_equal(result, np.einsum("nchwij,ocij->nohw", windows, weights))
