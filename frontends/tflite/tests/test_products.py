@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_cases import Case, bytes_of, check, const, f32, floats, i8, stored
+from tflite_cases import Case, bytes_of, check, const, f32, floats, i8, load, stored
 from tflite_write import TableFields
 
 from mace_core.ir import DType
@@ -167,6 +167,9 @@ PRODUCT = (
         [f32(3, 2, 8), floats(5, 8), floats(5)],
         (FC, {"KeepNumDims": True}),
     ),
+    Case(
+        "fully connected rank 3 as rows", "FULLY_CONNECTED", [f32(3, 2, 8), floats(5, 8), floats(5)], (FC, {})
+    ),
     Case("fully connected of results", "FULLY_CONNECTED", [f32(3, 8), f32(5, 8)], (FC, {})),
     Case(
         "fully connected i8",
@@ -224,4 +227,33 @@ CASES = (*CONV, *PRODUCT)
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_operator(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("largest", "dtype"),
+    [(2**31 - 1, DType.I32), (2**31, DType.F32), (-(2**31), DType.F32), (1 - 2**31, DType.I32)],
+)
+def test_a_bias_of_64_bits_keeps_its_integers_if_they_fit_32(
+    largest: int, dtype: DType, tmp_path: Path
+) -> None:
+    """A layer of 16-bit activations: its sums reach the bias, so the results say whether any bit is lost."""
+    bias = np.array([largest, 5], np.int64)
+    scale = 2.0**-20
+    case = Case(
+        "conv i16 of a large bias",
+        "CONV_2D",
+        [
+            i8(1, 2, 2, 3, scale=2**-10, zero=0, dtype=DType.I16),
+            stored(bytes_of(2, 1, 1, 3), 2**-10),
+            stored(bias, scale, dtype="i8"),
+        ],
+        conv(padding=1),
+        [i8(scale=0.25, zero=0, dtype=DType.I16)],
+    )
+    graph = load(tmp_path, case.written())
+    operand = graph.nodes[-1].inputs[2]
+    assert graph.tensors[operand].dtype is dtype
+    real = graph.weights[operand] * (scale if dtype is DType.I32 else 1)
+    np.testing.assert_allclose(real, bias * scale, rtol=2**-23)
     check(case, tmp_path)
