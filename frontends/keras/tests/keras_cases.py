@@ -152,3 +152,13 @@ def old_file(
             for name, array in arrays.items():
                 held[name] = array
     return file
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    """Normally distributed floats."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def given(graph: Graph) -> dict[str, Array]:
+    """Random inputs of a graph by name."""
+    return {n: random(*graph.tensors[n].shape, seed=i) for i, n in enumerate(graph.inputs)}

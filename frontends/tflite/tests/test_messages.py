@@ -45,6 +45,19 @@ def test_what_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:
     assert list(graph.outputs) == ["m"]
 
 
+def test_the_first_tensor_of_a_file_may_be_an_inner_one(tmp_path: Path) -> None:
+    """Tensors are numbered from 0, and -1 is an absent one: what computes tensor 0 is needed as well."""
+    steps = [Step("RELU", ["x"], ["m"]), Step("EXP", ["m"], ["y"])]
+    graph = load(tmp_path, Written([Value("m", shape=(1, 4)), X, Y], steps, ["x"], ["y"]))
+    assert [node.op.name for node in graph.nodes] == ["Clip", "Exp"]
+
+
+def test_an_empty_axis_is_not_an_open_one(tmp_path: Path) -> None:
+    empty = Value("x", shape=(1, 0, 4), signature=(-1, 0, 4))
+    graph = load(tmp_path, Written([empty, Value("y", shape=(1, 0, 4))], RELU.steps, ["x"], ["y"]))
+    assert graph.tensors["y"].shape == (1, 0, 4)
+
+
 def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
     with pytest.raises(MaceError, match="no tensor 'yy' for the deployment file's output; did you mean 'y'"):
         load(tmp_path, RELU, model=model(tmp_path, outputs=(Port("yy"),)))
