@@ -40,7 +40,9 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
         r"(targets/max78000|frontends/ai8x)/src/.*\.py",
         ("targets/max78000/tests", "targets/max78002/tests", "frontends/ai8x/tests"),
     ),
+    "caffe": (r"frontends/caffe/src/.*\.py", ("frontends/caffe/tests",)),
     "onnx": (r"frontends/onnx/src/.*\.py", ("frontends/onnx/tests",)),
+    "tensorflow": (r"frontends/tensorflow/src/.*\.py", ("frontends/tensorflow/tests",)),
     "tflite": (r"frontends/tflite/src/.*\.py", ("frontends/tflite/tests",)),
 }
 """Area -> the files in which faults are planted, and the folders of tests that run in turn; `tests` comes last."""

@@ -2,144 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tensorflow_cases import floats
+from tensorflow_graphs import FLOAT, GRAPHS, INT32, add_constant, graph_of, saved, written
 
 from mace_core.testing.malformed import Damaged, check_damaged, message_mutations, mutations
-from mace_frontend_tensorflow.messages import GraphDef, SavedModel
+from mace_frontend_tensorflow.messages import SavedModel
 
 HUGE = 1 << 62
-FLOAT, INT32, INT64 = 1, 3, 9
-
-
-def written(tf: Any, make: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
-    """A frozen graph as a message."""
-    graph = tf.Graph()
-    with graph.as_default():
-        made = make(
-            tf, *(tf.compat.v1.placeholder(tf.float32, shape, f"x{i}") for i, shape in enumerate(shapes))
-        )
-        for i, tensor in enumerate(tf.nest.flatten(made)):
-            tf.identity(tensor, name=f"y{i}")
-    return GraphDef.FromString(graph.as_graph_def().SerializeToString())
-
-
-def convolution(tf: Any, x: Any) -> Any:
-    x = tf.quantization.fake_quant_with_min_max_vars(x, -1.0, 1.0)
-    x = tf.nn.conv2d(
-        x, tf.quantization.fake_quant_with_min_max_vars(floats(3, 3, 3, 4), -1.0, 1.0), 2, "SAME"
-    ) + floats(4)
-    x = tf.compat.v1.nn.fused_batch_norm(x, *(np.ones(4, np.float32),) * 4, is_training=False)[0]
-    x = tf.nn.depthwise_conv2d(tf.nn.relu6(x), floats(3, 3, 4, 2), [1] * 4, "VALID")
-    x = tf.nn.conv2d_transpose(x, floats(2, 2, 3, 8), (1, 8, 8, 3), 2, "VALID" if x.shape[1] == 4 else "SAME")
-    x = tf.compat.v1.image.resize_bilinear(tf.nn.max_pool2d(x, 2, 2, "SAME"), (7, 5), align_corners=True)
-    return tf.nn.softmax(tf.reduce_mean(tf.nn.local_response_normalization(x), [1, 2]) @ floats(3, 5))
-
-
-def movement(tf: Any, x: Any) -> Any:
-    a = tf.tile(tf.pad(x[:, 1:, ::-1], [[0, 0], [1, 0], [0, 2]]), [1, 2, 1])
-    b = tf.gather(tf.reshape(a, [2, -1]), [0, 3, 5], axis=1)
-    c = tf.concat([b, tf.fill([2, 3], 2.0), tf.one_hot([1, 2], 3)], 1)
-    d = tf.transpose(tf.stack(tf.split(c, 3, 1)), [1, 2, 0])
-    e = tf.space_to_batch(tf.reshape(d, [2, 3, 3, 1]), [2, 2], [[0, 1], [1, 0]])
-    f = tf.tensor_scatter_nd_update(c, [[1], [0]], c) * tf.linspace(0.0, 1.0, 9) + tf.cumsum(c, 1)
-    g = (
-        tf.einsum("ij,kj->ik", f, c)
-        + tf.cast(tf.argmax(c, 1), tf.float32)
-        + tf.math.unsorted_segment_sum(tf.ones((4, 2)), [0, 1, 0, 3], 2)
-    )
-    h = tf.image.non_max_suppression_padded(tf.ones((5, 4)), x[0, 0, :5], 3)[0]
-    i = tf.image.crop_and_resize(tf.reshape(x, (1, 4, 5, 2)), [[0.0, 0.1, 1.0, 0.9]], [0], (3, 2))
-    return [
-        e,
-        g,
-        tf.math.top_k(f, 2),
-        h,
-        i,
-        tf.roll(x, [1], [0]),
-        tf.reverse_sequence(x, [2, 3], 1),
-        tf.range(0, 9, 2),
-    ]
-
-
-def control(tf: Any, x: Any) -> Any:
-    @tf.function
-    def inner(x: Any) -> Any:
-        return tf.nn.relu(x) + 1.0
-
-    x = tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, inner(v)), [tf.constant(0), x])[1]
-    x = tf.cond(tf.constant(True), lambda: x * 2.0, lambda: inner(x))
-    y = tf.cond(x[0, 0] > 0, lambda: x - 2.0, lambda: inner(x))
-    return [y, tf.switch_case(tf.constant(1), [lambda: x, lambda: inner(y)]), tf.nn.dropout(x, 0.5)]
-
-
-def recurrent(tf: Any, x: Any) -> Any:
-    given, made = (
-        tf.TensorArray(tf.float32, 5).unstack(x),
-        tf.TensorArray(tf.float32, 5, element_shape=(2, 4)),
-    )
-
-    def body(i: Any, h: Any, c: Any, made: Any) -> Any:
-        a, j, f, o = tf.split(tf.concat([given.read(i), h], 1) @ floats(7, 16), 4, 1)
-        c = c * tf.sigmoid(f) + tf.sigmoid(a) * tf.tanh(j)
-        h = tf.tanh(c) * tf.sigmoid(o)
-        return i + 1, h, c, made.write(i, h)
-
-    zeros = tf.zeros((2, 4))
-    _, h, c, made = tf.while_loop(lambda i, *_: i < 5, body, [tf.constant(0), zeros, zeros, made])
-    cell = tf.raw_ops.LSTMBlockCell(
-        x=h, cs_prev=c, h_prev=h, w=floats(8, 16), wci=floats(4), wcf=floats(4), wco=floats(4), b=floats(16)
-    )
-    return [made.stack(), cell.cs, cell.h]
-
-
-def old_loop(tf: Any, x: Any) -> Any:
-    tf.compat.v1.disable_control_flow_v2()
-    try:
-        record = tf.compat.v1.TensorArray(tf.float32, 4)
-        body = lambda i, v, r: (i + 1, tf.tanh(v @ floats(3, 3)), r.write(i, v))  # noqa: E731
-        _, last, record = tf.compat.v1.while_loop(lambda i, *_: i < 4, body, [tf.constant(0), x, record])
-        told = tf.raw_ops.Switch(data=last, pred=tf.constant(True))
-        return [record.stack(), tf.raw_ops.Merge(inputs=[told.output_false, told.output_true]).output]
-    finally:
-        tf.compat.v1.enable_control_flow_v2()
-
-
-GRAPHS = (
-    (convolution, (1, 8, 8, 3)),
-    (movement, (2, 4, 5)),
-    (control, (2, 3)),
-    (recurrent, (5, 2, 3)),
-    (old_loop, (2, 3)),
-)
-
-
-def saved(tf: Any, folder: Path) -> dict[str, bytes]:
-    """The files of a SavedModel."""
-    module = tf.Module()
-    module.weights = [tf.Variable(floats(4, 4, seed=i)) for i in range(3)]
-
-    @tf.function(input_signature=[tf.TensorSpec([1, 4], tf.float32, "x")])
-    def serve(x: Any) -> Any:
-        for weights in module.weights:
-            x = tf.nn.relu(x @ weights)
-        return {"y": x}
-
-    module.serve = serve
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its own making
-        tf.saved_model.save(module, str(folder), signatures=serve)
-    return {
-        str(f.relative_to(folder)): f.read_bytes()
-        for f in sorted(folder.rglob("*"))
-        if f.is_file() and f.name != "fingerprint.pb"
-    }
 
 
 def frozen(what: str, graph: Any) -> Damaged:
@@ -168,36 +42,6 @@ def random_damage(graphs: list[Any], files: dict[str, bytes]) -> Iterator[Damage
     )
     yield from (folder_of("index", files, **{"variables.index": d}) for d in mutations(index, 8, 120))
     yield from (folder_of("data", files, **{"variables.data": d}) for d in mutations(data, 9, 20))
-
-
-def graph_of(*nodes: tuple[Any, ...]) -> Any:
-    """A graph of placeholder x [2, 3], and of nodes told by name, operator and operands.
-
-    An array is a constant.
-    """
-    graph = GraphDef()
-    x = graph.node.add(name="x", op="Placeholder")
-    x.attr["dtype"].type = FLOAT
-    for size in (2, 3):
-        x.attr["shape"].shape.dim.add(size=size)
-    for name, op, *inputs in nodes:
-        if op == "Const":
-            _constant(graph.node.add(name=name, op=op), *inputs)
-        else:
-            graph.node.add(name=name, op=op, input=inputs)
-    return graph
-
-
-def _constant(node: Any, array: Any, shape: tuple[int, ...] | None = None) -> None:
-    values = np.asarray(array)
-    tensor = node.attr["value"].tensor
-    tensor.dtype = {"f4": FLOAT, "i4": INT32, "i8": INT64}[values.dtype.str[1:]]
-    if shape is None:
-        tensor.tensor_content = values.tobytes()
-    else:
-        tensor.float_val.extend(values.reshape(-1).tolist())
-    for size in values.shape if shape is None else shape:
-        tensor.tensor_shape.dim.add(size=size)
 
 
 def big(*values: int) -> Any:
@@ -346,14 +190,14 @@ def long_loops(levels: int, turns: int) -> Any:
                 function.signature.input_arg.add(name=name, type=kind)
             if part == "cond":
                 function.signature.output_arg.add(name="more", type=10)
-                _constant(function.node_def.add(name="end", op="Const"), np.int32(turns))
+                add_constant(function.node_def.add(name="end", op="Const"), np.int32(turns))
                 function.node_def.add(name="less", op="Less", input=["i", "end:output:0"])
                 function.ret["more"] = "less:z:0"
                 continue
             for name, kind in (("j", INT32), ("w", FLOAT)):
                 function.signature.output_arg.add(name=name, type=kind)
-            _constant(function.node_def.add(name="one", op="Const"), np.int32(1))
-            _constant(function.node_def.add(name="none", op="Const"), np.int32(0))
+            add_constant(function.node_def.add(name="one", op="Const"), np.int32(1))
+            add_constant(function.node_def.add(name="none", op="Const"), np.int32(0))
             function.node_def.add(name="next", op="AddV2", input=["i", "one:output:0"])
             inner = function.node_def.add(
                 name="inner", op="Sin" if level == levels - 1 else "While", input=["v"]

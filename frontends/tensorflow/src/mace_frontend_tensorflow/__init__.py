@@ -10,7 +10,7 @@ from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
 from mace_core.ops.op import Op
-from mace_frontend_tensorflow.folder import SAVED, VARIABLES
+from mace_frontend_tensorflow.saved_model import SAVED_MODEL_FILE, VARIABLES_FOLDER
 
 
 class TensorFlow(Frontend):
@@ -28,24 +28,24 @@ class TensorFlow(Frontend):
         return load(files, model, ops)
 
     def claims(self, file: Path) -> bool:
-        """A graph, a SavedModel's own file, or the folder that it lies in."""
-        return super().claims(file) or (file / SAVED).is_file()
+        """Tell whether this reads a file: a graph, or the file of a SavedModel or its folder."""
+        return super().claims(file) or (file / SAVED_MODEL_FILE).is_file()
 
     def port_names(self, files: Files) -> PortNames:
-        """The model's own inputs and outputs."""
-        from mace_frontend_tensorflow.boundary import public
+        """Return the names of the model's own inputs and outputs."""
+        from mace_frontend_tensorflow.boundary import public_names
         from mace_frontend_tensorflow.source import read
 
-        names = public(read(files), Model("", files))
+        names = public_names(read(files), Model("", files))
         return tuple(names.inputs), tuple(names.outputs)
 
     def dependencies(self, files: Files) -> Files:
-        """The model's file and its variables, which lie beside that of a SavedModel."""
-        beside = (f.parent / VARIABLES for f in files if f.name == SAVED)
-        return super().dependencies((*files, *(folder for folder in beside if folder.is_dir())))
+        """Return the model's file, and for a SavedModel the folder of its variables."""
+        folders = (file.parent / VARIABLES_FOLDER for file in files if file.name == SAVED_MODEL_FILE)
+        return super().dependencies((*files, *(folder for folder in folders if folder.is_dir())))
 
     def reference(self, files: Files, model: Model) -> Reference | None:
-        """The model in TensorFlow on one CPU thread; None if it is not installed."""
+        """Return the model in TensorFlow on one CPU thread; None if that is not installed."""
         from mace_frontend_tensorflow.reference import reference
 
         return reference(files, model)

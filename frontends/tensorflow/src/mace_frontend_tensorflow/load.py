@@ -1,4 +1,4 @@
-"""A TensorFlow model as a graph."""
+"""Builds the graph of a TensorFlow model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
-from mace_frontend_tensorflow.boundary import wanted
+from mace_frontend_tensorflow.boundary import cut_model
 from mace_frontend_tensorflow.importer import TensorFlowImporter
 from mace_frontend_tensorflow.source import read
 from mace_frontend_tensorflow.states import changed_variables, refuse_hidden
@@ -24,16 +24,15 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     represent.
     """
     source = read(files)
+    # States come first: they add an output NAME.next for each changed variable, at which the model may be
+    # cut.
     variables = changed_variables(source, model)
     refuse_hidden(source, model, variables)
-    part = wanted(source, model)
+    part = cut_model(source, model)
     builder = Builder(model.name, {**core_ops(), **ops})
-    # A public name is that of the output, whatever a node is called.
-    builder.reserved = frozenset(name for name, _ in part.outputs)
+    # The name of an output belongs to the output, even if the model has a node of the same name.
+    names = [name for name, _ in part.outputs]
+    builder.reserved = frozenset(names)
     importer = TensorFlowImporter(source, builder, convert)
-    outputs = translate(
-        importer,
-        part,
-        {variable.name: variable.start for variable in variables if variable.start is not None},
-    )
-    return builder.finish(outputs, [name for name, _ in part.outputs])
+    starts = {variable.name: variable.start for variable in variables if variable.start is not None}
+    return builder.finish(translate(importer, part, starts), names)

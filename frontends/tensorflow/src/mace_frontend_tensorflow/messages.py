@@ -1,6 +1,6 @@
-"""The messages of TensorFlow's files.
+"""Offers the protobuf messages of TensorFlow's files.
 
-TensorBoard carries all but three, and importing those loads nothing else of it. The three are described here;
+TensorBoard ships all but three, and importing those loads nothing else of it. The three are described here;
 their fields are those of tensorflow/core/protobuf/saved_model.proto and tensor_bundle.proto.
 """
 
@@ -28,44 +28,45 @@ INT32, INT64, BYTES, MESSAGE = (
 )
 
 
-def _described() -> tuple[Any, ...]:
-    """The classes of SavedModel, BundleHeaderProto and BundleEntryProto.
-
-    Fields that nothing here reads are left out.
-    """
+def _describe_messages() -> tuple[Any, ...]:
+    """Return the classes of SavedModel, BundleHeaderProto and BundleEntryProto, as far as read."""
     graph, shape = MetaGraphDef.DESCRIPTOR, TensorShapeProto.DESCRIPTOR
     file = FileDescriptorProto(name=f"{PACKAGE}/files.proto", package=PACKAGE, syntax="proto3")
     file.dependency.extend((graph.file.name, shape.file.name))
-    _add(file, "SavedModel", (("version", 1, INT64, ""), ("meta_graphs*", 2, MESSAGE, graph.full_name)))
-    _add(file, "BundleHeader", (("num_shards", 1, INT32, ""), ("endianness", 2, INT32, "")))
+    _add_message(
+        file, "SavedModel", (("version", 1, INT64, ""), ("meta_graphs*", 2, MESSAGE, graph.full_name))
+    )
+    _add_message(file, "BundleHeader", (("num_shards", 1, INT32, ""), ("endianness", 2, INT32, "")))
     numbers = (
         ("shard_id", 3, INT32, ""),
         ("offset", 4, INT64, ""),
         ("size", 5, INT64, ""),
         ("slices*", 7, BYTES, ""),
     )
-    _add(file, "BundleEntry", (("dtype", 1, INT32, ""), ("shape", 2, MESSAGE, shape.full_name), *numbers))
+    _add_message(
+        file, "BundleEntry", (("dtype", 1, INT32, ""), ("shape", 2, MESSAGE, shape.full_name), *numbers)
+    )
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(file.SerializeToString())
     names = ("SavedModel", "BundleHeader", "BundleEntry")
     return tuple(message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{n}")) for n in names)
 
 
-def _add(file: Any, name: str, fields: Iterable[tuple[str, int, int, str]]) -> None:
-    """Describe a message by its fields: name ("*" behind that of a repeated one), number, type, and of what message."""
+def _add_message(file: Any, name: str, fields: Iterable[tuple[str, int, int, str]]) -> None:
+    """Describe a message by its fields: name ("*" if repeated), number, type, and the message it holds."""
     message = file.message_type.add(name=name)
-    for field, number, kind, of in fields:
+    for field, number, kind, message_type in fields:
         label = (
             FieldDescriptorProto.LABEL_REPEATED
             if field.endswith("*")
             else FieldDescriptorProto.LABEL_OPTIONAL
         )
         added = message.field.add(name=field.rstrip("*"), number=number, type=kind, label=label)
-        if of:
-            added.type_name = f".{of}"
+        if message_type:
+            added.type_name = f".{message_type}"
 
 
-SavedModel, BundleHeader, BundleEntry = _described()
+SavedModel, BundleHeader, BundleEntry = _describe_messages()
 
 __all__ = [
     "AttrValue",

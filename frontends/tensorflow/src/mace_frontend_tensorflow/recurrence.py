@@ -1,6 +1,7 @@
-"""Loops, turn by turn.
+"""Runs loops iteration by iteration.
 
-One that is a recurrent layer over a sequence becomes that layer as soon as two turns have shown it.
+A loop that is a recurrent layer over a sequence becomes that layer as soon as two iterations have shown it:
+unrolled, a layer of some hundred steps would be a library of thousands of calls.
 """
 
 from __future__ import annotations
@@ -13,267 +14,317 @@ import numpy as np
 
 from mace_core.importer import RefusedError
 from mace_core.ir import Node
-from mace_frontend_tensorflow.cell import Cell, Turn, cell_of
-from mace_frontend_tensorflow.flat import Flat, Operation, Ref
-from mace_frontend_tensorflow.held import Held, TensorList
-from mace_frontend_tensorflow.node import TensorFlowNode
-from mace_frontend_tensorflow.ops.movement import stacked, unstacked
+from mace_frontend_tensorflow.cell import Cell, Iteration, find_cell
+from mace_frontend_tensorflow.flat import Flat, GraphOperation, Ref
+from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
+from mace_frontend_tensorflow.ops.movement import done_stack, unstack
+from mace_frontend_tensorflow.values import OptionalValue, TensorList
 
-TURNS = 4096
-"""How often a loop may turn."""
-
-TOO_LONG = f"it turns more than {TURNS} times; shorten it, or cut the graph before it with output_tensors"
+MAX_ITERATIONS = 4096
+"""Iterations of a loop, unrolled or as steps of a layer."""
 
 
 @dataclass
-class Loop:
-    """A loop at work. values: its variables before every turn so far; fixed: what is the same in every turn.
+class LoopRun:
+    """A loop that is being run.
 
-    more: whether another turn follows, of the variables and the turn's number; body: one turn.
-    counts: whether the variables at the first places say which items of lists a turn reads and writes, and
-    nothing else; and whether those at the second places have no say in when it ends.
+    values: its variables before every iteration so far.
+    fixed: what is the same in every iteration.
+    condition: whether another iteration follows, by the variables and the number of the iteration.
+    body: one iteration: the variables after it, by the same.
+    counts: takes two groups of variables by their indices. Tells whether the first do nothing but say which
+    items of lists are read and written, and whether the second have no say in when the loop ends.
+    node_counts: how many nodes the graph had before every iteration.
     """
 
     node: TensorFlowNode
-    values: list[Sequence[Held]]
-    fixed: Sequence[Held]
-    more: Callable[[Sequence[Held], int], Held]
-    body: Callable[[Sequence[Held], int], Sequence[Held]]
+    values: list[Sequence[OptionalValue]]
+    fixed: Sequence[OptionalValue]
+    condition: Callable[[Sequence[OptionalValue], int], OptionalValue]
+    body: Callable[[Sequence[OptionalValue], int], Sequence[OptionalValue]]
     counts: Callable[[Collection[int], Collection[int]], bool]
-    marks: list[int] = field(default_factory=list)
+    node_counts: list[int] = field(default_factory=list)
 
-    def run(self) -> Sequence[Held]:
-        """The variables at the end; RefusedError if when that is is known at run time only, or too late."""
-        for turn in range(TURNS + 1):
-            self.marks.append(len(self.node.builder.nodes))
-            if turn == 2 and (short := self._as_layer()) is not None:
-                return short
-            if not self.goes_on(self.values[-1], turn):
+    def run(self) -> Sequence[OptionalValue]:
+        """Return the variables at the end; RefusedError if that is known at run time only, or too late."""
+        for iteration in range(MAX_ITERATIONS + 1):
+            self.node_counts.append(len(self.node.builder.nodes))
+            # Two iterations show what changes between them; the nodes of both are unused if they become a
+            # layer.
+            if iteration == 2 and (values := self._as_layer()) is not None:
+                return values
+            if not self.goes_on(self.values[-1], iteration):
                 return self.values[-1]
-            self.node.refuse_unless(turn < TURNS, TOO_LONG)
-            self.values.append(self.body(self.values[-1], turn))
+            self.node.refuse_unless(
+                iteration < MAX_ITERATIONS,
+                f"it has more than {MAX_ITERATIONS} iterations",
+                f"shorten it, or {CUT_BEFORE}",
+            )
+            self.values.append(self.body(self.values[-1], iteration))
             self.node.refuse_unless(
                 len(self.values[-1]) == len(self.values[0]),
-                "its body gives more or fewer values than it takes",
+                "its body returns more or fewer values than it takes",
             )
         return self.values[-1]
 
-    def goes_on(self, values: Sequence[Held], turn: int) -> bool:
-        """Whether another turn follows."""
-        known = self.node.importer.array(self.more(values, turn))
-        if known is None:
+    def goes_on(self, values: Sequence[OptionalValue], iteration: int) -> bool:
+        """Tell whether another iteration follows."""
+        answer = self.node.importer.array(self.condition(values, iteration))
+        if answer is None:
             raise RefusedError(
-                "when it ends is known at run time only; export the model with a fixed number of turns"
+                "when it ends is known at run time only; export the model with a fixed number of iterations"
             )
-        return bool(known.reshape(()))
+        return bool(answer.reshape(()))
 
-    def _as_layer(self) -> Sequence[Held] | None:
-        """The variables at the end, computed by one layer; None if it is none."""
-        parts = _Parts.of(self)
-        if parts is None or not self.counts(parts.counters, (*parts.states, *parts.written)):
+    def _as_layer(self) -> Sequence[OptionalValue] | None:
+        """Return the variables at the end, computed by one layer; None if the loop is none."""
+        roles = _Roles.find(self)
+        if roles is None or not self.counts(roles.counters, (*roles.states, *roles.written)):
             return None
-        turns = parts.turns(self)
-        cell = cell_of(parts.turn) if turns > 2 and parts.sequence(turns) else None
-        return parts.computed(self, cell, turns) if cell is not None else None
+        steps = roles.count_iterations(self)
+        if steps <= 2 or not roles.reads_whole_sequence(steps):
+            return None
+        cell = find_cell(roles.iteration)
+        return roles.add_layer(self, cell, steps) if cell is not None else None
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """What the variables of a loop are, by their places: counters with what they grow by, states, and lists that are written."""
+class _Roles:
+    """What the variables of a loop are, if it may be a recurrent layer; variables are known by their index.
+
+    counters: variables that grow: where they begin, and by how much they grow.
+    states: variables that are computed from one another.
+    written: lists that iterations write.
+    iteration: what the second iteration computes.
+    sequence: the list that iterations read.
+    read_indices: which items of the list the first and the second iteration read.
+    """
 
     counters: Mapping[int, tuple[int, int]]
     states: tuple[int, ...]
     written: tuple[int, ...]
-    turn: Turn
-    read: TensorList
-    places: tuple[int, int]
+    iteration: Iteration
+    sequence: TensorList
+    read_indices: tuple[int, int]
 
     @classmethod
-    def of(cls, loop: Loop) -> _Parts | None:
-        """From two turns; None if they are nothing of a recurrent layer."""
+    def find(cls, loop: LoopRun) -> _Roles | None:
+        """Return the roles that two iterations show; None if the loop is no recurrent layer."""
         counters: dict[int, tuple[int, int]] = {}
         states, written = [], []
-        for place, values in enumerate(zip(*loop.values, strict=True)):
-            arrays = [loop.node.importer.array(v) for v in values]
+        for index, values in enumerate(zip(*loop.values, strict=True)):
+            arrays = [loop.node.importer.array(value) for value in values]
             if values[1] is values[2] or values[1] == values[2]:
                 continue
-            if all(isinstance(v, TensorList) for v in values):
-                written.append(place)
+            if all(isinstance(value, TensorList) for value in values):
+                written.append(index)
             elif all(a is not None and a.dtype.kind == "i" and a.size == 1 for a in arrays):
                 first, second, third = (int(a.reshape(())) for a in arrays if a is not None)
                 if third - second != second - first:
                     return None
-                counters[place] = (first, second - first)
+                counters[index] = (first, second - first)
             elif isinstance(values[1], str) and isinstance(values[2], str):
-                states.append(place)
+                states.append(index)
             else:
                 return None
-        return cls._with_turn(loop, counters, tuple(states), tuple(written)) if states else None
+        return cls._with_iteration(loop, counters, tuple(states), tuple(written)) if states else None
 
     @classmethod
-    def _with_turn(
+    def _with_iteration(
         cls,
-        loop: Loop,
+        loop: LoopRun,
         counters: Mapping[int, tuple[int, int]],
         states: tuple[int, ...],
         written: tuple[int, ...],
-    ) -> _Parts | None:
-        """Find what the second turn reads besides its states: an item of a list, as the first turn read the one before."""
-        before, after = ([str(values[s]) for s in states] for values in loop.values[1:3])
-        nodes = _needed(loop.node.builder.nodes[loop.marks[1] : loop.marks[2]], after)
-        read = _read(loop, nodes, before)
-        first = _needed(loop.node.builder.nodes[: loop.marks[1]], before)
-        lists = [v for v in (*loop.values[0], *loop.fixed) if isinstance(v, TensorList)]
-        for items in lists:
-            if len(read) == 1 and read[0] in items.items:
-                place = items.items.index(read[0])
-                known = {i for node in first for i in node.inputs}
-                others = [
-                    p for p in (place - 1, place + 1) if 0 <= p < len(items.items) and items.items[p] in known
-                ]
-                if len(others) == 1:
-                    turn = Turn(loop.node.builder, nodes, read[0], tuple(before), tuple(after))
-                    return cls(counters, states, written, turn, items, (others[0], place))
+    ) -> _Roles | None:
+        """Find the item of a list that the second iteration reads, and the neighbor that the first one read.
+
+        None if an iteration reads something else of its own, or if nothing tells the direction.
+        """
+        before, after = ([str(values[state]) for state in states] for values in loop.values[1:3])
+        nodes = _needed_nodes(loop.node.builder.nodes[loop.node_counts[1] : loop.node_counts[2]], after)
+        read = _external_inputs(loop, nodes, before)
+        if len(read) != 1:
+            return None
+        first_nodes = _needed_nodes(loop.node.builder.nodes[: loop.node_counts[1]], before)
+        first_inputs: set[str] = set()
+        for node in first_nodes:
+            first_inputs.update(node.inputs)
+        for sequence in (*loop.values[0], *loop.fixed):
+            if not isinstance(sequence, TensorList) or read[0] not in sequence.items:
+                continue
+            index = sequence.items.index(read[0])
+            neighbors = [i for i in (index - 1, index + 1) if 0 <= i < len(sequence.items)]
+            read_before = [i for i in neighbors if sequence.items[i] in first_inputs]
+            if len(read_before) == 1:
+                iteration = Iteration(loop.node.builder, nodes, read[0], tuple(before), tuple(after))
+                return cls(counters, states, written, iteration, sequence, (read_before[0], index))
         return None
 
-    def turns(self, loop: Loop) -> int:
-        """How often the loop turns, by its counters alone; 0 for too often."""
+    def count_iterations(self, loop: LoopRun) -> int:
+        """Return the number of iterations by the counters alone; 0 if there are too many."""
         values = list(loop.values[2])
-        for turn in range(2, TURNS + 1):
-            for place, (first, step) in self.counters.items():
-                values[place] = self._counter(loop, place, first + step * turn)
-            if not loop.goes_on(values, turn):
-                return turn
+        for iteration in range(2, MAX_ITERATIONS + 1):
+            for index, (first, step) in self.counters.items():
+                values[index] = self._counter(loop, index, first + step * iteration)
+            if not loop.goes_on(values, iteration):
+                return iteration
         return 0
 
-    def _counter(self, loop: Loop, place: int, number: int) -> str:
-        array = loop.node.importer.array(loop.values[0][place])
+    def _counter(self, loop: LoopRun, index: int, number: int) -> str:
+        """Return a constant for a counter, in the type and shape that it has in the loop."""
+        array = loop.node.importer.array(loop.values[0][index])
         assert array is not None
-        return loop.node.add_constant(
-            np.asarray(number, array.dtype).reshape(array.shape), tag=f"counter{place}"
-        )
+        elements = np.asarray(number, array.dtype).reshape(array.shape)
+        return loop.node.add_constant(elements, tag=f"counter{index}")
 
-    def sequence(self, turns: int) -> bool:
-        """Whether the turns read the list's items one after another, all of them, from either end."""
-        return len(self.read.items) == turns and self.places in ((0, 1), (turns - 1, turns - 2))
+    def reads_whole_sequence(self, steps: int) -> bool:
+        """Tell whether the iterations read all items of the list one after another, from either end."""
+        return len(self.sequence.items) == steps and self.read_indices in ((0, 1), (steps - 1, steps - 2))
 
-    def computed(self, loop: Loop, cell: Cell, turns: int) -> Sequence[Held] | None:
-        """The variables at the end.
+    def add_layer(self, loop: LoopRun, cell: Cell, steps: int) -> Sequence[OptionalValue] | None:
+        """Add the layer; return the variables at the end.
 
-        None if a list is written otherwise than by every turn, or by the last.
+        None if a list is written in another way than by every iteration, or by the last.
         """
-        plans = {place: self._writes(loop, place, cell, turns) for place in self.written}
-        node = loop.node
-        begin = [node.importer.tensor(loop.values[0][place]) for place in self.states]
-        if None in plans.values() or any(
-            node.builder.shape(b) != node.builder.shape(s)
-            for b, s in zip(begin, self.turn.states, strict=True)
-        ):
+        writes = {index: self._writes_every_step(loop, index, cell, steps) for index in self.written}
+        node, builder = loop.node, loop.node.builder
+        begin = [node.importer.tensor(loop.values[0][index]) for index in self.states]
+        # A state that begins as a smaller tensor is broadcast by the first iteration, but not by the layer.
+        pairs = zip(begin, self.iteration.states, strict=True)
+        if None in writes.values() or any(builder.shape(a) != builder.shape(b) for a, b in pairs):
             return None
-        sequence = self.read.whole or node.importer.tensor(
-            stacked(node, [node.importer.tensor(i) for i in self.read.items], 0)[0]
-        )
+        # The op of the IR has the hidden state first.
         order = (cell.hidden, *(i for i in range(len(self.states)) if i != cell.hidden))
-        first = [begin[i] for i in order]
-        batch, width = node.builder.shape(first[0])
-        weights = [
-            node.add_constant(a[None], tag=tag)
-            for tag, a in (("weights", cell.w), ("recurrent", cell.r), ("bias", cell.b))
-        ]
-        states = [node.reshape(s, (1, batch, width), "state") for s in first]
-        attrs = {**cell.attrs(), "direction": "forward" if self.places[0] == 0 else "reverse"}
-        made = node.emit_all(
-            cell.op, [sequence, *weights, "", *states], attrs, count=1 + len(states), tag=cell.op.lower()
-        )
-        ends = {
-            self.states[i]: node.reshape(end, (batch, width), "end")
-            for i, end in zip(order, made[1:], strict=True)
+        outputs = self._add_op(loop, cell, [begin[i] for i in order])
+        batch, width = builder.shape(begin[cell.hidden])
+        last_states = {
+            self.states[i]: node.reshape(state, (batch, width), "end")
+            for i, state in zip(order, outputs[1:], strict=True)
         }
         results = list(loop.values[2])
-        for place, (start, step) in self.counters.items():
-            results[place] = self._counter(loop, place, start + step * turns)
-        for place, each in plans.items():
-            results[place] = self._list(
-                loop, place, made[0] if each else ends[self.states[cell.hidden]], bool(each)
-            )
-        for place, end in ends.items():
-            results[place] = end
+        for index, (first, step) in self.counters.items():
+            results[index] = self._counter(loop, index, first + step * steps)
+        for index, every_step in writes.items():
+            tensor = outputs[0] if every_step else last_states[self.states[cell.hidden]]
+            results[index] = self._written_list(loop, index, tensor, bool(every_step))
+        for index, state in last_states.items():
+            results[index] = state
         return results
 
-    def _writes(self, loop: Loop, place: int, cell: Cell, turns: int) -> bool | None:
-        """True if every turn writes its hidden state where it read, False if all write it to the first place, None for anything else."""
-        lists = [values[place] for values in loop.values]
-        changed = []
-        for turn, (old, new) in enumerate(pairwise(lists)):
-            assert isinstance(old, TensorList)
-            assert isinstance(new, TensorList)
-            where = [i for i, item in enumerate(new.items) if i >= len(old.items) or old.items[i] != item]
-            if len(where) != 1 or new.items[where[0]] != loop.values[turn + 1][self.states[cell.hidden]]:
+    def _add_op(self, loop: LoopRun, cell: Cell, begin: Sequence[str]) -> tuple[str, ...]:
+        """Add the IR's op of the layer; return its sequence of hidden states, and its last states."""
+        node = loop.node
+        sequence = self.sequence.stacked
+        if not sequence:
+            items = [node.importer.tensor(item) for item in self.sequence.items]
+            sequence = node.importer.tensor(done_stack(node, items, 0)[0])
+        batch, width = node.builder.shape(begin[0])
+        weights = [
+            node.add_constant(array[None], tag=tag)
+            for tag, array in (("weights", cell.w), ("recurrent", cell.r), ("bias", cell.b))
+        ]
+        states = [node.reshape(state, (1, batch, width), "state") for state in begin]
+        direction = "forward" if self.read_indices[0] == 0 else "reverse"
+        attrs = {**cell.attrs(), "direction": direction}
+        # The empty input is the lengths of sequences: all steps count.
+        inputs = [sequence, *weights, "", *states]
+        return node.emit_all(cell.op, inputs, attrs, count=1 + len(states), tag=cell.op.lower())
+
+    def _writes_every_step(self, loop: LoopRun, index: int, cell: Cell, steps: int) -> bool | None:
+        """Tell how the iterations write their hidden state to a list.
+
+        True if each writes it at the index that it reads, False if all write it at the first index, so that
+        the last one counts; None for anything else.
+        """
+        lists = [values[index] for values in loop.values]
+        indices = []
+        for iteration, (before, after) in enumerate(pairwise(lists)):
+            assert isinstance(before, TensorList)
+            assert isinstance(after, TensorList)
+            changed = [
+                i for i, item in enumerate(after.items) if i >= len(before.items) or before.items[i] != item
+            ]
+            hidden = loop.values[iteration + 1][self.states[cell.hidden]]
+            if len(changed) != 1 or after.items[changed[0]] != hidden:
                 return None
-            changed.append(where[0])
+            indices.append(changed[0])
         final = lists[-1]
         assert isinstance(final, TensorList)
-        if tuple(changed) == self.places and len(final.items) in (len(changed), turns):
+        # A list that is pushed to has as many items as iterations so far, one that was reserved has all.
+        if tuple(indices) == self.read_indices and len(final.items) in (len(indices), steps):
             return True
-        return False if not any(changed) else None
+        return False if not any(indices) else None
 
-    def _list(self, loop: Loop, place: int, tensor: str, each: bool) -> TensorList:
-        """The list as it is written at the end: the layer's steps, or one item."""
-        node, old = loop.node, loop.values[2][place]
-        assert isinstance(old, TensorList)
-        if not each:
-            return replace(old, items=(tensor, *old.items[1:]), whole=None)
+    def _written_list(self, loop: LoopRun, index: int, tensor: str, every_step: bool) -> TensorList:
+        """Return a list as it is at the end: with the steps of the layer as items, or a new first item."""
+        node, before = loop.node, loop.values[2][index]
+        assert isinstance(before, TensorList)
+        if not every_step:
+            return replace(before, items=(tensor, *before.items[1:]), stacked=None)
+        # The op of the IR has an axis for its directions.
         steps, _, batch, width = node.builder.shape(tensor)
-        whole = node.reshape(tensor, (steps, batch, width), "steps")
-        return replace(old, items=tuple(unstacked(node, whole, 0)[1]), whole=whole)
+        stacked = node.reshape(tensor, (steps, batch, width), "steps")
+        return replace(before, items=tuple(unstack(node, stacked, 0)[1]), stacked=stacked)
 
 
 COUNTING = ("Add", "AddV2", "Identity", "Sub")
 ENDING = ("Exit", "NextIteration", "RefExit", "RefNextIteration")
-PLACED = ("TensorArrayReadV3", "TensorArrayWriteV3", "TensorListGetItem", "TensorListSetItem")
-"""Operators whose second operand says which item of a list they mean."""
+INDEXED = ("TensorArrayReadV3", "TensorArrayWriteV3", "TensorListGetItem", "TensorListSetItem")
+"""Operators whose second operand is the index of an item."""
 
 
-def only_counts(flat: Flat, counters: Sequence[Ref]) -> bool:
-    """Whether values are only added to, and say which item of a list is meant."""
-    users: dict[str, list[Operation]] = {}
+def only_count(flat: Flat, counters: Sequence[Ref]) -> bool:
+    """Tell whether values are only added to, and used as indices of items.
+
+    A counter that is used in another way, such as the number of the step as a feature, has no place in a
+    layer.
+    """
+    users: dict[str, list[GraphOperation]] = {}
     for operation in flat.operations.values():
         for name in {ref[0] for ref in flat.inputs(operation)}:
             users.setdefault(name, []).append(operation)
-    seen, left = set(), [name for name, _ in counters]
-    while left:
-        name = left.pop()
+    seen, pending = set(), [name for name, _ in counters]
+    while pending:
+        name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
         for user in users.get(name, ()):
+            operands = [operand for operand, _ in flat.inputs(user)]
             if user.op in COUNTING:
-                left.append(user.name)
-            elif user.op not in (*ENDING, *PLACED) or (
-                user.op in PLACED and [n for n, _ in flat.inputs(user)].index(name) != 1
-            ):
+                pending.append(user.name)
+            elif user.op in INDEXED and operands.index(name) == 1:
+                continue
+            elif user.op not in ENDING:
                 return False
     return True
 
 
-def unread(flat: Flat, refs: Collection[Ref], passing: Sequence[str] = ()) -> bool:
-    """Whether no operation but of these operators reads any of these outputs."""
+def are_unread(flat: Flat, refs: Collection[Ref], passing: Sequence[str] = ()) -> bool:
+    """Tell whether no operation reads any of these outputs, operators in `passing` left aside."""
     return not any(
-        o.op not in passing and not {*flat.inputs(o)}.isdisjoint(refs) for o in flat.operations.values()
+        operation.op not in passing and not {*flat.inputs(operation)}.isdisjoint(refs)
+        for operation in flat.operations.values()
     )
 
 
-def _needed(nodes: Sequence[Node], results: Sequence[str]) -> list[Node]:
-    """Of nodes in order those that compute these."""
-    live, found = set(results), []
+def _needed_nodes(nodes: Sequence[Node], results: Sequence[str]) -> list[Node]:
+    """Return, of nodes in order, those that compute the results."""
+    live, needed = set(results), []
     for node in reversed(nodes):
         if live.intersection(node.outputs):
-            found.append(node)
+            needed.append(node)
             live.update(node.inputs)
-    return found[::-1]
+    return needed[::-1]
 
 
-def _read(loop: Loop, nodes: Sequence[Node], states: Sequence[str]) -> list[str]:
-    """What nodes read that is neither a constant nor a state, nor made by one of them."""
-    own = {*states, *(o for n in nodes for o in n.outputs), *loop.node.builder.weights}
-    return list(dict.fromkeys(i for n in nodes for i in n.inputs if i and i not in own))
+def _external_inputs(loop: LoopRun, nodes: Sequence[Node], states: Sequence[str]) -> list[str]:
+    """Return what nodes read that is neither a constant, nor a state, nor computed by one of them."""
+    internal = {"", *states, *loop.node.builder.weights}
+    external: dict[str, None] = {}
+    for node in nodes:
+        internal.update(node.outputs)
+    for node in nodes:
+        external.update(dict.fromkeys(name for name in node.inputs if name not in internal))
+    return list(external)

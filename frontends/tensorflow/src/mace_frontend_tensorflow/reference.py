@@ -1,9 +1,9 @@
-"""The model in TensorFlow itself, for validation."""
+"""Runs the model in TensorFlow itself, for validation."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,20 +17,22 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
-from mace_frontend_tensorflow.boundary import Public, public, reference_of
-from mace_frontend_tensorflow.flat import Operation
-from mace_frontend_tensorflow.folder import SAVED
+from mace_frontend_tensorflow.boundary import PublicNames, public_names, reference_of
 from mace_frontend_tensorflow.messages import GraphDef
-from mace_frontend_tensorflow.source import VERSION_FIELD, Source, read
+from mace_frontend_tensorflow.saved_model import SAVED_MODEL_FILE
+from mace_frontend_tensorflow.source import VERSION_FIELD, TensorFlowSource, read
 from mace_frontend_tensorflow.states import changed_variables
-from mace_frontend_tensorflow.variables import VARIABLES
+from mace_frontend_tensorflow.variables import VARIABLE_OPS
 
 QUIET: Mapping[str, str] = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-"""Environment variables that TensorFlow reads when it is loaded: no words about the machine, and its own plain kernels."""
+"""Environment variables that TensorFlow reads when it is loaded.
 
+They turn off log lines about the machine, and kernels of oneDNN, whose sums have another order on each
+processor.
+"""
 
-BESIDE = "inlined"
-"""The name under which a graph stands beside itself."""
+INLINED = "inlined"
+"""The name under which a graph is imported a second time, with its functions inlined."""
 
 
 def reference(files: Files, model: Model) -> Reference | None:
@@ -38,35 +40,39 @@ def reference(files: Files, model: Model) -> Reference | None:
 
     None if TensorFlow is not installed.
 
-    The callable takes arrays by input name and gives arrays by output name: of those that the deployment file
-    names the ones that TensorFlow knows, tensors inside of functions among them.
+    The callable takes arrays by input name and returns arrays by output name: of those that the deployment
+    file names the ones that TensorFlow knows, tensors inside of functions among them.
     """
     if find_spec("tensorflow") is None:
         return None
-    run = _begun(files, model)
+    run = _open_session(files, model)
     if not changed_variables(read(files), model):
         return run
 
-    def run_anew(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        return _begun(files, model)(arrays)
+    # A session keeps its variables from run to run: each run gets a session of its own.
+    def run_once(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        return _open_session(files, model)(arrays)
 
-    return Reference(run_anew, run.runtime)
+    return Reference(run_once, run.runtime)
 
 
-def _begun(files: Files, model: Model) -> Reference:
-    """Return the model in a session of its own, in which variables have their stored values at first."""
+def _open_session(files: Files, model: Model) -> Reference:
+    """Return the model in a session of its own, in which variables begin with their stored values."""
     tf = tensorflow().compat.v1
     source = read(files)
-    names = public(source, model)
-    file = files[0] / SAVED if files[0].is_dir() else files[0]
+    names = public_names(source, model)
+    file = files[0] / SAVED_MODEL_FILE if files[0].is_dir() else files[0]
     try:
-        session = _saved(tf, file.parent, source.tags) if _is_saved(file) else _frozen(tf, file)
-        if not source.loops and any(
-            _tensor(session.graph, n) is None for n in (*names.inputs.values(), *names.outputs.values())
-        ):
-            names = _inlined(tf, session, source, names)
-        run = _callable(session, names, file.name)
-    except Exception as error:  # TensorFlow's errors derive from nothing narrower
+        if _is_saved_model(file):
+            session = _load_saved_model(tf, file.parent, source.tags)
+        else:
+            session = _import_graph(tf, tf.GraphDef.FromString(file.read_bytes()))
+        tensors = [_tensor(session.graph, n) for n in (*names.inputs.values(), *names.outputs.values())]
+        # Loops of TensorFlow 1 were collapsed to operations that TensorFlow does not know.
+        if not source.loops and any(tensor is None for tensor in tensors):
+            names = _import_inlined(tf, session, source, names)
+        run = _make_callable(session, names, file.name)
+    except Exception as error:  # TensorFlow's errors have no narrower base class
         raise MaceError(
             file.name, f"TensorFlow refuses it: {error}", "validate against stored data instead"
         ) from error
@@ -74,23 +80,26 @@ def _begun(files: Files, model: Model) -> Reference:
 
 
 def recurrent(files: Files, model: Model) -> Reference | None:
-    """Run the model with the variables that TensorFlow keeps, from their stored values on, whether or not they are inputs."""
+    """Run the model with the variables that TensorFlow keeps from run to run, from their stored values on.
+
+    Variables that the deployment file names as inputs or outputs are left out: TensorFlow has them inside.
+    """
     if find_spec("tensorflow") is None:
         return None
     states = {variable.name for variable in changed_variables(read(files), model)}
     inputs = tuple(port for port in model.inputs if reference_of(port.name)[0] not in states)
     outputs = tuple(port for port in model.outputs if port.name.removesuffix(NEXT) not in states)
     names = {port.name for port in inputs}
-    run = _begun(files, replace(model, inputs=inputs, outputs=outputs))
+    run = _open_session(files, replace(model, inputs=inputs, outputs=outputs))
 
-    def run_on(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    def run_next(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         return run({name: array for name, array in arrays.items() if name in names or not model.inputs})
 
-    return Reference(run_on, run.runtime)
+    return Reference(run_next, run.runtime)
 
 
 def tensorflow() -> Any:
-    """The module, told to be quiet, of what it would rather have called too."""
+    """Import TensorFlow with its log lines and deprecation warnings turned off."""
     for key, value in QUIET.items():
         os.environ.setdefault(key, value)
     module = import_module("tensorflow")
@@ -98,8 +107,8 @@ def tensorflow() -> Any:
     return module
 
 
-def _is_saved(file: Path) -> bool:
-    if file.name == SAVED:
+def _is_saved_model(file: Path) -> bool:
+    if file.name == SAVED_MODEL_FILE:
         return True
     with file.open("rb") as stream:
         return stream.read(1) == VERSION_FIELD
@@ -111,96 +120,81 @@ def _session(tf: Any, graph: Any) -> Any:
     )
 
 
-def _frozen(tf: Any, file: Path) -> Any:
-    return _imported(tf, tf.GraphDef.FromString(file.read_bytes()))
-
-
-def _imported(tf: Any, described: Any) -> Any:
+def _import_graph(tf: Any, message: Any) -> Any:
     graph = tf.Graph()
     with graph.as_default():
-        tf.import_graph_def(described, name="")
+        tf.import_graph_def(message, name="")
     return _session(tf, graph)
 
 
-def _saved(tf: Any, folder: Path, tags: Sequence[str]) -> Any:
+def _load_saved_model(tf: Any, folder: Path, tags: Sequence[str]) -> Any:
     session = _session(tf, tf.Graph())
     with session.graph.as_default():
         tf.saved_model.load(session, list(tags), str(folder))
     return session
 
 
-def _inlined(tf: Any, session: Any, source: Source, names: Public) -> Public:
-    """Put the graph beside itself with functions written out; names of what is wanted there.
+def _import_inlined(tf: Any, session: Any, source: TensorFlowSource, names: PublicNames) -> PublicNames:
+    """Import the graph a second time with its functions inlined; return the names of the tensors there.
 
-    Variables are shared by their names.
+    TensorFlow returns no tensor from inside of a function. Both graphs share the variables by their names.
     """
     graph, flat = GraphDef(), source.flat
-    wanted = {
-        name: flat.resolved(reference_of(text))
-        for name, text in {**names.off, **names.inputs, **names.outputs}.items()
-    }
+    tensors = {**names.off, **names.inputs, **names.outputs}
+    refs = {name: flat.resolve(reference_of(tensor)) for name, tensor in tensors.items()}
     graph.library.function.extend(source.functions.functions.values())
     graph.versions.producer = source.version
-    for operation in _needed(source, [name for name, _ in wanted.values()]):
+    for operation in flat.ancestors(refs.values(), controls=True).values():
         inputs = [f"{name}:{index}" for name, index in flat.inputs(operation)]
         controls = [f"^{name}" for name in operation.controls if name in flat.operations]
         node = graph.node.add(name=operation.name, op=operation.op, input=[*inputs, *controls])
         for key, value in operation.attrs.items():
-            if not key.startswith("_"):  # what placement and inlining left
+            if not key.startswith(
+                "_"
+            ):  # Placement and inlining leave attributes that name things of the first graph.
                 node.attr[key].CopyFrom(value)
-        if operation.op in VARIABLES and not node.attr["shared_name"].s:
+        if operation.op in VARIABLE_OPS and not node.attr["shared_name"].s:
             node.attr["shared_name"].s = operation.name.encode()
     with session.graph.as_default():
-        tf.import_graph_def(tf.GraphDef.FromString(graph.SerializeToString()), name=BESIDE)
-    inner = {name: f"{BESIDE}/{node}:{index}" for name, (node, index) in wanted.items()}
-    return Public(*({n: inner[n] for n in side} for side in (names.inputs, names.outputs, names.off)))
-
-
-def _needed(source: Source, names: list[str]) -> Iterator[Operation]:
-    """The operations that compute these, and those that these wait for."""
-    found: set[str] = set()
-    while names:
-        operation = source.flat.operations.get(names.pop())
-        if operation is not None and operation.name not in found:
-            found.add(operation.name)
-            names.extend((*(name for name, _ in source.flat.inputs(operation)), *operation.controls))
-            yield operation
+        tf.import_graph_def(tf.GraphDef.FromString(graph.SerializeToString()), name=INLINED)
+    inlined = {name: f"{INLINED}/{node}:{index}" for name, (node, index) in refs.items()}
+    sides = (names.inputs, names.outputs, names.off)
+    return PublicNames(*({name: inlined[name] for name in side} for side in sides))
 
 
 def _tensor(graph: Any, name: str) -> Any:
-    """The tensor of a name, with or without its number; None if the graph holds none such."""
+    """Return the tensor of a name, with or without its number; None if the graph has none."""
     try:
         return graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
     except (KeyError, ValueError):
         return None
 
 
-def _callable(
-    session: Any, names: Public, model: str
+def _make_callable(
+    session: Any, names: PublicNames, model: str
 ) -> Callable[[Mapping[str, Array]], Mapping[str, Array]]:
-    given = {name: _tensor(session.graph, text) for name, text in names.inputs.items()}
-    unknown = sorted(name for name, tensor in given.items() if tensor is None)
+    inputs = {name: _tensor(session.graph, text) for name, text in names.inputs.items()}
+    unknown = sorted(name for name, tensor in inputs.items() if tensor is None)
     if unknown:
         raise ValueError(f"it cannot begin at {', '.join(unknown)}")
-    found = {name: _tensor(session.graph, text) for name, text in names.outputs.items()}
-    wanted = {
+    tensors = {name: _tensor(session.graph, text) for name, text in names.outputs.items()}
+    # Variables and lists are no arrays that a session could return.
+    outputs = {
         name: tensor
-        for name, tensor in found.items()
+        for name, tensor in tensors.items()
         if tensor is not None and tensor.dtype.name not in ("resource", "variant")
     }
-
-    off = {
-        tensor: False for text in names.off.values() if (tensor := _tensor(session.graph, text)) is not None
-    }
+    switches = [_tensor(session.graph, text) for text in names.off.values()]
+    off = {tensor: False for tensor in switches if tensor is not None}
 
     def run(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        fed = {**off, **{given[name]: array for name, array in arrays.items()}}
+        values_of_inputs = {**off, **{inputs[name]: array for name, array in arrays.items()}}
         try:
-            values = session.run(list(wanted.values()), fed)
+            values = session.run(list(outputs.values()), values_of_inputs)
         except Exception as error:  # as above
             raise MaceError(
                 model, f"TensorFlow cannot run it: {error}", "validate against stored data instead"
             ) from error
-        return {name: np.asarray(value) for name, value in zip(wanted, values, strict=True)}
+        return {name: np.asarray(value) for name, value in zip(outputs, values, strict=True)}
 
     return run

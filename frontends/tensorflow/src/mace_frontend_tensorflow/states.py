@@ -1,13 +1,14 @@
 """Finds the variables that a run of the model changes: states, which the next run reads.
 
-A function runs every operation in it that changes a variable, whether or not its outputs need that; a graph
-runs what its outputs need or wait for. For each such variable an operation NAME.next is added, the variable's
-value after the run, and whoever reads the variable after it was assigned reads that.
+A function runs every operation in it that changes a variable, whether or not its outputs need that (automatic
+control dependencies of tf.function); a graph runs what its outputs need or wait for. For each such variable
+an operation NAME.next is added, the variable's value after the run, and operations that read the variable
+after it was assigned read that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mace_core.deployment import Model
@@ -15,19 +16,19 @@ from mace_core.errors import MaceError
 from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
 from mace_core.states import is_reset
-from mace_frontend_tensorflow.boundary import public, reference_of
-from mace_frontend_tensorflow.flat import Flat, Operation, Ref
-from mace_frontend_tensorflow.source import Source
-from mace_frontend_tensorflow.variables import VARIABLES
+from mace_frontend_tensorflow.boundary import public_names, reference_of
+from mace_frontend_tensorflow.flat import Flat, GraphOperation, Ref
+from mace_frontend_tensorflow.source import TensorFlowSource
+from mace_frontend_tensorflow.variables import VARIABLE_OPS
 
 ASSIGNS = {
     **dict.fromkeys(("Assign", "AssignVariableOp"), ""),
     **dict.fromkeys(("AssignAdd", "AssignAddVariableOp"), "AddV2"),
     **dict.fromkeys(("AssignSub", "AssignSubVariableOp"), "Sub"),
 }
-"""Operators that give a variable a value -> the operator that makes it of the variable and the operand.
+"""Operators that assign to a variable -> the operator that computes its value from it and the operand.
 
-"" for the operand itself.
+"" where the value is the operand itself.
 """
 
 CHANGES = (
@@ -40,7 +41,7 @@ CHANGES = (
 )
 """How the names of operators begin that change a part of a variable.
 
-Those of `ScatterNd` compute a tensor and are none.
+Those of `ScatterNd` compute a tensor instead.
 """
 
 READ = "ReadVariableOp"
@@ -48,11 +49,11 @@ PASSING = ("Identity",)
 
 
 @dataclass(frozen=True, eq=False)
-class Changed:
+class ChangedVariable:
     """A variable that a run changes, or an operation whose branches or loops change one.
 
-    start: its stored value; None where the model cannot be translated with it as a state.
-    reason: why not, as a clause.
+    start: its stored value; None if the model cannot be translated with it as a state.
+    reason: why it cannot, as a clause.
     """
 
     name: str
@@ -60,97 +61,94 @@ class Changed:
     reason: str = ""
 
 
-def refuse_hidden(source: Source, model: Model, variables: Iterable[Changed]) -> None:
-    """Raise one MaceError for variables that change from run to run and can be no states.
+def refuse_hidden(source: TensorFlowSource, model: Model, variables: Iterable[ChangedVariable]) -> None:
+    """Raise one MaceError for all variables that change from run to run and cannot be states.
 
-    None where every run begins anew.
+    It raises none if the deployment file says that every run begins with the stored values.
     """
     faults = []
     for variable in variables:
         if variable.start is None and not is_reset(model):
-            remedy = "export the model without it, or, if every run is to begin with its stored value, write in the deployment file"
-            faults.append(
-                f"{source.name}: {variable.name!r} lasts from run to run, and {variable.reason}; {remedy}\n    states: reset"
+            remedy = (
+                "export the model without it, or, if every run is to begin with its stored value, "
+                "write in the deployment file\n    states: reset"
             )
+            problem = f"{variable.name!r} lasts from run to run, and {variable.reason}"
+            faults.append(f"{source.name}: {problem}; {remedy}")
     if faults:
         raise MaceError.of(faults)
 
 
-def changed_variables(source: Source, model: Model) -> list[Changed]:
-    """Return the variables that a run changes and that it sees the value of before.
+def changed_variables(source: TensorFlowSource, model: Model) -> list[ChangedVariable]:
+    """Return the variables that a run changes and whose value before the run matters to it.
 
-    Add what they are after the run to the graph.
+    Operations for their values after the run are added to the graph.
     """
     flat = source.flat
-    outputs = _outputs(source, model)
-    executed = _executed(flat, outputs)
-    changing: dict[str, list[Operation]] = {}
+    outputs = _output_refs(source, model)
+    executed = _find_executed(flat, outputs)
+    changing: dict[str, list[GraphOperation]] = {}
     for name in executed:
         operation = flat.operations[name]
-        if _changes(operation.op) and operation.inputs:
+        if _is_change(operation.op) and operation.inputs:
             variable = flat.source(operation.inputs[0], PASSING)
             if variable is not None:
                 changing.setdefault(variable.name, []).append(operation)
     for name, operations in changing.items():
         _add_next(flat, name, operations, executed)
-    seen = _seen(flat, outputs, changing)
-    found = [_described(source, flat.operations[name]) for name in changing if name in seen]
-    return [*found, *_inside(source, executed)]
+    relevant = _find_relevant(flat, outputs, changing)
+    variables = [_read_state(source, flat.operations[name]) for name in changing if name in relevant]
+    return [*variables, *_find_hidden_changes(source, executed)]
 
 
-def _seen(flat: Flat, outputs: Sequence[Ref], changing: Iterable[str]) -> dict[str, None]:
-    """Return the operations that the outputs of this run or, through the variables that it changes, of a later one are computed of."""
-    ends = list(outputs)
+def _find_relevant(flat: Flat, outputs: Sequence[Ref], changing: Iterable[str]) -> Collection[str]:
+    """Return the operations that outputs of this run or of a later one are computed from.
+
+    A variable that this run changes carries what its new value is computed from to later runs, so that
+    variables are added until no more are.
+    """
+    refs = list(outputs)
     while True:
-        seen = _ancestors(flat, ends)
-        following = [(name + NEXT, 0) for name in changing if name in seen and name + NEXT in flat.operations]
-        if all(ref in ends for ref in following):
-            return seen
-        ends += [ref for ref in following if ref not in ends]
+        relevant = flat.ancestors(refs)
+        carried = [name for name in changing if name in relevant and name + NEXT in flat.operations]
+        added = [(name + NEXT, 0) for name in carried if (name + NEXT, 0) not in refs]
+        if not added:
+            return relevant
+        refs += added
 
 
-def _changes(op: str) -> bool:
+def _is_change(op: str) -> bool:
     return op in ASSIGNS or (op.startswith(CHANGES) and not op.startswith("ScatterNd"))
 
 
-def _outputs(source: Source, model: Model) -> list[Ref]:
+def _output_refs(source: TensorFlowSource, model: Model) -> list[Ref]:
+    """Return the outputs that the deployment file names, or the model's own, without values of states."""
     plain = replace(model, outputs=tuple(port for port in model.outputs if not port.name.endswith(NEXT)))
-    refs = [source.flat.resolved(reference_of(text)) for text in public(source, plain).outputs.values()]
+    refs = [source.flat.resolve(reference_of(text)) for text in public_names(source, plain).outputs.values()]
     return [ref for ref in refs if ref[0] in source.flat.operations]
 
 
-def _ancestors(flat: Flat, refs: Iterable[Ref], *, controls: bool = False) -> dict[str, None]:
-    """Return the operations that these outputs are computed of.
+def _find_executed(flat: Flat, outputs: Sequence[Ref]) -> list[str]:
+    """Return the operations that run, by name.
 
-    With `controls`, also those that they wait for.
+    These are all that the outputs need or wait for, and each change of a variable in a function that is
+    called for them, with what that needs.
     """
-    found: dict[str, None] = {}
-    waiting = [flat.resolved(ref)[0] for ref in refs]
-    while waiting:
-        operation = flat.operations.get(waiting.pop())
-        if operation is None or operation.name in found:
-            continue
-        found[operation.name] = None
-        waiting.extend(name for name, _ in flat.inputs(operation))
-        if controls:
-            waiting.extend(flat.resolved((name, 0))[0] for name in operation.controls)
-    return found
-
-
-def _executed(flat: Flat, outputs: Sequence[Ref]) -> dict[str, None]:
-    """Return the operations that run: those that the outputs need or wait for, and all in the functions that are called for that."""
     calls = {name for name, _ in flat.aliases}
-    found = _ancestors(flat, outputs, controls=True)
+    changes = [name for name, operation in flat.operations.items() if _is_change(operation.op)]
+    executed = flat.ancestors(outputs, controls=True)
     while True:
-        reached = {call for name in found for call in _calls_around(name, calls)}
-        inside = [
-            n
-            for n, o in flat.operations.items()
-            if n not in found and _changes(o.op) and reached & set(_calls_around(n, calls))
+        called: set[str] = set()
+        for name in executed:
+            called.update(_calls_around(name, calls))
+        added = [
+            name
+            for name in changes
+            if name not in executed and not called.isdisjoint(_calls_around(name, calls))
         ]
-        if not inside:
-            return found
-        found |= _ancestors(flat, [(name, 0) for name in inside], controls=True)
+        if not added:
+            return list(executed)
+        executed |= flat.ancestors([(name, 0) for name in added], controls=True)
 
 
 def _calls_around(name: str, calls: set[str]) -> list[str]:
@@ -158,50 +156,68 @@ def _calls_around(name: str, calls: set[str]) -> list[str]:
     return [name[:i] for i, letter in enumerate(name) if letter == "/" and name[:i] in calls]
 
 
-def _add_next(flat: Flat, name: str, operations: Sequence[Operation], executed: Iterable[str]) -> None:
-    """Add what a variable is after the run, where one assignment tells it; let later reads read that."""
+def _add_next(flat: Flat, name: str, operations: Sequence[GraphOperation], executed: Iterable[str]) -> None:
+    """Add the value of a variable after the run, if a single assignment makes it; let later reads read that.
+
+    With several assignments the order in which they run would decide, which control dependencies may leave
+    open.
+    """
     if len(operations) != 1 or operations[0].op not in ASSIGNS or len(operations[0].inputs) < 2:
         return
     (assign,) = operations
-    value, following = assign.inputs[1], name + NEXT
+    operand = assign.inputs[1]
     variable = flat.operations[name]
-    inputs: tuple[tuple[str, int], ...] = (value,)
+    inputs: tuple[Ref, ...] = (operand,)
     op = "Identity"
     if ASSIGNS[assign.op]:
-        before = Operation(f"{name}.before", READ, ((name, 0),), (), variable.attrs)
+        # A read of its own, because the aliases below lead other reads to the value after the run.
+        before = GraphOperation(f"{name}.before", READ, ((name, 0),), (), variable.attrs)
         flat.operations[before.name] = before
-        inputs, op = ((before.name, 0), value), ASSIGNS[assign.op]
-    flat.operations[following] = Operation(following, op, inputs, (), {})
-    for reader in [flat.operations[n] for n in executed]:
-        reads = reader.op == READ and flat.inputs(reader)[:1] == [(name, 0)]
-        if reads and assign.name in _ancestors(flat, [(reader.name, 0)], controls=True):
-            flat.aliases[reader.name, 0] = (following, 0)
+        inputs, op = ((before.name, 0), operand), ASSIGNS[assign.op]
+    next_name = name + NEXT
+    flat.operations[next_name] = GraphOperation(next_name, op, inputs, (), {})
+    for reader in [flat.operations[executed_name] for executed_name in executed]:
+        is_read = reader.op == READ and flat.inputs(reader)[:1] == [(name, 0)]
+        # A read that waits for the assignment, directly or not, runs after it.
+        if is_read and assign.name in flat.ancestors([(reader.name, 0)], controls=True):
+            flat.aliases[reader.name, 0] = (next_name, 0)
 
 
-def _described(source: Source, variable: Operation) -> Changed:
-    if variable.op not in VARIABLES or variable.name + NEXT not in source.flat.operations:
-        return Changed(variable.name, reason="it is assigned to in parts or several times")
-    found = source.variables.find(variable)
-    if found is None:
-        return Changed(variable.name, reason="the model file does not hold its value before the first run")
-    return Changed(variable.name, found.read())
+def _read_state(source: TensorFlowSource, variable: GraphOperation) -> ChangedVariable:
+    if variable.op not in VARIABLE_OPS or variable.name + NEXT not in source.flat.operations:
+        return ChangedVariable(variable.name, reason="it is assigned to in parts or several times")
+    value = source.variables.find(variable)
+    if value is None:
+        return ChangedVariable(
+            variable.name, reason="the model file does not hold its value before the first run"
+        )
+    return ChangedVariable(variable.name, value.read())
 
 
-def _inside(source: Source, executed: Iterable[str]) -> list[Changed]:
-    """Return each operation whose branches or loops change variables, which of them is not known here."""
+def _find_hidden_changes(source: TensorFlowSource, executed: Iterable[str]) -> list[ChangedVariable]:
+    """Return each operation whose branches or loops change a variable.
+
+    Which variable it is stays open: bodies have it as an argument, and whether a branch runs is not known.
+    """
+    return [
+        ChangedVariable(name, reason="a variable is changed inside its branches or loop")
+        for name in executed
+        if _changes_inside(source, source.flat.operations[name])
+    ]
+
+
+def _changes_inside(source: TensorFlowSource, operation: GraphOperation) -> bool:
+    """Tell whether a function that an operation names, or one called from there, changes a variable."""
     functions = source.functions.functions
-    found: list[Changed] = []
-    for name in executed:
-        operation = source.flat.operations[name]
-        waiting = [v.func.name for v in operation.attrs.values() if v.func.name]
-        seen: set[str] = set()
-        while waiting:
-            function = waiting.pop()
-            if function in seen or function not in functions:
-                continue
-            seen.add(function)
-            for node in functions[function].node_def:
-                waiting.extend(v.func.name for v in node.attr.values() if v.func.name)
-                if _changes(node.op) and not any(changed.name == name for changed in found):
-                    found.append(Changed(name, reason="a variable is changed inside its branches or loop"))
-    return found
+    pending = [value.func.name for value in operation.attrs.values() if value.func.name]
+    seen: set[str] = set()
+    while pending:
+        function = pending.pop()
+        if function in seen or function not in functions:
+            continue
+        seen.add(function)
+        for node in functions[function].node_def:
+            if _is_change(node.op):
+                return True
+            pending.extend(value.func.name for value in node.attr.values() if value.func.name)
+    return False

@@ -1,4 +1,4 @@
-"""Constants as TensorFlow writes them: a TensorProto as an array."""
+"""Reads constants: the arrays of TensorProto messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DTYPES: Mapping[int, DType] = MappingProxyType(
 
 STRING = 7
 REFERENCE = 100
-"""What is added to the number of a type for a reference to a variable of it."""
+"""What version 1 adds to the number of a type for a reference to a variable of it."""
 
 VALUES: Mapping[DType, str] = MappingProxyType(
     {
@@ -49,14 +49,14 @@ VALUES: Mapping[DType, str] = MappingProxyType(
         DType.U64: "uint64_val",
     }
 )
-"""The field of a TensorProto that holds elements one by one."""
+"""The field of a TensorProto that lists elements one by one."""
 
-MOST_BYTES = 1 << 28
-"""Bytes up to which a constant whose file holds fewer elements than its shape is written out."""
+MAX_FILL_BYTES = 1 << 28
+"""Bytes of a constant whose file lists a part of its elements: damaged files must not make huge ones."""
 
 
 def element_type(code: int) -> DType:
-    """The IR's element type for TensorFlow's; ValueError for one that the IR does not hold."""
+    """Return the IR's element type for TensorFlow's; ValueError for one that the IR does not hold."""
     plain = code - REFERENCE if code > REFERENCE else code
     if plain not in DTYPES:
         name = DataType.Name(plain).removeprefix("DT_").lower() if plain in DataType.values() else str(code)
@@ -67,71 +67,75 @@ def element_type(code: int) -> DType:
 
 
 def dims(shape: TensorShapeProto) -> tuple[int | None, ...] | None:
-    """The dimensions of a shape, None for each that it leaves open.
+    """Return the dimensions of a shape, None for each that is open; None if their number is unknown."""
+    if shape.unknown_rank:
+        return None
+    return tuple(int(dim.size) if dim.size >= 0 else None for dim in shape.dim)
 
-    None where not even their number is known.
-    """
-    return None if shape.unknown_rank else tuple(int(d.size) if d.size >= 0 else None for d in shape.dim)
 
-
-def complete(shape: TensorShapeProto) -> Shape:
-    """A shape that must be known; ValueError if it is not."""
-    found = dims(shape)
-    if found is None or None in found:
+def complete_shape(shape: TensorShapeProto) -> Shape:
+    """Return a shape that must be known; ValueError if it is not."""
+    sizes = dims(shape)
+    if sizes is None or None in sizes:
         raise ValueError("its shape is not known")
-    return tuple(d for d in found if d is not None)
+    return tuple(size for size in sizes if size is not None)
 
 
 def is_fill(tensor: TensorProto) -> bool:
-    """Whether the file holds one element for all."""
-    return not tensor.tensor_content and prod(complete(tensor.tensor_shape)) > 1 and len(_listed(tensor)) <= 1
+    """Tell whether the file holds one element for all."""
+    count = prod(complete_shape(tensor.tensor_shape))
+    return not tensor.tensor_content and count > 1 and len(_listed_elements(tensor)) <= 1
 
 
-def _listed(tensor: TensorProto) -> Sequence[int | float | bool]:
+def _listed_elements(tensor: TensorProto) -> Sequence[int | float | bool]:
     listed: Sequence[int | float | bool] = getattr(tensor, VALUES[element_type(tensor.dtype)])
     return listed
 
 
 def array(tensor: TensorProto) -> Array:
-    """The elements of a TensorProto (tensorflow/core/framework/tensor.proto); ValueError if it is malformed.
+    """Return the elements of a TensorProto; ValueError if it is malformed.
 
-    They stand as bytes, or one by one; the last one listed also stands for all that follow, and none listed
-    for zeros.
+    The file (tensorflow/core/framework/tensor.proto) has their bytes, or lists them one by one. The last
+    listed one also stands for all that follow, and an empty list for zeros.
     """
-    dtype, shape = element_type(tensor.dtype), complete(tensor.tensor_shape)
+    dtype, shape = element_type(tensor.dtype), complete_shape(tensor.tensor_shape)
     count = prod(shape)
     if tensor.tensor_content:
-        found = len(tensor.tensor_content)
-        if found != count * dtype.size:
-            raise ValueError(f"its constant has {found} bytes for a shape of {list(shape)}")
+        size = len(tensor.tensor_content)
+        if size != count * dtype.size:
+            raise ValueError(f"its constant has {size} bytes for a shape of {list(shape)}")
         return np.frombuffer(tensor.tensor_content, dtype.numpy.newbyteorder("<")).reshape(shape)
-    listed = _listed(tensor)
+    listed = _listed_elements(tensor)
     if len(listed) > count:
         raise ValueError(f"its constant has {len(listed)} elements for a shape of {list(shape)}")
-    if len(listed) < count and count * dtype.size > MOST_BYTES:
-        raise ValueError(f"its constant of shape {list(shape)} is too large to be written out")
-    values = _elements(listed, dtype)
-    return np.concatenate(
-        [values, np.full(count - len(values), values[-1] if len(values) else 0, dtype.numpy)]
-    ).reshape(shape)
+    if len(listed) < count and count * dtype.size > MAX_FILL_BYTES:
+        raise ValueError(
+            f"its constant of shape {list(shape)} is too large, as the file holds a part of its elements"
+        )
+    values = _convert_elements(listed, dtype)
+    last = values[-1] if len(values) else 0
+    return np.concatenate([values, np.full(count - len(values), last, dtype.numpy)]).reshape(shape)
 
 
 def element(tensor: TensorProto) -> Array:
-    """The one element that stands for all."""
+    """Return the one element that stands for all."""
     dtype = element_type(tensor.dtype)
-    values = _elements(_listed(tensor), dtype)
+    values = _convert_elements(_listed_elements(tensor), dtype)
     return values[0].reshape(()) if len(values) else np.zeros((), dtype.numpy)
 
 
-def _elements(listed: Sequence[int | float | bool], dtype: DType) -> Array:
-    if dtype is DType.F16:  # halves are listed as the numbers that their bits make
+def _convert_elements(listed: Sequence[int | float | bool], dtype: DType) -> Array:
+    if dtype is DType.F16:
+        # Halves are listed as the integers that their bits make: protobuf has no type for them.
         return np.asarray(np.asarray(listed, np.uint32).astype(np.uint16).view(np.float16))
+    # The lists have wider types than the tensor, such as int_val for int8: numpy would refuse what does not
+    # fit.
     wide = {"f": np.float64, "b": np.bool_, "u": np.uint64}.get(dtype.numpy.kind, np.int64)
     return np.asarray(listed, wide).astype(dtype.numpy)
 
 
-def texts(tensor: TensorProto) -> tuple[str, ...]:
-    """The elements of a tensor of texts."""
-    return (
-        tuple(value.decode(errors="replace") for value in tensor.string_val) if tensor.dtype == STRING else ()
-    )
+def strings(tensor: TensorProto) -> tuple[str, ...]:
+    """Return the elements of a tensor of strings; none for a tensor of another type."""
+    if tensor.dtype != STRING:
+        return ()
+    return tuple(value.decode(errors="replace") for value in tensor.string_val)

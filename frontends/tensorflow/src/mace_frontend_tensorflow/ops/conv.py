@@ -9,113 +9,136 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array, Shape
-from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import (
-    Layout,
+    AxisOrder,
+    axis_order,
     channels_last,
-    finished,
-    layout,
+    done_in_order,
     paddings,
     per_axis,
     reach,
 )
+from mace_frontend_tensorflow.values import OptionalValue
 
 
-def convolution(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are the input and filters; there are as many groups as filters are short of channels."""
-    how = layout(node)
-    _filters(node, how)
-    weights = node.permuted(1, (how.rank - 1, *range(how.rank - 1)))
-    channels, taken = how.others(node.shape(0))[1], node.shape(1)[-2]
+def convolution(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add a convolution; operands are the input and the filters.
+
+    TensorFlow has no attribute for groups: there are as many as the channels are a multiple of the filters'
+    depth.
+    """
+    order = axis_order(node)
+    _check_filters(node, order)
+    # A constant is permuted while the model is read, also one behind a fake quantization.
+    weights = node.permute(1, (order.rank - 1, *range(order.rank - 1)))
+    channels, depth = order.batch_and_channels(node.shape(0))[1], node.shape(1)[-2]
     node.refuse_unless(
-        taken > 0 and channels % taken == 0, f"its filters take {taken} channels of {channels}"
+        depth > 0 and channels % depth == 0, f"its filters read {depth} channels of {channels}"
     )
-    attrs = {**geometry(node, how, node.shape(1)[:-2]), "group": channels // taken}
-    return finished(node, "Conv", [channels_last(node, node.input(0), how), weights], attrs, how)
+    attrs = {**window_attrs(node, order, node.shape(1)[:-2]), "group": channels // depth}
+    x = channels_last(node, node.input(0), order)
+    return done_in_order(node, "Conv", [x, weights], attrs, order)
 
 
-def depthwise(node: TensorFlowNode) -> Sequence[Held]:
-    """Filters [*kernel, I, multiplier]: every channel has as many of its own."""
-    how = layout(node)
-    _filters(node, how)
+def depthwise(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add a depthwise convolution; filters are [*kernel, I, multiplier].
+
+    Result i * multiplier + m is that of filter [..., i, m], so that the two last axes merge in their order.
+    """
+    order = axis_order(node)
+    _check_filters(node, order)
     *kernel, channels, multiplier = node.shape(1)
-    whole = (channels * multiplier, *kernel, 1)
+    results = channels * multiplier
 
     def regroup(weights: Array) -> Array:
-        return np.moveaxis(weights.reshape(*kernel, channels * multiplier), -1, 0).reshape(whole)
+        merged = weights.reshape(*kernel, results)
+        return np.moveaxis(merged, -1, 0).reshape(results, *kernel, 1)
 
+    # Without reading it: weights of an operator outside of the cut stay on the disk.
     if node.array_is_constant(1):
-        weights = node.derived(1, "depthwise", regroup)
+        weights = node.derive(1, "depthwise", regroup)
     else:
-        flat = node.reshape(node.input(1), (*kernel, 1, channels * multiplier), "filters")
+        flat = node.reshape(node.input(1), (*kernel, 1, results), "filters")
         rank = len(kernel)
         weights = node.emit("Transpose", [flat], {"perm": (rank + 1, *range(rank + 1))}, tag="turned")
-    attrs = {**geometry(node, how, kernel), "group": channels}
-    return finished(node, "Conv", [channels_last(node, node.input(0), how), weights], attrs, how)
+    attrs = {**window_attrs(node, order, kernel), "group": channels}
+    x = channels_last(node, node.input(0), order)
+    return done_in_order(node, "Conv", [x, weights], attrs, order)
 
 
-def _filters(node: TensorFlowNode, how: Layout) -> None:
+def _check_filters(node: TensorFlowNode, order: AxisOrder) -> None:
     node.refuse_unless(
-        node.rank(1) == how.rank, f"its filters have rank {node.rank(1)}, its input {how.rank}"
+        node.rank(1) == order.rank, f"its filters have rank {node.rank(1)}, its input {order.rank}"
     )
     node.refuse_unless(0 not in node.shape(1), f"its filters are empty: {list(node.shape(1))}")
 
 
-def geometry(node: TensorFlowNode, how: Layout, kernel: Sequence[int]) -> dict[str, Any]:
-    """Strides, dilations and paddings of windows over operand 0."""
-    strides, dilations = per_axis(node, "strides", how), _dilations(node, how)
-    before, after = paddings(node, how.spatial(node.shape(0)), reach(kernel, dilations), strides, how)
+def window_attrs(node: TensorFlowNode, order: AxisOrder, kernel: Sequence[int]) -> dict[str, Any]:
+    """Return strides, dilations and paddings of windows over operand 0."""
+    strides, dilations = per_axis(node, "strides", order), _dilations(node, order)
+    extent = reach(kernel, dilations)
+    before, after = paddings(node, order.spatial(node.shape(0)), extent, strides, order)
     return {"strides": strides, "pads_before": before, "pads_after": after, "dilations": dilations}
 
 
-def _dilations(node: TensorFlowNode, how: Layout) -> Shape:
-    found = per_axis(node, "dilations", how, 1)
-    node.refuse_unless(min(found) >= 1, f"dilations {list(found)}; each must be at least 1")
-    return found
+def _dilations(node: TensorFlowNode, order: AxisOrder) -> Shape:
+    # Files of before 2017 have no such attribute.
+    dilations = per_axis(node, "dilations", order, 1)
+    node.refuse_unless(min(dilations) >= 1, f"its dilations are {list(dilations)}; each must be at least 1")
+    return dilations
 
 
-def _transposed(node: TensorFlowNode) -> Sequence[Held]:
-    """The gradient of a convolution: its first operand is the size of its result, its filters are [*kernel, O, I]."""
-    how = layout(node, 2)
-    _filters(node, how)
-    channels, taken = how.others(node.shape(2))[1], node.shape(1)[-1]
-    node.refuse_unless(taken == channels, f"its filters take {taken} channels of {channels}")
-    weights = node.permuted(1, (how.rank - 2, *range(how.rank - 2), how.rank - 1))
-    return finished(
-        node, "ConvTranspose", [channels_last(node, node.input(2), how), weights], _backwards(node, how), how
+def _conv_transpose(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the gradient of a convolution; operands are the result's size, filters [*kernel, O, I], input."""
+    order = axis_order(node, 2)
+    _check_filters(node, order)
+    channels, depth = order.batch_and_channels(node.shape(2))[1], node.shape(1)[-1]
+    node.refuse_unless(depth == channels, f"its filters read {depth} channels of {channels}")
+    weights = _transposed_filters(node, order)
+    x = channels_last(node, node.input(2), order)
+    return done_in_order(node, "ConvTranspose", [x, weights], _transposed_attrs(node, order), order)
+
+
+def _depthwise_transpose(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the gradient of a depthwise convolution; its filters are [*kernel, O, I / O]."""
+    order = axis_order(node, 2)
+    _check_filters(node, order)
+    channels, (results, multiplier) = order.batch_and_channels(node.shape(2))[1], node.shape(1)[-2:]
+    node.refuse_unless(
+        results * multiplier == channels, f"its filters read {results * multiplier} channels of {channels}"
     )
+    weights = _transposed_filters(node, order)
+    attrs = {**_transposed_attrs(node, order), "group": results}
+    x = channels_last(node, node.input(2), order)
+    return done_in_order(node, "ConvTranspose", [x, weights], attrs, order)
 
 
-def _transposed_depthwise(node: TensorFlowNode) -> Sequence[Held]:
-    """The gradient of a depthwise convolution: its filters are [*kernel, O, I / O]."""
-    how = layout(node, 2)
-    _filters(node, how)
-    channels, (made, each) = how.others(node.shape(2))[1], node.shape(1)[-2:]
-    node.refuse_unless(made * each == channels, f"its filters take {made * each} channels of {channels}")
-    weights = node.permuted(1, (how.rank - 2, *range(how.rank - 2), how.rank - 1))
-    attrs = {**_backwards(node, how), "group": made}
-    return finished(node, "ConvTranspose", [channels_last(node, node.input(2), how), weights], attrs, how)
+def _transposed_filters(node: TensorFlowNode, order: AxisOrder) -> str:
+    """Return the filters [*kernel, O, I] as [O, *kernel, I]."""
+    return node.permute(1, (order.rank - 2, *range(order.rank - 2), order.rank - 1))
 
 
-def _backwards(node: TensorFlowNode, how: Layout) -> dict[str, Any]:
-    """Strides, dilations and paddings of windows over the result, whose size is operand 0.
+def _transposed_attrs(node: TensorFlowNode, order: AxisOrder) -> dict[str, Any]:
+    """Return strides, dilations and paddings of windows over the result, whose size is operand 0.
 
-    Operand 2 has a row for each window.
+    Several sizes of a result have the same number of windows, which is why TensorFlow states the size; the IR
+    states how much larger than the smallest of them it is (`output_padding`).
     """
-    sizes, size = node.ints(0, "output size"), how.spatial(node.shape(2))
-    wanted = how.spatial(sizes) if len(sizes) == how.rank else sizes
-    node.refuse_unless(len(wanted) == len(size), f"its output size {list(sizes)} for {how.rank} axes")
-    strides, dilations = per_axis(node, "strides", how), _dilations(node, how)
+    stated, windows = node.ints(0, "output size"), order.spatial(node.shape(2))
+    # Version 2 allows a size of the spatial axes alone.
+    size = order.spatial(stated) if len(stated) == order.rank else stated
+    node.refuse_unless(len(size) == len(windows), f"its output size is {list(stated)} for {order.rank} axes")
+    strides, dilations = per_axis(node, "strides", order), _dilations(node, order)
     extent = reach(node.shape(1)[:-2], dilations)
-    before, after = paddings(node, wanted, extent, strides, how)
-    spans = zip(size, strides, extent, before, after, strict=True)
-    made = tuple((n - 1) * s + e - b - a for n, s, e, b, a in spans)
-    extra = tuple(w - m for w, m in zip(wanted, made, strict=True))
+    before, after = paddings(node, size, extent, strides, order)
+    spans = zip(windows, strides, extent, before, after, strict=True)
+    min_size = tuple((n - 1) * s + e - b - a for n, s, e, b, a in spans)
+    extra = tuple(n - m for n, m in zip(size, min_size, strict=True))
     fits = all(0 <= e < s for e, s in zip(extra, strides, strict=True))
     node.refuse_unless(
-        fits, f"an output of {list(wanted)} from an input of {list(size)} with strides {list(strides)}"
+        fits, f"it makes an output of {list(size)} from {list(windows)} with strides {list(strides)}"
     )
     return {
         "strides": strides,
@@ -129,10 +152,10 @@ def _backwards(node: TensorFlowNode, how: Layout) -> dict[str, Any]:
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
         "Conv2D": convolution,
-        "Conv2DBackpropInput": _transposed,
+        "Conv2DBackpropInput": _conv_transpose,
         "Conv3D": convolution,
-        "Conv3DBackpropInputV2": _transposed,
+        "Conv3DBackpropInputV2": _conv_transpose,
         "DepthwiseConv2dNative": depthwise,
-        "DepthwiseConv2dNativeBackpropInput": _transposed_depthwise,
+        "DepthwiseConv2dNativeBackpropInput": _depthwise_transpose,
     }
 )

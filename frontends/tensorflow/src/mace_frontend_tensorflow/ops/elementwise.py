@@ -1,4 +1,4 @@
-"""Operators that work on each element by itself."""
+"""Operators that compute each element by itself."""
 
 from __future__ import annotations
 
@@ -9,85 +9,52 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.ir import DType
-from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import TensorFlowNode
+from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
+from mace_frontend_tensorflow.values import OptionalValue
+
+SAME_UNARY = (
+    *("Abs", "Neg", "Ceil", "Floor", "Sign", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Log", "Erf"),
+    *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
+    *("Sigmoid", "Relu", "Softsign", "Softplus", "Selu"),
+)
+"""Operators of one operand that have the same name in the IR."""
 
 UNARY: Mapping[str, str] = MappingProxyType(
     {
-        **{
-            name: name
-            for name in (
-                "Abs",
-                "Neg",
-                "Ceil",
-                "Floor",
-                "Sign",
-                "Sqrt",
-                "Rsqrt",
-                "Reciprocal",
-                "Exp",
-                "Log",
-                "Erf",
-            )
-        },
-        **{
-            name: name
-            for name in (
-                "Sin",
-                "Cos",
-                "Tan",
-                "Asin",
-                "Acos",
-                "Atan",
-                "Sinh",
-                "Cosh",
-                "Tanh",
-                "Asinh",
-                "Acosh",
-                "Atanh",
-            )
-        },
-        **{name: name for name in ("Sigmoid", "Relu", "Softsign", "Softplus", "Selu")},
+        **{name: name for name in SAME_UNARY},
         "Inv": "Reciprocal",
         "Invert": "BitwiseNot",
         "IsInf": "IsInf",
         "IsNan": "IsNaN",
         "LogicalNot": "Not",
+        # Both round halves to even numbers, as the op of the IR does.
         "Rint": "Round",
         "Round": "Round",
     }
 )
 
+SAME_BINARY = (
+    *("Add", "Sub", "Mul", "Minimum", "Maximum", "Div", "Pow", "Equal", "Less", "LessEqual", "Greater"),
+    *("GreaterEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
+)
+"""Operators of two operands that have the same name in the IR."""
+
 BINARY: Mapping[str, str] = MappingProxyType(
     {
-        **{
-            name: name
-            for name in (
-                "Add",
-                "Sub",
-                "Mul",
-                "Minimum",
-                "Maximum",
-                "Div",
-                "Equal",
-                "Less",
-                "LessEqual",
-                "Greater",
-            )
-        },
-        **{name: name for name in ("GreaterEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Pow")},
+        **{name: name for name in SAME_BINARY},
         "AddV2": "Add",
         "LogicalAnd": "And",
         "LogicalOr": "Or",
         "RealDiv": "Div",
+        # Quotients of integers are cut off in the IR, as in C.
         "TruncateDiv": "Div",
     }
 )
 
 SHIFTS: Mapping[str, bool] = MappingProxyType({"LeftShift": True, "RightShift": False})
 REMAINDERS: Mapping[str, bool] = MappingProxyType({"FloorMod": False, "Mod": True, "TruncateMod": True})
-"""Operator -> whether the remainder has the sign of the dividend."""
+"""Operator -> whether the remainder has the sign of the dividend, as in C, instead of that of the divisor."""
 
 
 def _unary(op: str) -> Handler:
@@ -107,72 +74,72 @@ def _remainder(fmod: bool) -> Handler:
 
 
 def _like(node: TensorFlowNode, value: float, index: int = 0) -> str:
-    """A number of the type of operand `index`."""
+    """Add a number in the type of operand `index`."""
     return node.add_constant(value, node.dtype(index), f"{value:g}")
 
 
-def _square(node: TensorFlowNode) -> Sequence[Held]:
+def _square(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("Mul", [node.input(0), node.input(0)])
 
 
-def _squared_difference(node: TensorFlowNode) -> Sequence[Held]:
+def _squared_difference(node: TensorFlowNode) -> Sequence[OptionalValue]:
     difference = node.emit("Sub", [node.input(0), node.input(1)], tag="difference")
     return node.done("Mul", [difference, difference])
 
 
-def _not_equal(node: TensorFlowNode) -> Sequence[Held]:
+def _not_equal(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("Not", [node.emit("Equal", [node.input(0), node.input(1)], tag="equal")])
 
 
-def _approximate_equal(node: TensorFlowNode) -> Sequence[Held]:
-    difference = node.emit(
-        "Abs", [node.emit("Sub", [node.input(0), node.input(1)], tag="difference")], tag="distance"
-    )
-    return node.done("Less", [difference, _like(node, node.attr("tolerance", 1e-5))])
+def _approximate_equal(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    difference = node.emit("Sub", [node.input(0), node.input(1)], tag="difference")
+    distance = node.emit("Abs", [difference], tag="distance")
+    return node.done("Less", [distance, _like(node, node.attr("tolerance", 1e-5))])
 
 
-def _relu6(node: TensorFlowNode) -> Sequence[Held]:
+def _relu6(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("Clip", [node.input(0)], {"min": 0.0, "max": 6.0})
 
 
-def _elu(node: TensorFlowNode) -> Sequence[Held]:
+def _elu(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("Elu", [node.input(0)], {"alpha": 1.0})
 
 
-def _leaky_relu(node: TensorFlowNode) -> Sequence[Held]:
+def _leaky_relu(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("LeakyRelu", [node.input(0)], {"alpha": node.attr("alpha", 0.2)})
 
 
-def _erfc(node: TensorFlowNode) -> Sequence[Held]:
+def _erfc(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("Sub", [_like(node, 1.0), node.emit("Erf", [node.input(0)], tag="erf")])
 
 
-def _expm1(node: TensorFlowNode) -> Sequence[Held]:
-    """exp(x) - 1 as 2 exp(x / 2) sinh(x / 2), which keeps small numbers exact."""
+def _expm1(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add exp(x) - 1 as 2 exp(x / 2) sinh(x / 2): the subtraction would lose the digits of small numbers."""
     half = node.emit("Mul", [node.input(0), _like(node, 0.5)], tag="half")
-    product = node.emit(
-        "Mul", [node.emit("Exp", [half], tag="exp"), node.emit("Sinh", [half], tag="sinh")], tag="product"
-    )
+    exp, sinh = node.emit("Exp", [half], tag="exp"), node.emit("Sinh", [half], tag="sinh")
+    product = node.emit("Mul", [exp, sinh], tag="product")
     return node.done("Mul", [product, _like(node, 2.0)])
 
 
-def _log1p(node: TensorFlowNode) -> Sequence[Held]:
-    """log(1 + x) as 2 atanh(x / (2 + x)), which keeps small numbers exact."""
-    ratio = node.emit(
-        "Div", [node.input(0), node.emit("Add", [node.input(0), _like(node, 2.0)], tag="sum")], tag="ratio"
-    )
+def _log1p(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add log(1 + x) as 2 atanh(x / (2 + x)): the sum would lose the digits of small numbers."""
+    total = node.emit("Add", [node.input(0), _like(node, 2.0)], tag="sum")
+    ratio = node.emit("Div", [node.input(0), total], tag="ratio")
     return node.done("Mul", [node.emit("Atanh", [ratio], tag="atanh"), _like(node, 2.0)])
 
 
-def _is_finite(node: TensorFlowNode) -> Sequence[Held]:
-    """A number less itself is 0, unless it is infinite or no number."""
-    return node.done(
-        "Equal", [node.emit("Sub", [node.input(0), node.input(0)], tag="zero"), _like(node, 0.0)]
-    )
+def _is_finite(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add x - x == 0, which holds unless x is infinite or NaN."""
+    difference = node.emit("Sub", [node.input(0), node.input(0)], tag="zero")
+    return node.done("Equal", [difference, _like(node, 0.0)])
 
 
-def _floor_div(node: TensorFlowNode) -> Sequence[Held]:
-    """Rounded down; for integers the part that the divisor divides."""
+def _floor_div(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the quotient rounded down.
+
+    Integers go without floats, which are inexact above 2**24: the remainder has the divisor's sign, so that
+    the rest of the dividend is what the divisor divides.
+    """
     x, y = node.input(0), node.input(1)
     if node.dtype(0).is_float:
         return node.done("Floor", [node.emit("Div", [x, y], tag="ratio")])
@@ -181,53 +148,55 @@ def _floor_div(node: TensorFlowNode) -> Sequence[Held]:
 
 
 def _no_nan(op: str, zero: int) -> Handler:
-    """The result, and 0 wherever operand `zero` is 0."""
+    """Return a handler whose result is 0 wherever operand `zero` is 0, also for NaN and infinite operands."""
 
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
-        none = node.emit("Equal", [node.input(zero), _like(node, 0.0)], tag="zero")
-        return node.done(
-            "Where", [none, _like(node, 0.0), node.emit(op, [node.input(0), node.input(1)], tag="result")]
-        )
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
+        is_zero = node.emit("Equal", [node.input(zero), _like(node, 0.0)], tag="zero")
+        none = _like(node, 0.0)
+        result = node.emit(op, [node.input(0), node.input(1)], tag="result")
+        return node.done("Where", [is_zero, none, result])
 
     return handle
 
 
 def _logarithmic(op: str, shift: float) -> Handler:
-    """The first operand times the logarithm of the second (Mul) or over the second itself (Div), and 0 where it is 0."""
+    """Return a handler of x * log(y + shift) (op Mul) or x / y (op Div), which are 0 wherever x is 0.
 
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
+    Without that they would be NaN for x = y = 0, as in cross entropies.
+    """
+
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         second = node.input(1)
         if shift:
             second = node.emit("Add", [second, _like(node, shift)], tag="sum")
         if op == "Mul":
             second = node.emit("Log", [second], tag="log")
         result = node.emit(op, [node.input(0), second], tag="result")
-        none = node.emit("Equal", [node.input(0), _like(node, 0.0)], tag="zero")
-        return node.done("Where", [none, _like(node, 0.0), result])
+        is_zero = node.emit("Equal", [node.input(0), _like(node, 0.0)], tag="zero")
+        return node.done("Where", [is_zero, _like(node, 0.0), result])
 
     return handle
 
 
-def _atan2(node: TensorFlowNode) -> Sequence[Held]:
-    """The angle of (x, y): that of y / x, half a turn on for negative x towards y's side; 0 for none."""
+def _atan2(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the angle of (x, y): that of y / x, for negative x half a turn more to y's side; 0 if both are."""
     y, x, zero = node.input(0), node.input(1), _like(node, 0.0)
     angle = node.emit("Atan", [node.emit("Div", [y, x], tag="slope")], tag="angle")
     negative = node.emit("Less", [y, zero], tag="below")
-    turn = node.emit("Where", [negative, _like(node, -pi), _like(node, pi)], tag="turn")
-    turned = node.emit(
-        "Where",
-        [node.emit("Less", [x, zero], tag="left"), node.emit("Add", [angle, turn], tag="turned"), angle],
-        tag="side",
+    half_turn = node.emit("Where", [negative, _like(node, -pi), _like(node, pi)], tag="turn")
+    is_left = node.emit("Less", [x, zero], tag="left")
+    opposite = node.emit("Add", [angle, half_turn], tag="turned")
+    full_angle = node.emit("Where", [is_left, opposite, angle], tag="side")
+    # 0 / 0 is NaN there, TensorFlow returns 0.
+    is_flat, is_upright = (
+        node.emit("Equal", [y, zero], tag="flat"),
+        node.emit("Equal", [x, zero], tag="upright"),
     )
-    both = node.emit(
-        "And",
-        [node.emit("Equal", [y, zero], tag="flat"), node.emit("Equal", [x, zero], tag="upright")],
-        tag="origin",
-    )
-    return node.done("Where", [both, zero, turned])
+    is_origin = node.emit("And", [is_flat, is_upright], tag="origin")
+    return node.done("Where", [is_origin, zero, full_angle])
 
 
-def _add_n(node: TensorFlowNode) -> Sequence[Held]:
+def _add_n(node: TensorFlowNode) -> Sequence[OptionalValue]:
     first, *rest = node.inputs()
     if not rest:
         return [first]
@@ -236,59 +205,60 @@ def _add_n(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("Add", [first, rest[-1]])
 
 
-def _bias_add(node: TensorFlowNode) -> Sequence[Held]:
+def _bias_add(node: TensorFlowNode) -> Sequence[OptionalValue]:
     x, bias = node.input(0), node.input(1)
+    # A bias belongs to the channels, which broadcast by themselves only if they are the last axis.
     if node.attr("data_format", "NHWC").startswith("NC") and node.rank(0) > 2:
         bias = node.reshape(bias, (*node.shape(1), *(1,) * (node.rank(0) - 2)), "channels")
     return node.done("Add", [x, bias])
 
 
-def _cast(node: TensorFlowNode) -> Sequence[Held]:
-    dtype = node.kind("DstT")
-    return (
-        [node.input(0)] if node.dtype(0) is dtype else node.done("Cast", [node.input(0)], {"to": dtype.value})
-    )
-
-
-def _bitcast(node: TensorFlowNode) -> Sequence[Held]:
-    dtype = node.kind("type")
+def _cast(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    dtype = node.dtype_attr("DstT")
     if node.dtype(0) is dtype:
         return [node.input(0)]
+    return node.done("Cast", [node.input(0)], {"to": dtype.value})
+
+
+def _bitcast(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    dtype = node.dtype_attr("type")
+    if node.dtype(0) is dtype:
+        return [node.input(0)]
+    # The IR has no op that reads the bits of one type as another.
     array = node.constant(0, "input")
-    node.refuse_unless(array.dtype.itemsize == dtype.size, "it changes the number of elements")
+    node.refuse_unless(array.dtype.itemsize == dtype.size, "it changes the number of elements", CUT_BEFORE)
     return [node.result(np.ascontiguousarray(array).view(dtype.numpy))]
 
 
-def _bucketize(node: TensorFlowNode) -> Sequence[Held]:
-    """How many of the boundaries, which rise, a number reaches."""
+def _bucketize(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the number of boundaries, which rise, that an element reaches."""
     boundaries = node.attr("boundaries", (0.0,) * 0)
     node.refuse_unless(bool(boundaries), "it has no boundaries")
     column = node.reshape(node.cast(node.input(0), DType.F32), (*node.shape(0), 1), "column")
-    reached = node.emit(
-        "GreaterEqual", [column, node.add_constant(boundaries, DType.F32, "boundaries")], tag="reached"
-    )
-    return node.done(
-        "ReduceSum", [node.cast(reached, DType.I32)], {"axes": (node.rank(0),), "keepdims": False}
-    )
+    row = node.add_constant(boundaries, DType.F32, "boundaries")
+    reached = node.emit("GreaterEqual", [column, row], tag="reached")
+    attrs = {"axes": (node.rank(0),), "keepdims": False}
+    return node.done("ReduceSum", [node.cast(reached, DType.I32)], attrs)
 
 
-def _clip(node: TensorFlowNode) -> Sequence[Held]:
+def _clip(node: TensorFlowNode) -> Sequence[OptionalValue]:
     low, high = (node.array(i) for i in (1, 2))
+    # Clip is what targets fuse into the layer before it; it refuses a minimum above the maximum, which
+    # TensorFlow allows and where the minimum wins.
     if node.dtype(0).is_float and low is not None and high is not None and low.size == high.size == 1:
-        limits = (float(low.reshape(())), float(high.reshape(())))
-        if limits[0] <= limits[1]:
-            return node.done("Clip", [node.input(0)], {"min": limits[0], "max": limits[1]})
-    return node.done(
-        "Maximum", [node.emit("Minimum", [node.input(0), node.input(2)], tag="below"), node.input(1)]
-    )
+        min_value, max_value = float(low.reshape(())), float(high.reshape(()))
+        if min_value <= max_value:
+            return node.done("Clip", [node.input(0)], {"min": min_value, "max": max_value})
+    below = node.emit("Minimum", [node.input(0), node.input(2)], tag="below")
+    return node.done("Maximum", [below, node.input(1)])
 
 
-def _select(node: TensorFlowNode) -> Sequence[Held]:
+def _select(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return node.done("Where", node.inputs())
 
 
-def _select_rows(node: TensorFlowNode) -> Sequence[Held]:
-    """A condition of one axis chooses whole rows."""
+def _select_rows(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add a Select of version 1: a condition of one axis chooses among rows instead of columns."""
     condition = node.input(0)
     if node.rank(0) == 1 and node.rank(1) > 1:
         condition = node.reshape(condition, (node.shape(0)[0], *(1,) * (node.rank(1) - 1)), "rows")

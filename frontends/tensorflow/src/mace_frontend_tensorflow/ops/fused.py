@@ -1,7 +1,9 @@
-"""Products with what follows them in one operator, as TensorFlow's own optimizer (grappler's remapper) leaves them.
+"""Products fused with what follows them, as TensorFlow's own optimizer (grappler's remapper) leaves them.
 
 Operands behind the first two belong to the steps in their order
 (tensorflow/core/kernels/fused_eigen_output_kernels.h).
+
+The optimizer chooses them for the machine on which it runs, so that the same model has them or not.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from types import MappingProxyType
 from typing import Any
 
 from mace_core.importer import RefusedError
-from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import TensorFlowNode
+from mace_frontend_tensorflow.node import EXPORT_AGAIN, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.conv import convolution, depthwise
 from mace_frontend_tensorflow.ops.matmul import product
+from mace_frontend_tensorflow.values import OptionalValue
+
+UNOPTIMIZED = "freeze the model without optimizing it"
 
 ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -32,28 +36,28 @@ ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 
 
 def _with_steps(base: Handler) -> Handler:
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         node.refuse_unless(
             node.attr("data_format", "NHWC").endswith("C"),
-            "channels first in an operator of TensorFlow's optimizer",
+            "it is an operator of TensorFlow's optimizer with channels first",
+            UNOPTIMIZED,
         )
+        # The product takes another name, because that of the node is the name of what the last step makes.
+        operation = replace(node.operation, name=f"{node.operation.name}/product")
         scope = replace(node.scope, source=node.scope.source or node.name)
-        (made,) = base(
-            replace(
-                node, operation=replace(node.operation, name=f"{node.operation.name}/product"), scope=scope
-            )
-        )
-        tensor, operands = node.importer.tensor(made), iter(range(2, node.count))
+        (product_value,) = base(replace(node, operation=operation, scope=scope))
+        tensor, operands = node.importer.tensor(product_value), iter(range(2, node.operand_count))
         steps: tuple[str, ...] = node.attr("fused_ops", ())
+        # Each step takes the operands that those before it have left.
         for step in steps:
-            tensor = _step(node, step, tensor, operands)
+            tensor = _add_step(node, step, tensor, operands)
         return [tensor]
 
     return handle
 
 
-def _step(node: TensorFlowNode, step: str, tensor: str, operands: Iterator[int]) -> str:
-    """What a step makes of a tensor."""
+def _add_step(node: TensorFlowNode, step: str, tensor: str, operands: Iterator[int]) -> str:
+    """Add a step behind a tensor; return its result. It takes its operands from those that are left."""
     try:
         if step in ("BiasAdd", "Add"):
             return node.emit("Add", [tensor, node.input(next(operands))], tag="sum")
@@ -63,13 +67,11 @@ def _step(node: TensorFlowNode, step: str, tensor: str, operands: Iterator[int])
                 "BatchNorm", [tensor, *statistics], {"epsilon": node.attr("epsilon", 1e-4)}, tag="norm"
             )
     except StopIteration:
-        raise RefusedError(f"it has no operand for its step {step!r}") from None
+        raise RefusedError(f"it has no operand for its step {step!r}; {EXPORT_AGAIN}") from None
     if step == "LeakyRelu":
         return node.emit("LeakyRelu", [tensor], {"alpha": node.attr("leakyrelu_alpha", 0.2)}, tag="activated")
     if step not in ACTIVATIONS:
-        raise RefusedError(
-            f"step {step!r} of an operator of TensorFlow's optimizer; freeze the model without optimizing it"
-        )
+        raise RefusedError(f"it has step {step!r} of an operator of TensorFlow's optimizer; {UNOPTIMIZED}")
     op, attrs = ACTIVATIONS[step]
     return node.emit(op, [tensor], attrs, tag="activated")
 

@@ -1,4 +1,4 @@
-"""Operators that look elements up, or put them, by index."""
+"""Operators that look up or replace elements by index."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from mace_core.importer import RefusedError
 from mace_core.ir import DType, Shape
-from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import TensorFlowNode
+from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
-from mace_frontend_tensorflow.ops.constant import filled
+from mace_frontend_tensorflow.ops.constant import done_fill
+from mace_frontend_tensorflow.values import OptionalValue
 
 SCATTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -23,140 +23,147 @@ SCATTERS: Mapping[str, str] = MappingProxyType(
     }
 )
 START: Mapping[str, float] = MappingProxyType({"add": 0.0, "mul": 1.0, "max": -np.inf, "min": np.inf})
-"""What a reduction begins with."""
+"""The value with which a reduction begins."""
 
 
-def _gather(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are data, indices, and in the second form the axis."""
-    rank, places = node.rank(0), node.shape(1)
-    axis = node.axis(node.integer(2, "axis") if node.count > 2 else 0, rank)
+def _gather(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add a Gather(data, indices), or GatherV2(data, indices, axis)."""
+    rank, index_shape = node.rank(0), node.shape(1)
+    axis = node.axis(node.integer(2, "axis") if node.operand_count > 2 else 0, rank)
     count = node.attr("batch_dims", 0)
-    count += len(places) if count < 0 else 0
-    node.refuse_unless(0 <= count <= min(axis, len(places)), f"{count} batch dimensions before axis {axis}")
+    count += len(index_shape) if count < 0 else 0
+    node.refuse_unless(
+        0 <= count <= min(axis, len(index_shape)), f"it has {count} batch dimensions before axis {axis}"
+    )
     if count:
         return _gather_in_batches(node, axis, count)
     return node.done("Gather", [node.input(0), node.input(1)], {"axis": axis})
 
 
-def _gather_in_batches(node: TensorFlowNode, axis: int, batch: int) -> Sequence[Held]:
-    """By pairs of a row of indices and a row of data: the axis is moved behind the batch, and what lies between moved back."""
-    rank, places = node.rank(0), node.shape(1)
-    between, inner = range(batch, axis), len(places) - batch
+def _gather_in_batches(node: TensorFlowNode, axis: int, batch: int) -> Sequence[OptionalValue]:
+    """Add a Gather that pairs the rows of indices with the rows of data.
+
+    GatherND reads the axis behind the batch: the axes between the two move behind it, and the result's move
+    back.
+    """
+    rank, index_shape = node.rank(0), node.shape(1)
+    between, inner = range(batch, axis), len(index_shape) - batch
     data = node.input(0)
     if between:
-        data = node.emit(
-            "Transpose",
-            [data],
-            {"perm": (*range(batch), axis, *between, *range(axis + 1, rank))},
-            tag="axis-first",
-        )
-    found = [data, node.reshape(node.input(1), (*places, 1), "places")], {"batch_dims": batch}
+        perm = (*range(batch), axis, *between, *range(axis + 1, rank))
+        data = node.emit("Transpose", [data], {"perm": perm}, tag="axis-first")
+    inputs = [data, node.reshape(node.input(1), (*index_shape, 1), "places")]
+    attrs = {"batch_dims": batch}
     if not between:
-        return node.done("GatherND", *found)
-    back = (
+        return node.done("GatherND", inputs, attrs)
+    perm_back = (
         *range(batch),
         *(inner + i for i in between),
         *range(batch, batch + inner),
         *range(inner + axis, rank - 1 + inner),
     )
-    return node.done("Transpose", [node.emit("GatherND", *found, tag="found")], {"perm": back})
+    return node.done("Transpose", [node.emit("GatherND", inputs, attrs, tag="found")], {"perm": perm_back})
 
 
-def _gather_nd(node: TensorFlowNode) -> Sequence[Held]:
+def _gather_nd(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    # A resource is a variable, which is a constant here: both forms read the same operands.
     return node.done("GatherND", [node.input(0), node.input(1)])
 
 
-def _scatter(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are a tensor, places in it, and what to put there."""
+def _scatter(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add a tensor with elements replaced; operands are the tensor, indices, and the elements for these."""
     return node.done("ScatterND", [node.input(i) for i in range(3)], {"reduction": SCATTERS[node.op]})
 
 
-def _scatter_sub(node: TensorFlowNode) -> Sequence[Held]:
-    less = node.emit("Neg", [node.input(2)], tag="less")
-    return node.done("ScatterND", [node.input(0), node.input(1), less], {"reduction": "add"})
+def _scatter_sub(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    # ScatterND has no reduction that subtracts.
+    negated = node.emit("Neg", [node.input(2)], tag="less")
+    return node.done("ScatterND", [node.input(0), node.input(1), negated], {"reduction": "add"})
 
 
-def _scatter_nd(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are places, what to put there, and the shape; what falls on one place adds up."""
+def _scatter_nd(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add zeros with elements added to them; operands are indices, elements and the shape.
+
+    Elements of the same index add up.
+    """
     zeros = _constant(node, 0, node.ints(2, "shape"), node.dtype(1))
     return node.done("ScatterND", [zeros, node.input(0), node.input(1)], {"reduction": "add"})
 
 
 def _constant(node: TensorFlowNode, value: float, shape: Shape, dtype: DType) -> str:
-    """One value everywhere."""
-    node.refuse_unless(min(shape, default=0) >= 0, f"shape {list(shape)}")
-    return node.emit(
-        "Expand",
-        [node.add_constant(np.full((1,) * len(shape), value), dtype, "element")],
-        {"shape": shape},
-        tag="filled",
-    )
+    """Add a tensor of one value everywhere."""
+    node.refuse_unless(min(shape, default=0) >= 0, f"its shape is {list(shape)}")
+    element = node.add_constant(np.full((1,) * len(shape), value), dtype, "element")
+    return node.emit("Expand", [element], {"shape": shape}, tag="filled")
 
 
-def _sparse_to_dense(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are indices (a number, a list or rows of them), the shape, values, and the value elsewhere."""
-    shape, places = node.ints(1, "shape"), node.shape(0)
-    rows = (places[0] if places else 1, len(shape))
+def _sparse_to_dense(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add a tensor of a few values; operands are indices, the shape, the values, and the value elsewhere.
+
+    The indices are a number, a list of them, or a row for each value.
+    """
+    shape, index_shape = node.ints(1, "shape"), node.shape(0)
+    rows = (index_shape[0] if index_shape else 1, len(shape))
     node.refuse_unless(
-        bool(shape) and np.prod(places) == np.prod(rows),
-        f"indices of shape {list(places)} for a result of {list(shape)}",
+        bool(shape) and np.prod(index_shape) == np.prod(rows),
+        f"it has indices of shape {list(index_shape)} for a result of {list(shape)}",
     )
     indices = node.reshape(node.input(0), rows, "rows")
     values = node.emit("Expand", [node.input(2)], {"shape": (rows[0],)}, tag="values")
-    elsewhere = node.emit(
-        "Expand", [node.reshape(node.input(3), (1,) * len(shape))], {"shape": shape}, tag="filled"
-    )
+    default = node.reshape(node.input(3), (1,) * len(shape))
+    elsewhere = node.emit("Expand", [default], {"shape": shape}, tag="filled")
     return node.done("ScatterND", [elsewhere, indices, values])
 
 
 def _segments(reduction: str) -> Handler:
-    """Rows of one number reduced to one, those of a negative number left out.
+    """Return a handler that reduces the rows of each segment to one; rows of a negative segment are left out.
 
-    The number of segments is operand 2; without it the segments are constant.
+    Operands are the rows, the segment of each, and their number; without that the segments must be constant.
     """
 
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         shape, ids, dtype = node.shape(0), node.shape(1), node.dtype(0)
         node.refuse_unless(
-            bool(ids) and shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}"
+            bool(ids) and shape[: len(ids)] == ids,
+            f"it has segments of shape {list(ids)} for data of {list(shape)}",
         )
-        known = node.constant(1, "segments") if node.count < 3 else None
+        known = node.constant(1, "segments") if node.operand_count < 3 else None
         count = node.integer(2, "number of segments") if known is None else int(known.max(initial=-1)) + 1
-        node.refuse_unless(count >= 0, f"{count} segments")
-        made = (count, *shape[len(ids) :])
-        data = _constant(node, _start(reduction, dtype, known is not None), (count + 1, *made[1:]), dtype)
+        node.refuse_unless(count >= 0, f"it has {count} segments")
+        result_shape = (count, *shape[len(ids) :])
+        # ScatterND has no index for a row that is left out: such rows go to one more segment, which is cut
+        # off.
+        padded_shape = (count + 1, *result_shape[1:])
+        data = _constant(node, _start(reduction, dtype, known is not None), padded_shape, dtype)
         numbers = node.cast(node.input(1), DType.I64)
         below = node.emit("Less", [numbers, node.add_constant(0, DType.I64, "0")], tag="left-out")
         rows = node.emit("Where", [below, node.add_constant(count, DType.I64, "behind"), numbers], tag="kept")
-        whole = node.emit(
-            "ScatterND",
-            [data, node.reshape(rows, (*ids, 1), "rows"), node.input(0)],
-            {"reduction": reduction},
-            tag="whole",
-        )
-        return node.done(
-            "Slice", [whole], {"starts": (0,) * len(made), "sizes": made, "steps": (1,) * len(made)}
-        )
+        inputs = [data, node.reshape(rows, (*ids, 1), "rows"), node.input(0)]
+        segments = node.emit("ScatterND", inputs, {"reduction": reduction}, tag="whole")
+        zeros, ones = (0,) * len(result_shape), (1,) * len(result_shape)
+        return node.done("Slice", [segments], {"starts": zeros, "sizes": result_shape, "steps": ones})
 
     return handle
 
 
 def _start(reduction: str, dtype: DType, empty_is_zero: bool) -> float:
-    """What an empty segment gives: the least or greatest number, 0 among sorted segments."""
+    """Return the value of an empty segment: the lowest or highest number, and 0 for sorted segments."""
     if reduction not in ("max", "min"):
         return START[reduction]
     if empty_is_zero:
         raise RefusedError(
-            "the extremes of segments that are sorted; export the model with unsorted_segment_max or unsorted_segment_min"
+            "it reduces sorted segments to their extremes; "
+            "export the model with unsorted_segment_max or unsorted_segment_min"
         )
-    ends = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
-    return float(ends.min) if reduction == "max" else float(ends.max)
+    limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
+    return float(limits.min) if reduction == "max" else float(limits.max)
 
 
-def _one_hot(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are indices, depth, the value at the index and the value elsewhere."""
+def _one_hot(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add one-hot rows; operands are indices, depth, the value at the index and the value elsewhere."""
     rank, depth = node.rank(0), node.integer(1, "depth")
     axis = node.attr("axis", -1)
+    # The IR's op reads both values as one tensor, the one elsewhere first.
     off, on = (node.reshape(node.input(i), (1,), "value") for i in (3, 2))
     values = node.emit("Concat", [off, on], {"axis": 0}, tag="values")
     indices, limit = node.input(0), node.add_constant(depth, node.dtype(0), "depth")
@@ -168,74 +175,75 @@ def _one_hot(node: TensorFlowNode) -> Sequence[Held]:
     return node.done("OneHot", [indices, values], attrs)
 
 
-def _top(node: TensorFlowNode) -> Sequence[Held]:
-    """The number is an attribute in the first form, an operand in the second."""
-    k = node.integer(1, "number") if node.count > 1 else node.attr("k", 0)
-    values, places = node.done("TopK", [node.input(0)], {"k": k, "axis": -1}, count=2)
-    return [values, node.cast(places, node.kind("index_type", DType.I32))]
+def _top(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the largest elements and their indices; TopK has their number as attribute, TopKV2 as operand."""
+    k = node.integer(1, "number") if node.operand_count > 1 else node.attr("k", 0)
+    # Both order the elements, and equal ones by their index.
+    values, indices = node.done("TopK", [node.input(0)], {"k": k, "axis": -1}, count=2)
+    return [values, node.cast(indices, node.dtype_attr("index_type", DType.I32))]
 
 
-def _stitch(node: TensorFlowNode) -> Sequence[Held]:
-    """Rows of several tensors put in the order that constant lists of indices tell.
-
-    Of one index twice the last counts.
-    """
-    count = node.count // 2
+def _stitch(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add rows of several tensors in the order of constant indices; the last row of an index counts."""
+    count = node.operand_count // 2
     indices = [node.constant(i, "indices") for i in range(count)]
     flat = np.concatenate([i.reshape(-1) for i in indices]).astype(np.int64)
     length = int(flat.max(initial=-1)) + 1
-    whole = 0 < length <= flat.size and set(flat.tolist()) == {*range(length)}
-    node.refuse_unless(whole, f"indices {flat.tolist()[:16]} leave gaps")
+    is_complete = 0 < length <= flat.size and set(flat.tolist()) == {*range(length)}
+    node.refuse_unless(is_complete, f"its indices {flat.tolist()[:16]} leave gaps")
     rows = [
         node.reshape(node.input(count + n), (array.size, *node.shape(count + n)[array.ndim :]), "rows")
         for n, array in enumerate(indices)
     ]
-    joined = rows[0] if count == 1 else node.emit("Concat", rows, {"axis": 0}, tag="joined")
+    stacked = rows[0] if count == 1 else node.emit("Concat", rows, {"axis": 0}, tag="joined")
     last = np.zeros(length, np.int64)
-    for place, index in enumerate(flat):
-        last[index] = place
-    return node.done("Gather", [joined, node.add_constant(last, DType.I64, "order")], {"axis": 0})
+    for row, index in enumerate(flat):
+        last[index] = row
+    return node.done("Gather", [stacked, node.add_constant(last, DType.I64, "order")], {"axis": 0})
 
 
-def _diagonal(node: TensorFlowNode) -> Sequence[Held]:
-    """A matrix with the last axis along its main diagonal, zeros elsewhere."""
+def _diagonal(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add matrices with the last axis along their main diagonals, zeros elsewhere."""
     _main_only(node, 1)
     size = node.shape(0)[-1]
-    mask = node.counted(size * size).reshape(size, size) % (size + 1) == 0
+    # A condition that broadcasts costs less than a scatter: it is one constant for all matrices of the batch.
+    mask = node.indices_to(size * size).reshape(size, size) % (size + 1) == 0
     column = node.reshape(node.input(0), (*node.shape(0), 1), "column")
     zero = node.add_constant(0, node.dtype(0), "0")
     return node.done("Where", [node.add_constant(mask, DType.BOOL, "diagonal"), column, zero])
 
 
-def _diagonal_part(node: TensorFlowNode) -> Sequence[Held]:
-    """The main diagonal of the last two axes: every n + 1st element of the two in one."""
+def _diagonal_part(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add the main diagonals of the last two axes: every n + 1st element of both in one."""
     _main_only(node, 1)
     *outer, rows, columns = node.shape(0)
     size = min(rows, columns)
     flat = node.reshape(node.input(0), (*outer, rows * columns), "flat")
+    # Rows may be longer or shorter than columns: the diagonal has the elements of the shorter.
     ones = (1,) * len(outer)
-    return node.done(
-        "Slice",
-        [flat],
-        {"starts": (0,) * (len(outer) + 1), "sizes": (*outer, size), "steps": (*ones, columns + 1)},
-    )
+    starts = (0,) * (len(outer) + 1)
+    attrs = {"starts": starts, "sizes": (*outer, size), "steps": (*ones, columns + 1)}
+    return node.done("Slice", [flat], attrs)
 
 
 def _main_only(node: TensorFlowNode, index: int) -> None:
-    """RefusedError if operand `index`, where there is one, asks for other diagonals than the main one."""
+    """Raise RefusedError if operand `index`, which older forms lack, asks for another diagonal."""
     node.refuse_unless(
-        node.count <= index or not any(node.ints(index, "diagonals")), "diagonals besides the main one"
+        node.operand_count <= index or not any(node.ints(index, "diagonals")),
+        "it has diagonals besides the main one",
+        CUT_BEFORE,
     )
 
 
-def _embedding(node: TensorFlowNode) -> Sequence[Held]:
-    """Rows of a variable."""
-    node.refuse_unless(not node.attr("batch_dims", 0), "batch dimensions before the rows")
+def _embedding(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add rows of a variable."""
+    node.refuse_unless(not node.attr("batch_dims", 0), "it has batch dimensions before the rows", CUT_BEFORE)
     return node.done("Gather", [node.input(0), node.input(1)], {"axis": 0})
 
 
-def _zeros(node: TensorFlowNode) -> Sequence[Held]:
-    return filled(node, np.zeros((), node.kind("dtype").numpy), node.ints(0, "shape"))
+def _empty(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add zeros for a tensor whose elements TensorFlow leaves open."""
+    return done_fill(node, np.zeros((), node.dtype_attr("dtype").numpy), node.ints(0, "shape"))
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
@@ -249,7 +257,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         ),
         **dict.fromkeys(SCATTERS, _scatter),
         **dict.fromkeys(("TopK", "TopKV2"), _top),
-        "Empty": _zeros,
+        "Empty": _empty,
         "OneHot": _one_hot,
         "ResourceGather": _embedding,
         "ScatterNd": _scatter_nd,

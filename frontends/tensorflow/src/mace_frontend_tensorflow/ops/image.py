@@ -1,4 +1,4 @@
-"""Changes of size by interpolation, and patches of images."""
+"""Images resized by interpolation, and patches of images."""
 
 from __future__ import annotations
 
@@ -11,52 +11,61 @@ import numpy as np
 from mace_core.decompositions import same_paddings
 from mace_core.ir import DType, Shape
 from mace_core.ops.resize import ResizeAttributes
-from mace_frontend_tensorflow.held import Held
-from mace_frontend_tensorflow.node import TensorFlowNode
+from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import reach
+from mace_frontend_tensorflow.values import OptionalValue
 
 MODES: Mapping[str, str] = MappingProxyType(
     {"ResizeBicubic": "cubic", "ResizeBilinear": "linear", "ResizeNearestNeighbor": "nearest"}
 )
 CUBIC, CUBIC_OF_CENTERS = -0.75, -0.5
-"""The slope of the cubic kernel (tensorflow/core/kernels/image/resize_bicubic_op.cc): Keys's own where pixels have centers."""
+"""The slope of the cubic kernel (tensorflow/core/kernels/image/resize_bicubic_op.cc).
+
+-0.5, which R. Keys derived, came with the pixels' centers; the older coordinates kept what they had.
+"""
 
 
-def _sizes(node: TensorFlowNode, wanted: Sequence[int]) -> Shape:
+def _shape_after(node: TensorFlowNode, size: Sequence[int]) -> Shape:
+    """Return the shape of images [N, H, W, C] after they are resized to height and width."""
     shape = node.shape(0)
     node.refuse_unless(
-        len(shape) == 4 and len(wanted) == 2 and min(wanted) > 0 and 0 not in shape,
-        f"{list(shape)} to {list(wanted)}",
+        len(shape) == 4 and len(size) == 2 and min(size) > 0 and 0 not in shape,
+        f"images of shape {list(shape)} are resized to {list(size)}",
     )
-    return (shape[0], *wanted, shape[3])
+    return (shape[0], *size, shape[3])
 
 
-def _resize(node: TensorFlowNode) -> Sequence[Held]:
-    """Operands are the image and its new size; results of all but the nearest element are floats."""
-    mode, sizes = MODES[node.op], _sizes(node, node.ints(1, "size"))
+def _resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add images resized; operands are the images and the size.
+
+    Results are floats, but for the nearest element, which keeps its type.
+    """
+    mode, sizes = MODES[node.op], _shape_after(node, node.ints(1, "size"))
     corners, half = node.attr("align_corners", False), node.attr("half_pixel_centers", False)
     node.refuse_unless(
-        not (corners and half),
-        "align_corners and half_pixel_centers exclude each other; export the model again",
+        not (corners and half), "it has align_corners and half_pixel_centers, which exclude each other"
     )
     if mode == "nearest":
         return _nearest(node, sizes, corners, half)
     scales = tuple(float(a) / b for a, b in zip(sizes, node.shape(0), strict=True))
+    coordinates = "half_pixel" if half else "asymmetric"
     attrs: dict[str, Any] = {"sizes": sizes, "scales": scales, "mode": mode}
-    attrs["coordinates"] = "align_corners" if corners else "half_pixel" if half else "asymmetric"
+    attrs["coordinates"] = "align_corners" if corners else coordinates
+    # With centers the kernel leaves out what lies outside of the image, and divides by the sum of the rest.
     attrs |= {"cubic_a": CUBIC_OF_CENTERS if half else CUBIC, "exclude_outside": mode == "cubic" and half}
     x = node.cast(node.input(0), DType.F32)
     return [x] if sizes == node.shape(0) else node.done("Resize", [x], attrs)
 
 
-def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> Sequence[Held]:
+def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> Sequence[OptionalValue]:
     shape = node.shape(0)
     if sizes == shape:
-        return [node.held(0)]
+        return [node.value(0)]
     if half:
         return _nearest_centers(node, sizes)
     scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
+    # resize_nearest_neighbor_op.cc rounds halves up where corners lie on corners, and cuts off otherwise.
     if corners:
         attrs = ResizeAttributes(sizes, scales, coordinates="align_corners", nearest="round_prefer_ceil")
     else:
@@ -64,43 +73,48 @@ def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> S
     return node.done("Resize", [node.input(0)], attrs)
 
 
-def _nearest_centers(node: TensorFlowNode, sizes: Shape) -> Sequence[Held]:
-    """The element in which floor((i + 0.5) * size / new size) lies: rows looked up axis by axis."""
+def _nearest_centers(node: TensorFlowNode, sizes: Shape) -> Sequence[OptionalValue]:
+    """Add element floor((i + 0.5) * size / new size) for each i, as rows that are looked up axis by axis.
+
+    The IR's op rounds (i + 0.5) * scale - 0.5, which falls to another element where that is exactly a half.
+    """
     tensor, shape = node.input(0), node.shape(0)
     for axis in (1, 2):
+        # Single precision, in which the kernel computes: some sizes fall just below an integer in it.
         scale = np.float32(shape[axis]) / np.float32(sizes[axis])
-        centers = (node.counted(sizes[axis]).astype(np.float32) + np.float32(0.5)) * scale
-        places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
-        if not np.array_equal(places, np.arange(shape[axis])):
-            tensor = node.emit(
-                "Gather",
-                [tensor, node.add_constant(places, DType.I64, "places")],
-                {"axis": axis},
-                tag="resized",
-            )
+        centers = (node.indices_to(sizes[axis]).astype(np.float32) + np.float32(0.5)) * scale
+        indices = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
+        if not np.array_equal(indices, np.arange(shape[axis])):
+            rows = node.add_constant(indices, DType.I64, "places")
+            tensor = node.emit("Gather", [tensor, rows], {"axis": axis}, tag="resized")
     return [tensor]
 
 
-def _crop_and_resize(node: TensorFlowNode) -> Sequence[Held]:
-    """Regions of images, each in a size: operands are images, boxes in fractions [y, x, y, x], the image of each, and the size."""
+def _crop_and_resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add regions of images, all resized to one size.
+
+    Operands are the images, boxes as fractions [top, left, bottom, right], the image of each box, and the
+    size. Boxes must be constants, because the attributes of the IR's op are.
+    """
     boxes, images = node.constant(1, "boxes"), node.constant(2, "images of boxes").reshape(-1)
     mode, sizes, shape = node.attr("method", "bilinear"), node.ints(3, "size"), node.shape(0)
-    node.refuse_unless(mode in ("bilinear", "nearest"), f"method {mode!r} is not supported")
+    node.refuse_unless(mode in ("bilinear", "nearest"), f"method {mode!r} is not supported", CUT_BEFORE)
     node.refuse_unless(
         boxes.shape == (len(images), 4) and bool(len(images)),
-        f"{len(images)} images for boxes {list(boxes.shape)}",
+        f"it has {len(images)} images for boxes of shape {list(boxes.shape)}",
     )
     node.refuse_unless(
-        bool(((images >= 0) & (images < shape[0])).all()), f"images {images.tolist()} of {shape[0]}"
+        bool(((images >= 0) & (images < shape[0])).all()),
+        f"its boxes lie in images {images.tolist()} of {shape[0]}",
     )
-    made = _sizes(node, sizes)
+    result_shape = _shape_after(node, sizes)
     scales = (1.0, *(float(a) / b for a, b in zip(sizes, shape[1:3], strict=True)), 1.0)
     parts = []
-    for box, image in zip(boxes.astype(float), images, strict=True):
-        cut = {"starts": (int(image), 0, 0, 0), "sizes": (1, *shape[1:]), "steps": (1,) * 4}
-        one = node.cast(node.emit("Slice", [node.input(0)], cut, tag="image"), DType.F32)
+    for box, index in zip(boxes.astype(float), images, strict=True):
+        slice_attrs = {"starts": (int(index), 0, 0, 0), "sizes": (1, *shape[1:]), "steps": (1,) * 4}
+        image = node.cast(node.emit("Slice", [node.input(0)], slice_attrs, tag="image"), DType.F32)
         attrs: dict[str, Any] = {
-            "sizes": (1, *made[1:]),
+            "sizes": (1, *result_shape[1:]),
             "scales": scales,
             "mode": "linear" if mode == "bilinear" else mode,
         }
@@ -110,28 +124,27 @@ def _crop_and_resize(node: TensorFlowNode) -> Sequence[Held]:
             "nearest": "round_prefer_ceil",
         }
         attrs["extrapolation"] = node.attr("extrapolation_value", 0.0)
-        parts.append(node.emit("Resize", [one], attrs, tag="crop"))
+        parts.append(node.emit("Resize", [image], attrs, tag="crop"))
     return parts if len(parts) == 1 else node.done("Concat", parts, {"axis": 0})
 
 
-def _patches(node: TensorFlowNode) -> Sequence[Held]:
-    """What each window sees, laid out in the channels."""
-    shape, name = node.shape(0), "ksizes"
-    lists = [node.attr(key, (1,) * len(shape)) for key in (name, "strides", "rates")]
+def _patches(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    """Add what each window sees, laid out in the channels."""
+    shape = node.shape(0)
+    lists = [node.attr(key, (1,) * len(shape)) for key in ("ksizes", "strides", "rates")]
     fits = all(
         len(values) == len(shape) and min(values) > 0 and values[0] == values[-1] == 1 for values in lists
     )
     node.refuse_unless(
         fits and len(shape) in (4, 5),
-        f"ksizes, strides and rates {[list(v) for v in lists]} of {list(shape)}",
+        f"it has ksizes, strides and rates {[list(v) for v in lists]} for a shape of {list(shape)}",
     )
     kernel, strides, rates = (tuple(values[1:-1]) for values in lists)
     padding = node.attr("padding", "")
     node.refuse_unless(padding in ("SAME", "VALID"), f"padding {padding!r} is not supported")
-    none = (0,) * len(kernel)
-    before, after = (
-        same_paddings(shape[1:-1], reach(kernel, rates), strides) if padding == "SAME" else (none, none)
-    )
+    before = after = (0,) * len(kernel)
+    if padding == "SAME":
+        before, after = same_paddings(shape[1:-1], reach(kernel, rates), strides)
     attrs = {
         "kernel": kernel,
         "strides": strides,

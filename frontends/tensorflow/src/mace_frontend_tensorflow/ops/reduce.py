@@ -1,4 +1,4 @@
-"""Reductions, sums along an axis, and where extremes are."""
+"""Reductions, cumulative sums and products, and the indices of extremes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mace_core.ir import DType
-from mace_frontend_tensorflow.held import Held
 from mace_frontend_tensorflow.node import TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
+from mace_frontend_tensorflow.values import OptionalValue
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -22,42 +22,43 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _keep(node: TensorFlowNode) -> bool:
+def _keepdims(node: TensorFlowNode) -> bool:
+    # Operators of version 1 have the one spelling, some later ones the other.
     return node.attr("keep_dims", False) or node.attr("keepdims", False)
 
 
 def _reduction(op: str) -> Handler:
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         axes = node.axes(1, node.rank(0))
+        # No axes mean no reduction, where in ONNX they mean all axes. A norm over nothing is still the
+        # magnitude.
         if not axes and op != "ReduceL2":
-            return [node.held(0)]
-        return node.done(op, [node.input(0)], {"axes": axes, "keepdims": _keep(node)})
+            return [node.value(0)]
+        return node.done(op, [node.input(0)], {"axes": axes, "keepdims": _keepdims(node)})
 
     return handle
 
 
-def _truth(op: str) -> Handler:
-    """All is the least of truth values, any the greatest."""
+def _boolean_reduction(op: str) -> Handler:
+    """Return a handler for All or Any: the minimum or the maximum of booleans as integers."""
 
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         axes = node.axes(1, node.rank(0))
         if not axes:
-            return [node.held(0)]
+            return [node.value(0)]
         numbers = node.cast(node.input(0), DType.I32)
-        return node.done(
-            "Cast",
-            [node.emit(op, [numbers], {"axes": axes, "keepdims": _keep(node)}, tag="extreme")],
-            {"to": "bool"},
-        )
+        extreme = node.emit(op, [numbers], {"axes": axes, "keepdims": _keepdims(node)}, tag="extreme")
+        return node.done("Cast", [extreme], {"to": "bool"})
 
     return handle
 
 
-def _arg(op: str) -> Handler:
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
-        axis = node.axis(node.integer(1, "axis") if node.count > 1 else 0, node.rank(0))
-        dtype, attrs = node.kind("output_type", DType.I64), {"axis": axis, "keepdims": False}
+def _arg_extreme(op: str) -> Handler:
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
+        axis = node.axis(node.integer(1, "axis") if node.operand_count > 1 else 0, node.rank(0))
+        dtype, attrs = node.dtype_attr("output_type", DType.I64), {"axis": axis, "keepdims": False}
         x = node.input(0)
+        # The op of the IR compares numbers alone, TensorFlow also booleans.
         x = node.cast(x, DType.U8) if node.dtype(0) is DType.BOOL else x
         if dtype is DType.I64:
             return node.done(op, [x], attrs)
@@ -66,8 +67,8 @@ def _arg(op: str) -> Handler:
     return handle
 
 
-def _running(op: str) -> Handler:
-    def handle(node: TensorFlowNode) -> Sequence[Held]:
+def _cumulative(op: str) -> Handler:
+    def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         attrs = {"exclusive": node.attr("exclusive", False), "reverse": node.attr("reverse", False)}
         return node.done(
             op, [node.input(0)], {"axis": node.axis(node.integer(1, "axis"), node.rank(0)), **attrs}
@@ -79,11 +80,11 @@ def _running(op: str) -> Handler:
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
         **{name: _reduction(op) for name, op in REDUCTIONS.items()},
-        "All": _truth("ReduceMin"),
-        "Any": _truth("ReduceMax"),
-        "ArgMax": _arg("ArgMax"),
-        "ArgMin": _arg("ArgMin"),
-        "Cumprod": _running("CumProd"),
-        "Cumsum": _running("CumSum"),
+        "All": _boolean_reduction("ReduceMin"),
+        "Any": _boolean_reduction("ReduceMax"),
+        "ArgMax": _arg_extreme("ArgMax"),
+        "ArgMin": _arg_extreme("ArgMin"),
+        "Cumprod": _cumulative("CumProd"),
+        "Cumsum": _cumulative("CumSum"),
     }
 )

@@ -1,4 +1,4 @@
-"""Sliding windows as TensorFlow states them: strides for every axis, padding by name."""
+"""Sliding windows as TensorFlow states them: a stride for every axis, padding by name."""
 
 from __future__ import annotations
 
@@ -7,102 +7,103 @@ from dataclasses import dataclass
 from typing import Any
 
 from mace_core.decompositions import same_paddings
+from mace_core.importer import to_first, to_last
 from mace_core.ir import Shape
-from mace_frontend_tensorflow.node import TensorFlowNode
+from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
+
+FORMATS = ("NHWC", "NCHW", "NDHWC", "NCDHW", "NWC", "NCW")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a tensor's axes lie. first: whether the channels come before the spatial axes."""
+class AxisOrder:
+    """The order of a tensor's axes.
 
-    first: bool
+    channels_first: whether the channels come before the spatial axes.
+    rank: the number of axes.
+    """
+
+    channels_first: bool
     rank: int
 
-    @property
-    def to_last(self) -> tuple[int, ...]:
-        """The permutation to [N, *spatial, C]."""
-        return (0, *range(2, self.rank), 1)
-
-    @property
-    def to_first(self) -> tuple[int, ...]:
-        """The permutation from [N, *spatial, C]."""
-        return (0, self.rank - 1, *range(1, self.rank - 1))
-
     def spatial(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Of one value for each axis, those of the spatial axes."""
-        return tuple(values[2:] if self.first else values[1:-1])
+        """Return, of one value for each axis, those of the spatial axes."""
+        return tuple(values[2:] if self.channels_first else values[1:-1])
 
-    def others(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Of one value for each axis, those of batch and channels."""
-        return (values[0], values[1 if self.first else -1])
+    def batch_and_channels(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return, of one value for each axis, those of batch and channels."""
+        return (values[0], values[1 if self.channels_first else -1])
 
 
-def layout(node: TensorFlowNode, index: int = 0) -> Layout:
-    """The layout of operand `index`, which has a batch, spatial axes and channels."""
+def axis_order(node: TensorFlowNode, index: int = 0) -> AxisOrder:
+    """Return the axis order of operand `index`, which must have a batch, spatial axes and channels."""
     rank = node.rank(index)
     node.refuse_unless(rank >= 3, f"its input has rank {rank}; it needs a batch, spatial axes and channels")
-    form = node.attr("data_format", "NHWC")
-    node.refuse_unless(
-        form in ("NHWC", "NCHW", "NDHWC", "NCDHW", "NWC", "NCW"), f"data_format {form!r} is not supported"
-    )
-    return Layout(form.startswith("NC"), rank)
+    name = node.attr("data_format", "NHWC")
+    # NCHW_VECT_C packs four channels of int8 into one element, for GPUs.
+    node.refuse_unless(name in FORMATS, f"data_format {name!r} is not supported", CUT_BEFORE)
+    return AxisOrder(name.startswith("NC"), rank)
 
 
-def channels_last(node: TensorFlowNode, tensor: str, how: Layout) -> str:
-    """A tensor with its channels last."""
-    return (
-        node.emit("Transpose", [tensor], {"perm": how.to_last}, tag="channels-last") if how.first else tensor
-    )
+def channels_last(node: TensorFlowNode, tensor: str, order: AxisOrder) -> str:
+    """Return a tensor with its channels last, as spatial ops of the IR read it."""
+    if not order.channels_first:
+        return tensor
+    return node.emit("Transpose", [tensor], {"perm": to_last(order.rank)}, tag="channels-last")
 
 
-def finished(
-    node: TensorFlowNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], how: Layout
+def done_in_order(
+    node: TensorFlowNode, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], order: AxisOrder
 ) -> Sequence[str]:
-    """The node's output, computed by an op that has channels last, in the node's own layout."""
-    if not how.first:
+    """Add the node's output in its own axis order, computed by an op that has the channels last."""
+    if not order.channels_first:
         return node.done(op, inputs, attrs)
-    return node.done("Transpose", [node.emit(op, inputs, attrs)], {"perm": how.to_first})
+    return node.done("Transpose", [node.emit(op, inputs, attrs)], {"perm": to_first(order.rank)})
 
 
-def per_axis(node: TensorFlowNode, name: str, how: Layout, default: int | None = None) -> Shape:
-    """A list attribute's values along the spatial axes.
+def per_axis(node: TensorFlowNode, name: str, order: AxisOrder, default: int | None = None) -> Shape:
+    """Return the values of a list attribute for the spatial axes.
 
-    RefusedError if it wants another thing than 1 of the other axes.
+    RefusedError if the other axes have another value than 1: TensorFlow has no kernel for that either.
     """
-    fallback = (default,) * how.rank if default is not None else ()
+    fallback = (default,) * order.rank if default is not None else ()
     values = node.attr(name, fallback) or fallback
+    node.refuse_unless(len(values) == order.rank, f"it has {name} {list(values)} for {order.rank} axes")
     node.refuse_unless(
-        len(values) == how.rank, f"{name} {list(values)} for {how.rank} axes; export the model again"
+        order.batch_and_channels(values) == (1, 1),
+        f"it has {name} {list(values)}, which must be 1 for batch and channels",
     )
-    node.refuse_unless(
-        how.others(values) == (1, 1),
-        f"{name} {list(values)} of batch or channels; only spatial axes are supported",
-    )
-    return how.spatial(values)
+    return order.spatial(values)
 
 
 def reach(kernel: Sequence[int], dilations: Sequence[int]) -> Shape:
-    """What a window spans along each axis."""
+    """Return how many elements a window spans along each axis."""
     return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
 
 
 def paddings(
-    node: TensorFlowNode, size: Sequence[int], extent: Sequence[int], strides: Sequence[int], how: Layout
+    node: TensorFlowNode,
+    size: Sequence[int],
+    extent: Sequence[int],
+    strides: Sequence[int],
+    order: AxisOrder,
 ) -> tuple[Shape, Shape]:
-    """Rows of padding before and after (tensorflow/core/framework/common_shape_fns.cc, GetWindowedOutputSizeVerbose).
+    """Return the padding before and after each spatial axis.
 
-    SAME: as many windows as strides fit into the input, the odd row of padding after it.
+    SAME makes as many windows as strides fit into the input, and puts the odd row of padding behind it
+    (tensorflow/core/framework/common_shape_fns.cc, GetWindowedOutputSizeVerbose).
+    size: of the input.  extent: how many elements a window spans.
     """
     padding = node.attr("padding", "")
     if padding == "VALID":
         return (0,) * len(size), (0,) * len(size)
     if padding == "EXPLICIT":
+        # Pairs for all axes, batch and channels among them.
         pads = node.attr("explicit_paddings", ())
         node.refuse_unless(
-            len(pads) == 2 * how.rank and min(pads) >= 0,
-            f"explicit_paddings {list(pads)} for {how.rank} axes",
+            len(pads) == 2 * order.rank and min(pads) >= 0,
+            f"it has explicit_paddings {list(pads)} for {order.rank} axes",
         )
-        return how.spatial(pads[::2]), how.spatial(pads[1::2])
+        return order.spatial(pads[::2]), order.spatial(pads[1::2])
     node.refuse_unless(padding == "SAME", f"padding {padding!r} is not supported")
-    node.refuse_unless(min(strides) >= 1, f"strides {list(strides)}; each must be at least 1")
+    node.refuse_unless(min(strides) >= 1, f"its strides are {list(strides)}; each must be at least 1")
     return same_paddings(tuple(size), tuple(extent), tuple(strides))
