@@ -76,7 +76,7 @@ def row(folder: Path, name: str, file: Path, port: str) -> str:
     subprocess.run(command, cwd=folder, check=True)  # noqa: S603  # our own build
     (found,) = benchmark_models(BuiltModels(path, "host", folder / "builds"), ROUNDS, against_framework=True)
     ours, theirs = found.median / 1e6, statistics.median(found.framework_ns) / 1e6
-    arena = BuiltLibrary.at(folder / "builds" / name, "host", Native()).figures(name).arena_bytes
+    arena = BuiltLibrary.open(folder / "builds" / name, "host", Native()).figures(name).arena_bytes
     size = (folder / "builds" / name / "lib/host" / f"lib{name}.so").stat().st_size
     return f"| {name} | {FRAMEWORKS[file.suffix]} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} | {arena} | {size} |\n"
 

@@ -99,7 +99,7 @@ def build(folder: Path, name: str) -> BuiltLibrary:
     ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return BuiltLibrary.at(folder / name / "real", choice, selected.runner)
+    return BuiltLibrary.open(folder / name / "real", choice, selected.runner)
 
 
 def samples(built: BuiltLibrary, entry: Entry) -> tuple[dict[str, Array], dict[str, Array]]:

@@ -180,7 +180,7 @@ def test_a_model_of_integers_takes_pixels(tmp_path: Path) -> None:
     assert (port.dtype.value, port.quant) == ("u8", None)
     pixels = camera(port.shape)
     framework = library.framework
-    stored = framework.convert_inputs({port.name: pixels})[framework.own.inputs[0]]
+    stored = framework.convert_inputs({port.name: pixels})[framework.graph.inputs[0]]
     np.testing.assert_array_equal(stored, (pixels.astype(np.int16) - 128).astype(np.int8))
     expected = execute(library.graph, {port.name: pixels})
     for name, array in library.model.run({port.name: pixels}).items():
@@ -205,7 +205,7 @@ def test_a_real_network_takes_pixels(tmp_path: Path) -> None:
     pixels = camera(port.shape)
     prepared = ((pixels[..., ::-1].astype(np.float32) - 127) / 128).transpose(0, 3, 1, 2)
     expected: Any = library.framework.reference()(
-        {library.framework.own.inputs[0]: np.ascontiguousarray(prepared)}
+        {library.framework.graph.inputs[0]: np.ascontiguousarray(prepared)}
     )
     for name, array in library.model.run({port.name: pixels}).items():
         np.testing.assert_allclose(array, expected[name], atol=2e-4)

@@ -140,7 +140,7 @@ def run_model(
     parsed, choice, registry = models.open()
     model = _find_model(parsed, models.model)
     runner = registry.find_runner(choice, (model,))
-    built = BuiltLibrary.at(models.builds / parsed.library, choice.text, runner)
+    built = BuiltLibrary.open(models.builds / parsed.library, choice.text, runner)
     if reset and not built.figures(model.name).states:
         raise MaceError("--reset", f"model {model.name!r} keeps no states", "leave it out")
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
@@ -168,7 +168,7 @@ def _validation_jobs(built_models: BuiltModels) -> list[ValidationJob]:
     parsed, choice, registry = built_models.open()
     models = (_find_model(parsed, built_models.model),) if built_models.model else parsed.models
     runner = registry.find_runner(choice, models)
-    built = BuiltLibrary.at(built_models.builds / parsed.library, choice.text, runner)
+    built = BuiltLibrary.open(built_models.builds / parsed.library, choice.text, runner)
     return [ValidationJob(built, model, registry, built_models.threads) for model in models]
 
 
@@ -182,7 +182,7 @@ def benchmark_models(
         from mace_core.run.compare_speed import compare_speed
 
         return [compare_speed(folder, choice, model, registry, rounds) for model in parsed.models]
-    built = BuiltLibrary.at(folder, choice.text, registry.find_runner(choice, parsed.models))
+    built = BuiltLibrary.open(folder, choice.text, registry.find_runner(choice, parsed.models))
     return [built.time(model.name, models.threads, rounds, layers) for model in parsed.models]
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mace_core.emit.text import CIdentifier, is_identifier, shown
+from mace_core.emit.text import CIdentifier, is_identifier, quote_name
 from mace_core.errors import PluginError
 from mace_core.ir import Array, Graph, Shape, Tensor
 
@@ -62,7 +62,7 @@ class Kernel:
                 remedy = f"the types are {', '.join(FIELD_TYPES)}, of an array with its length such as i32[4]"
                 raise PluginError(
                     f"kernel {self.name!r}",
-                    f"field {shown(name)} of type {shown(kind)} cannot be declared in C",
+                    f"field {quote_name(name)} of type {quote_name(kind)} cannot be declared in C",
                     remedy,
                 )
 

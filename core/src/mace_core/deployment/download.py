@@ -153,7 +153,7 @@ def _fetch(url: str, part: Path, limits: Limits, deadline: float) -> _Fetched:
         headers = {"Range": f"bytes={size}-"} if size else {}
         try:
             with _Watch(limits, deadline) as watch:
-                answer = watch.open(web.Request(url, headers=headers))  # noqa: S310  # the scheme is checked above
+                answer = watch.open(web.Request(url, headers=headers))  # noqa: S310  # scheme checked above
                 continued = bool(answer.status == HTTPStatus.PARTIAL_CONTENT)
                 if not continued:
                     file.truncate(0)

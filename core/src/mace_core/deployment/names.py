@@ -15,7 +15,7 @@ OWN = frozenset(("mace", "driver", *(f"mace_{name}" for name in SHIPPED.split())
 """Libraries whose headers or functions would be called like those that every library has."""
 
 DEVICES = frozenset(
-    ("con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10)))
+    ("con", "prn", "aux", "nul", *(f"com{i}" for i in range(1, 10)), *(f"lpt{i}" for i in range(1, 10)))
 )
 """Names that no file can have on Windows, where applications are built from the generated sources as well."""
 

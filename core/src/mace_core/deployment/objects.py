@@ -37,10 +37,10 @@ class Preparation:
 class Port:
     """An input or output of a model as the deployment file states it.
 
-    None where it leaves a thing to the model.
+    A field is None if the file leaves it to the model.
 
     shape: in the stated order.  order: "NHWC", "NCHW" or "NONE", what the application gives or gets.
-    limits: least and greatest value, for random test data.
+    limits: minimum and maximum of random test data.
     preparation: what is computed before the model, of an input.
     data: files with values for validation, a file for each round; a URL stands as it is written.
     """

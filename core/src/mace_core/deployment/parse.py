@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -112,9 +113,8 @@ class _Reader:
                 problem = f"models: {other!r} and {name!r} have one name in C, or differ only in case"
                 self.faults.add(line, problem, "rename one of them")
             elif c_names[name] != name:
-                self.notes[
-                    f"{self.faults.place(line)}: {path[0]}: {name!r} is {c_names[name]!r} in C and in file names"
-                ] = None
+                place = f"{self.faults.place(line)}: {path[0]}"
+                self.notes[f"{place}: {name!r} is {c_names[name]!r} in C and in file names"] = None
         return c_names
 
     def _settings(
@@ -224,11 +224,8 @@ class _Reader:
         kinds = [kind for kind in ("input", "output") if nameless_keys(kind, keys)]
         if not kinds or self.installed.own_names is None:
             return keys
-        without = {
-            k: s
-            for k, s in keys.items()
-            if k not in {key for kind in kinds for key in nameless_keys(kind, keys)}
-        }
+        nameless = set(chain.from_iterable(nameless_keys(kind, keys) for kind in kinds))
+        without = {key: setting for key, setting in keys.items() if key not in nameless}
         # Without the model there are no names; that it is missing has been reported already.
         if self.faults or not model.files:
             return without
@@ -253,7 +250,7 @@ class _Reader:
         return ports(kind, keys, self.faults)
 
     def _split_states(self, keys: Settings) -> Settings:
-        """Return the settings with pairs of names alone under `states`, and files of start values as `state_starts`."""
+        """Return the settings with only names under `states`, and files of start values as `state_starts`."""
         stated = keys.get("states")
         if stated is None or not isinstance(stated.value, Mapping):
             return keys

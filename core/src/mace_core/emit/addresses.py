@@ -1,4 +1,8 @@
-"""Where the tensors of a model lie: in the arena, among the states, in the file of weights, with the application, or on a device."""
+"""Addresses of tensors, as generated code writes them.
+
+A tensor lies in the arena, among the states, in the file of weights, in memory of the application, or on a
+device.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ from mace_core.plan import Plan
 
 
 class Addresses:
-    """Gives every tensor of a plan its address, as generated code writes it.
+    """The addresses of all tensors of a plan.
 
-    weights_symbol: of the file of weights, of which the first `behind` bytes are another plan's. weight_bytes
-    counts them.
+    weights_symbol: that of the file of weights.
+    behind: bytes of another plan at the beginning of that file; weight_bytes counts them.
     """
 
     def __init__(self, plan: Plan, weights_symbol: CIdentifier, behind: int) -> None:
@@ -24,29 +28,30 @@ class Addresses:
         self.offsets: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self.blobs: dict[str, tuple[int, int]] = {}
-        at = behind
+        offset = behind
         for name, weight in self.program.weights.items():
-            self.offsets[name] = at
-            at += HOST.round_up(weight.bytes)
+            self.offsets[name] = offset
+            offset += HOST.round_up(weight.bytes)
         for state in plan.states:
             if state.is_stored:
-                self._starts[state.input] = at
-                at += HOST.round_up(state.start.nbytes)
+                self._starts[state.input] = offset
+                offset += HOST.round_up(state.start.nbytes)
         for part in plan.parts:
             if isinstance(part.body, BlobBody):
-                self.blobs[part.name] = (at, at + HOST.round_up(len(part.body.code)))
-                at += HOST.round_up(len(part.body.code)) + HOST.round_up(len(part.body.weights))
-        self.weight_bytes = at
+                self.blobs[part.name] = (offset, offset + HOST.round_up(len(part.body.code)))
+                offset += HOST.round_up(len(part.body.code)) + HOST.round_up(len(part.body.weights))
+        self.weight_bytes = offset
         self.states: dict[str, int] = {}
-        at = 0
+        offset = 0
         for state in plan.states:
             for name in (state.input, state.output):
-                self.states[name] = at
-                at += HOST.round_up(self.program.tensors[name].bytes)
-        self.state_bytes = at
+                self.states[name] = offset
+                offset += HOST.round_up(self.program.tensors[name].bytes)
+        self.state_bytes = offset
 
     def weights(self) -> Iterator[bytes]:
-        """Yield the content of the file of weights from `behind` on, each constant padded to the alignment and made alone."""
+        """Yield the content of the file of weights after the first `behind` bytes."""
+        # One constant after another, each padded to the alignment: together they may exceed the memory.
         for name, weight in self.program.weights.items():
             array = weight.make()
             assert array.nbytes == weight.bytes, f"{name}: {array.nbytes} bytes, {weight.bytes} announced"
@@ -103,7 +108,7 @@ class Addresses:
         return [name for name in self.plan.spaces if name != HOST.name]
 
     def _find(self, tensor: str) -> tuple[str, int, int]:
-        """Find a tensor in host memory: the kind of place, its index among inputs or outputs, and the offset."""
+        """Find a tensor in host memory: kind of place, index among inputs or outputs, and offset."""
         root = self.program.root(tensor)
         if root in self.offsets:
             return "WEIGHTS", 0, self.offsets[root]

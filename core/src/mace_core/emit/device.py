@@ -1,4 +1,4 @@
-"""What the engine of a library reads of a plan with drivers: devices, spaces, payloads, and the steps of a run. See driver.h."""
+"""The tables that the engine reads of a plan with drivers: devices, spaces, payloads, steps."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
-"""A model as the templates write it: its calls with their operands, its tensors, and what it reads of a session."""
+"""A model as templates write it: its calls with their operands, its tensors, and the fields of a session."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.device import DeviceValues, DeviceView
-from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, shortened
+from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, shorten
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, State, Tensor
 from mace_core.levels import Level
@@ -135,9 +136,8 @@ class ModelView:
         if self.plan.drivers:
             return None
         ports = len(self.plan.inputs) + len(self.plan.outputs)
-        return Code(
-            f"MACE_SESSION_BYTES({ports}, {self.addresses.state_bytes + self.arena_bytes + self.worker_bytes})"
-        )
+        data = self.addresses.state_bytes + self.arena_bytes + self.worker_bytes
+        return Code(f"MACE_SESSION_BYTES({ports}, {data})")
 
     @property
     def total_weight_bytes(self) -> int:
@@ -150,12 +150,13 @@ class ModelView:
 
     def _describe_states(self) -> Iterator[str]:
         for i, state in enumerate(self.plan.states):
-            yield f"states[{i}], kept by the session: {self._interface_text(state.input)}, at first {state.start_text}"
+            text = self._interface_text(state.input)
+            yield f"states[{i}], kept by the session: {text}, at first {state.start_text}"
 
     def _interface_text(self, name: str) -> str:
         tensor = self.program.tensors[name]
         shape = " x ".join(map(str, tensor.shape)) or "scalar"
-        return f"{shortened(name, MAX_NAME)}, {tensor.dtype.value} {shape}"
+        return f"{shorten(name, MAX_NAME)}, {tensor.dtype.value} {shape}"
 
     def values(self) -> ModelValues:
         """Return what model_body.c.in reads."""
@@ -200,7 +201,10 @@ class ModelView:
                 yield from ((next(calls), numbers[part.target]) for _ in part.body.program.calls)
 
     def _functions(self) -> list[tuple[Code, range]]:
-        """Name the C functions of calls, with the numbers of their calls: one for each group of host parts that no device interrupts."""
+        """Return the C functions of calls, each with the indices of its calls.
+
+        One function computes host parts in a row; a part on a device begins another one.
+        """
         if not self.plan.drivers:
             return [(Code(f"{self.prefix}run"), range(len(self.program.calls)))]
         groups = [range(0)]
@@ -219,10 +223,9 @@ class ModelView:
     def _device_values(self, functions: Sequence[tuple[Code, range]]) -> DeviceValues | None:
         if not self.plan.drivers:
             return None
-        touched = {
-            self.program.root(t) for call in self.program.calls for t in (*call.reads, *call.writes) if t
-        }
-        touched |= {self.program.root(name) for name, _ in self._copied()}
+        tensors = chain.from_iterable((*call.reads, *call.writes) for call in self.program.calls)
+        touched = {self.program.root(tensor) for tensor in tensors if tensor}
+        touched |= {self.program.root(name) for name, _ in self._list_copies()}
         return DeviceView(
             self.plan, self.addresses, [name for name, _ in functions], frozenset(touched)
         ).values()
@@ -236,7 +239,7 @@ class ModelView:
 
     def _call(self, call: Call, table: int) -> CallValues:
         result = self.program.tensors[call.writes[0]]
-        read = ", ".join(self._described(t) for t in call.reads if t)
+        read = ", ".join(self._describe(t) for t in call.reads if t)
         fields = [f".{n} = {self._argument(call, n, t)}" for n, t in call.kernel.fields]
         return CallValues(
             kernel=CIdentifier(call.kernel.name),
@@ -246,7 +249,7 @@ class ModelView:
             args=Code(", ".join(fields) or "0"),
             pointers=[self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
             result=len(call.reads),
-            comment=CComment(f"{shortened(call.node, MAX_NAME)}: {read} -> {self._described(result.name)}"),
+            comment=CComment(f"{shorten(call.node, MAX_NAME)}: {read} -> {self._describe(result.name)}"),
         )
 
     def _condition(self, call: Call, table: int) -> Code:
@@ -278,25 +281,25 @@ class ModelView:
             raise MaceError(f"{self.name}: node {call.node!r}", problem, "make its tensors smaller")
         return write_literal(value, ctype)
 
-    def _described(self, name: str) -> str:
+    def _describe(self, name: str) -> str:
         tensor = self.program.tensors.get(name)
         return (
-            f"{shortened(name, MAX_NAME)}:{tensor.dtype.value}{list(tensor.shape)}"
+            f"{shorten(name, MAX_NAME)}:{tensor.dtype.value}{list(tensor.shape)}"
             if tensor
-            else shortened(name, MAX_NAME)
+            else shorten(name, MAX_NAME)
         )
 
     def _copies(self) -> Iterator[tuple[Code, Code, int]]:
         """Yield to where, from where and how many bytes of the outputs that no call writes."""
-        for name, occurrence in self._copied():
+        for name, occurrence in self._list_copies():
             yield (
                 self.addresses.output(name, occurrence),
                 self.addresses.pointer(name),
                 self.program.tensors[name].bytes,
             )
 
-    def _copied(self) -> Iterator[tuple[str, int]]:
-        """Yield the outputs that no call writes, because they are an input, a constant, or an output before them.
+    def _list_copies(self) -> Iterator[tuple[str, int]]:
+        """Yield the outputs that no call writes: an input, a constant, or an earlier output.
 
         With each stands how many outputs of its name are before it.
         """

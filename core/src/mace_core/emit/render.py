@@ -19,27 +19,27 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context
 
 from mace_core.cache import cache_folder, is_own, private_folder
-from mace_core.emit.text import CIdentifier, Code, CPrefix, Text, Word, shown
+from mace_core.emit.text import CIdentifier, Code, CPrefix, Text, Word, quote_name
 from mace_core.errors import PluginError
 
 TEMPLATES = files("mace_core") / "emit" / "templates"
 
 LANGUAGES = {"c": "c", "h": "c", "svg": "xml", "txt": "text", "md": "text"}
-"""By the suffix before `.in`: in which files text of one language only may stand."""
+"""The language of a file by its suffix before `.in`; text of another language may not be printed there."""
 
 
 def render(template: Traversable, **values: Any) -> Code:
     """Fill a Jinja2 template.
 
-    A template prints whole numbers, finite floats (exactly) and the types of `mace_core.emit.text`. Literals
-    of the template and what its macros give are text of its author. PluginError for any other value,
-    jinja2.UndefinedError for a name that has none.
+    A template prints integers, finite floats (exactly) and the types of `mace_core.emit.text`. Literals of
+    the template and results of its macros are text of its author. Raises PluginError for any other value, and
+    jinja2.UndefinedError for a name without a value.
     """
     return Code(_environment().get_template(str(template)).render(**values))
 
 
-def printed(value: object, language: str | None) -> str:
-    """How a value is printed into a file of a language; PluginError for a value that may not be."""
+def print_value(value: object, language: str | None) -> str:
+    """Return the text of a value in a file of a language; raises PluginError for a value that is not safe."""
     if isinstance(value, Text):
         if value.language not in (None, language):
             raise PluginError(
@@ -55,8 +55,9 @@ def printed(value: object, language: str | None) -> str:
     if isinstance(value, jinja2.Undefined):
         return str(value)  # nothing for an `if` without `else`; a name that has no value raises here
     kind = "text without a type" if isinstance(value, str) else type(value).__name__
-    remedy = "give a number or a type of mace_core.emit.text: CIdentifier, CString, CComment, Word ...; Code for text of a plugin's own"
-    raise PluginError(shown(str(value)), f"{kind} cannot be printed by a template", remedy)
+    remedy = "give a number or a type of mace_core.emit.text, such as CIdentifier, CString, CComment or Word"
+    remedy += "; Code for text that the plugin's author wrote"
+    raise PluginError(quote_name(str(value)), f"{kind} cannot be printed by a template", remedy)
 
 
 @cache
@@ -94,53 +95,55 @@ class _Environment(jinja2.Environment):
 
     @staticmethod
     def concat(parts: Iterable[str]) -> Code:
-        """What a template or a macro printed: every part is its own text, or went through `printed`."""
+        """Concatenate the parts of an output: text of the template, and results of `print_value`."""
         return Code("".join(parts))
 
     @staticmethod
     def concatenate(context: Context, parts: Iterable[object]) -> Code:
         """Return what `~` makes of its operands."""
-        return Code("".join(printed(part, _language(context.name)) for part in parts))
+        return Code("".join(print_value(part, _language(context.name)) for part in parts))
 
 
 @jinja2.pass_context
 def _finalize(context: Context, value: object) -> str:
-    return printed(value, _language(context.name))
+    return print_value(value, _language(context.name))
 
 
 @jinja2.pass_context
 def _join(context: Context, parts: Iterable[object], between: str = "") -> Code:
     language = _language(context.name)
-    return Code(printed(between, language).join(printed(part, language) for part in parts))
+    return Code(print_value(between, language).join(print_value(part, language) for part in parts))
 
 
 _Result = TypeVar("_Result")
 
 
 def _keeping(change: Callable[..., str]) -> Callable[..., str]:
-    """A filter that only moves or changes blanks and letters' case: what was code stays code."""
+    """Make a filter that changes only blanks or the case of letters return the type of its text."""
 
     @wraps(change)
-    def changed(text: str, *how: Any, **more: Any) -> str:
-        made = change(text, *how, **more)
-        safe = all(isinstance(h, Code) for h in (*how, *more.values()) if isinstance(h, str))
-        return type(text)(made) if safe and isinstance(text, Code | CIdentifier | CPrefix | Word) else made
+    def keep_type(text: str, *args: Any, **options: Any) -> str:
+        result = change(text, *args, **options)
+        strings = [value for value in (*args, *options.values()) if isinstance(value, str)]
+        is_safe = all(isinstance(value, Code) for value in strings)
+        is_code = isinstance(text, Code | CIdentifier | CPrefix | Word)
+        return type(text)(result) if is_safe and is_code else result
 
-    return changed
+    return keep_type
 
 
 @cache
 def _environment() -> _Environment:
-    """Templates are known by their paths.
+    """Return the environment of all templates, which are named by their paths.
 
-    Compiled ones are kept in the user's cache, where nobody else can write.
+    Compiled templates are stored in the user's cache, where nobody else can write.
     """
     loader = jinja2.FunctionLoader(lambda path: Path(path).read_text(encoding="utf-8"))
     # What Jinja makes of a template depends on the filters and the generator of this file: another version
-    # compiles anew.
+    # compiles again.
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     folder = private_folder(cache_folder(f"templates-{version}"))
-    made = _Environment(
+    environment = _Environment(
         autoescape=False,  # of HTML; `finalize` refuses what is not escaped
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
@@ -148,17 +151,18 @@ def _environment() -> _Environment:
         finalize=_finalize,
         bytecode_cache=_Bytecode(str(folder)) if folder else None,
     )
-    made.filters["join"] = _join
+    environment.filters["join"] = _join
     for name in ("trim", "indent", "upper", "lower", "capitalize"):
-        made.filters[name] = _keeping(made.filters[name])
-    return made
+        environment.filters[name] = _keeping(environment.filters[name])
+    return environment
 
 
 class _Bytecode(FileSystemBytecodeCache):
     """Compiled templates; one that another user put there is not executed."""
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """Name a compiled template by this module's own text too: what an older version compiled calls its filters otherwise."""
+        """Name a compiled template by the text of this module as well."""
+        # A template that an older version compiled calls filters that this one may not have.
         return hashlib.sha256(
             super().get_cache_key(name, filename).encode() + Path(__file__).read_bytes()
         ).hexdigest()

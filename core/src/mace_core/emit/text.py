@@ -21,28 +21,30 @@ MAX_WORD = 230
 MAX_PREFIX = 100
 
 _KEYWORDS = """
-alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await co_return co_yield
-compl concept const const_cast consteval constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit
-export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
-private protected public register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct
-switch template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned using virtual void volatile
-wchar_t while xor xor_eq
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t
+class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue
+decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
+goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+protected public register reinterpret_cast requires restrict return short signed sizeof static
+static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename
+typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
 _MACROS = """
-assert errno linux unix i386 arm mips sparc sun vax hpux NULL EOF NAN INFINITY HUGE_VAL HUGE_VALF stdin stdout stderr offsetof
-va_list va_start va_arg va_end va_copy setjmp complex imaginary I INT8_MIN INT8_MAX UINT8_MAX INT16_MIN INT16_MAX UINT16_MAX INT32_MIN
-INT32_MAX UINT32_MAX INT64_MIN INT64_MAX UINT64_MAX SIZE_MAX INT_MIN INT_MAX UINT_MAX CHAR_BIT BUFSIZ RAND_MAX EXIT_SUCCESS
-EXIT_FAILURE SEEK_SET SEEK_END isnan isinf isfinite signbit fpclassify M_PI M_E FLT_MAX FLT_MIN DBL_MAX DBL_MIN
+assert errno linux unix i386 arm mips sparc sun vax hpux NULL EOF NAN INFINITY HUGE_VAL HUGE_VALF stdin
+stdout stderr offsetof va_list va_start va_arg va_end va_copy setjmp complex imaginary I INT8_MIN
+INT8_MAX UINT8_MAX INT16_MIN INT16_MAX UINT16_MAX INT32_MIN INT32_MAX UINT32_MAX INT64_MIN INT64_MAX
+UINT64_MAX SIZE_MAX INT_MIN INT_MAX UINT_MAX CHAR_BIT BUFSIZ RAND_MAX EXIT_SUCCESS EXIT_FAILURE SEEK_SET
+SEEK_END isnan isinf isfinite signbit fpclassify M_PI M_E FLT_MAX FLT_MIN DBL_MAX DBL_MIN
 """
 
 KEYWORDS = frozenset(_KEYWORDS.split())
-"""Words of C23 and C++23 that no function or variable can be called by.
+"""Keywords of C23 and C++23.
 
-Those that begin with _ and a capital are refused anyway.
+Those that begin with _ and a capital are left out, because no such name is accepted.
 """
 
 MACROS = frozenset(_MACROS.split())
-"""Names that the headers or the compilers of some system define as macros, so that they mean something else in C."""
+"""Names that headers or compilers of some system define as macros."""
 
 
 class Text(str):
@@ -53,21 +55,21 @@ class Text(str):
 
 
 class Code(Text):
-    """Text that the author of a plugin wrote, or that `render` made: never from a model or a deployment file."""
+    """Text that the author of a plugin wrote or `render` returned, never from a model or deployment file."""
 
     __slots__ = ()
 
 
 class CIdentifier(Text):
-    """A name that C and C++ can have for anything: no keyword, no macro of the common headers, not reserved for the compiler."""
+    """An identifier of C and C++: no keyword, no macro of common headers, no name reserved for compilers."""
 
     __slots__ = ()
 
     def __new__(cls, name: str) -> Self:
-        """Check the name; MaceError where it is none."""
+        """Check the name; raises MaceError if it is invalid."""
         if not is_identifier(name):
             raise MaceError(
-                shown(name),
+                quote_name(name),
                 "is not a name in C",
                 "use letters, digits and _, a letter first, and no keyword or macro of C",
             )
@@ -83,10 +85,10 @@ class CPrefix(Text):
     __slots__ = ()
 
     def __new__(cls, name: str) -> Self:
-        """Check the beginning; MaceError where names cannot begin so."""
+        """Check the beginning; raises MaceError if no name can have it."""
         if len(name) > MAX_PREFIX or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise MaceError(
-                shown(name),
+                quote_name(name),
                 "cannot begin names in C",
                 f"use letters, digits and _, a letter first, at most {MAX_PREFIX}",
             )
@@ -99,10 +101,10 @@ class Word(Text):
     __slots__ = ()
 
     def __new__(cls, word: str) -> Self:
-        """Check the word; MaceError where it is none."""
+        """Check the word; raises MaceError if it is invalid."""
         if len(word) > MAX_WORD or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", word):
             raise MaceError(
-                shown(word),
+                quote_name(word),
                 "is not a plain word",
                 f"use letters, digits and _ . + -, at most {MAX_WORD} of them",
             )
@@ -115,10 +117,10 @@ class CDefine(Text):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        """Check the macro; MaceError where it is none."""
+        """Check the macro; raises MaceError if it is invalid."""
         if len(text) > MAX_WORD or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?", text):
             raise MaceError(
-                shown(text),
+                quote_name(text),
                 "is not a macro",
                 "write NAME, or NAME=VALUE with a number or a name as its value",
             )
@@ -137,15 +139,14 @@ class CString(Text):
 
     def __new__(cls, text: str) -> Self:
         """Escape the text."""
-        return super().__new__(cls, '"' + "".join(map(_escaped, text.replace("\0", "?"))) + '"')
+        return super().__new__(cls, '"' + "".join(map(_escape, text.replace("\0", "?"))) + '"')
 
 
 class CComment(Text):
-    """A whole comment of C, of one line or of several.
+    """A complete comment of C, of one line or of several.
 
-    Nothing in it ends it or continues it: the signs that could (`*/`, `/*`, `??/`, a backslash at the end)
-    are split or replaced, and signs that are not shown, or that change the order in which others are shown,
-    become question marks.
+    No text in it can end or continue it: `*/`, `/*`, `??/` and backslashes are split or replaced, and
+    characters that are unprintable or change text direction become question marks.
     """
 
     __slots__ = ()
@@ -178,11 +179,11 @@ class Line(Text):
 
     def __new__(cls, text: str) -> Self:
         """Make it one line that can be shown."""
-        return super().__new__(cls, shortened(visible(text)))
+        return super().__new__(cls, shorten(visible(text)))
 
 
 def is_identifier(name: str) -> bool:
-    """Whether C and C++ can call anything by a name."""
+    """Tell whether a name is an identifier of C and C++."""
     if len(name) > MAX_IDENTIFIER or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return False
     reserved = name.startswith("__") or re.match(r"_[A-Z]", name) is not None
@@ -190,22 +191,22 @@ def is_identifier(name: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with a question mark for every sign that is not shown or that changes the order of others."""
+    """Return the text with a question mark for each character that is unprintable or changes direction."""
     # Marks that change the direction of text are not printable either: class Cf of Unicode.
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def shortened(text: str, limit: int = MAX_LINE) -> str:
-    """The text, or its beginning where it is longer than the limit."""
+def shorten(text: str, limit: int = MAX_LINE) -> str:
+    """Return the text, or its beginning if it is longer than the limit."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def shown(name: str) -> str:
-    """A name as a message shows it."""
-    return repr(shortened(visible(name), 60))
+def quote_name(name: str) -> str:
+    """Return a name with quotes for a message, shortened and without unprintable characters."""
+    return repr(shorten(visible(name), 60))
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     if char.isascii() and char.isprintable() and char not in '"\\?':
         return char
     return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "replace"))
@@ -215,4 +216,4 @@ def _in_comment(line: str) -> str:
     line = visible(line).replace("\\", "/").replace("??", "? ?")
     while "*/" in line or "/*" in line:  # splitting one may not make another
         line = line.replace("*/", "* /").replace("/*", "/ *")
-    return shortened(line)
+    return shorten(line)

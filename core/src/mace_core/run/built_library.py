@@ -29,7 +29,7 @@ class BuiltLibrary:
     report: LibraryReport
 
     @classmethod
-    def at(cls, folder: Path, variant: str, runner: Runner | None) -> BuiltLibrary:
+    def open(cls, folder: Path, variant: str, runner: Runner | None) -> BuiltLibrary:
         """Open what was built in a library's folder for a choice.
 
         MaceError if it is not built or cannot run on this machine.

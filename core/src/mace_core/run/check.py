@@ -36,7 +36,7 @@ class LibraryCheck:
     def run(self, registry: Registry) -> list[Validation | Failure]:
         """Validate every model: similarity, accuracy if there are labels, latency, sizes."""
         runner = registry.find_runner(self.choice, self.deployment.models)
-        built = BuiltLibrary.at(self.folder, self.choice.text, runner)
+        built = BuiltLibrary.open(self.folder, self.choice.text, runner)
         labels = read_samples(str(self.labels)) if self.labels else None
         jobs = [
             ValidationJob(built, model, registry, labels=labels, min_accuracy=self.min_accuracy)
@@ -62,5 +62,5 @@ def benchmark_library(
     deployment: Deployment, folder: Path, choice: Choice, registry: Registry, rounds: int
 ) -> list[Timing]:
     """Time every model, and each of its layers."""
-    built = BuiltLibrary.at(folder, choice.text, registry.find_runner(choice, deployment.models))
+    built = BuiltLibrary.open(folder, choice.text, registry.find_runner(choice, deployment.models))
     return [built.time(model.name, rounds=rounds, layers=True) for model in deployment.models]

@@ -110,7 +110,8 @@ def _list_units(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Unit]
 
 
 def _write(sources: GeneratedFiles, manifests: Iterable[Manifest], folder: Path) -> None:
-    copies = {name: path.read_bytes() for manifest in manifests for name, path in manifest.copies.items()}
+    paths = dict(chain.from_iterable(manifest.copies.items() for manifest in manifests))
+    copies = {name: path.read_bytes() for name, path in paths.items()}
     write_all(folder, {**copies, **sources.files})
 
 
@@ -143,7 +144,7 @@ def _compile(
 
 def _run(command: list[str], folder: Path) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # the toolchain's
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError as error:
         raise MaceError(
             command[0], f"cannot be executed: {error.strerror}", "install the toolchain, see `mace plugins`"

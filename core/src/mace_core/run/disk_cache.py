@@ -16,10 +16,10 @@ MAX_BYTES = 2 << 30
 
 
 def read_cached(kind: str, key: str) -> Path | None:
-    """The file that was kept under a key; None if there is none, or if another user could have put it there.
+    """Return the file that is cached under a key; None without one, or if another user may have written it.
 
-    kind: the folder in the cache.  key: a file's plain name.  What a reader finds damaged is to be made anew
-    and kept again.
+    kind: the folder in the cache.  key: a file's plain name.  A reader that finds the file damaged writes it
+    again.
     """
     folder = private_folder(cache_folder(kind))
     if folder is None:

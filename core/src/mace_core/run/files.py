@@ -18,7 +18,7 @@ import numpy as np
 from mace_core.api import Content, Stream
 from mace_core.deployment.faults import shorten
 from mace_core.deployment.names import DEVICES
-from mace_core.emit.text import shown
+from mace_core.emit.text import quote_name
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
 
@@ -79,7 +79,7 @@ def write_all(folder: Path, files: Mapping[str, Content]) -> None:
         if other != name:
             raise MaceError(
                 folder,
-                f"{shown(other)} and {shown(name)} are one file on some systems",
+                f"{quote_name(other)} and {quote_name(name)} are one file on some systems",
                 "give them different names",
             )
     for name, content in files.items():
@@ -116,7 +116,7 @@ def _resolve_inside(folder: Path, name: str) -> Path:
     if problem:
         raise MaceError(
             _shorten(folder),
-            f"file {shown(name)} {problem}",
+            f"file {quote_name(name)} {problem}",
             "write only plain names of files below the folder",
         )
     return path

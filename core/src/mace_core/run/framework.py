@@ -1,4 +1,4 @@
-"""A model in its own framework, given and giving what the application gives and gets."""
+"""A model in its framework, with the inputs and outputs of the application."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mace_core.states import assign_states, is_reset, paired_states
 class Framework:
     """A model's framework behind what the deployment file states: order of axes, types, names, preparation.
 
-    own: the graph as the framework has it.  entry, exit: what stands before and behind it for the
+    graph: the graph as the framework has it.  entry, exit: the graphs before and after it for the
     application.
     inside: the states that the model file keeps by itself; its framework is not given them, unless the
     deployment file names them.
@@ -30,7 +30,7 @@ class Framework:
 
     frontend: Frontend
     model: Model
-    own: Graph
+    graph: Graph
     entry: Graph
     exit: Graph
     inside: tuple[State, ...] = ()
@@ -39,24 +39,24 @@ class Framework:
     def of(cls, model: Model, registry: Registry) -> Framework:
         """The framework of a model, not yet loaded; MaceError for a model that cannot be read."""
         frontend = registry.frontend(model)
-        whole = read(model, registry)
-        own = assign_states(whole, model)
+        model_graph = read(model, registry)
+        graph = assign_states(model_graph, model)
         pairs = paired_states(model)
-        inside = tuple(state for state in whole.states if state.input not in pairs)
-        ends = entry_graph(own, model, frontend.order), exit_graph(own, model, frontend.order)
-        return cls(frontend, model, own, *ends, inside)
+        inside = tuple(state for state in model_graph.states if state.input not in pairs)
+        entry, exit_ = entry_graph(graph, model, frontend.order), exit_graph(graph, model, frontend.order)
+        return cls(frontend, model, graph, entry, exit_, inside)
 
     @property
     def paired(self) -> tuple[State, ...]:
         """The states that the deployment file pairs, which the framework is given and gives back."""
         inside = {state.input for state in self.inside}
-        return tuple(state for state in self.own.states if state.input not in inside)
+        return tuple(state for state in self.graph.states if state.input not in inside)
 
     def model_with_states(self) -> Model:
         """Return the model with the next values of states among its outputs, if the application gets them."""
-        if not {state.output for state in self.inside}.intersection(self.own.port_outputs):
+        if not {state.output for state in self.inside}.intersection(self.graph.port_outputs):
             return self.model
-        return replace(self.model, outputs=tuple(Port(name) for name in self.own.port_outputs))
+        return replace(self.model, outputs=tuple(Port(name) for name in self.graph.port_outputs))
 
     def convert_inputs(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """Convert one sample of the application to the framework's inputs, by the framework's names.
@@ -65,7 +65,7 @@ class Framework:
         """
         values = execute(self.entry, sample)
         hidden = {state.input for state in self.inside} - {port.name for port in self.model.inputs}
-        ports = zip(self.own.port_inputs, self.entry.outputs, strict=True)
+        ports = zip(self.graph.port_inputs, self.entry.outputs, strict=True)
         inputs = {name: values[entry] for name, entry in ports if name not in hidden}
         return inputs | {state.input: state.start for state in self.paired}
 
@@ -83,7 +83,7 @@ class Framework:
 
         is_partial as for `run`.
         """
-        absent = [name for name in self.own.port_outputs if name not in computed]
+        absent = [name for name in self.graph.port_outputs if name not in computed]
         if absent and not is_partial:
             place = f"model {self.model.name!r}"
             raise MaceError(
@@ -92,13 +92,13 @@ class Framework:
                 "name files under validation_outputs_data",
             )
         inputs = {}
-        for name, output in zip(self.exit.inputs, self.own.port_outputs, strict=True):
+        for name, output in zip(self.exit.inputs, self.graph.port_outputs, strict=True):
             tensor = self.exit.tensors[name]
             array = computed.get(output, np.zeros(tensor.shape, tensor.dtype.numpy))
             inputs[name] = array.reshape(tensor.shape).astype(tensor.dtype.numpy, copy=False)
         values = execute(self.exit, inputs)
         public = {p.name: p.alias or p.name for p in self.model.outputs}
-        pairs = zip(self.own.port_outputs, self.exit.outputs, strict=True)
+        pairs = zip(self.graph.port_outputs, self.exit.outputs, strict=True)
         return {public.get(output, output): values[name] for output, name in pairs if output in computed}
 
     def reference(self) -> Reference:
@@ -113,8 +113,8 @@ class Framework:
 
     def inner(self, names: Sequence[str]) -> Reference | None:
         """The framework with inner tensors as its outputs; None if it is not installed."""
-        whole = replace(self.model, outputs=tuple(Port(n) for n in names))
-        return self.frontend.reference(self.model.files, whole)
+        model = replace(self.model, outputs=tuple(Port(name) for name in names))
+        return self.frontend.reference(self.model.files, model)
 
 
 class FrameworkSession:

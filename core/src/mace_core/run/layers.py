@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
@@ -37,7 +38,10 @@ def compare_layers(job: ValidationJob) -> list[LayerComparison]:
     rows = _select_tensors(model, [*(read.rows() if read else ()), *computed.rows()])
     minimum = min_cosine(model, any(t.quant for t in normal.tensors.values()))
     target = built.programs.name
-    return [replace(row, model=model.name, target=target, passed=row.alone.cosine >= minimum) for row in rows]
+    return [
+        replace(row, model=model.name, target=target, passed=row.layer_alone.cosine >= minimum)
+        for row in rows
+    ]
 
 
 def _select_tensors(model: Model, rows: list[LayerComparison]) -> list[LayerComparison]:
@@ -64,11 +68,11 @@ def _select_tensors(model: Model, rows: list[LayerComparison]) -> list[LayerComp
 
 
 def _as_read(job: ValidationJob, sample: Mapping[str, Array]) -> _Comparison | None:
-    """The graph as the frontend made it beside its framework; None where that shows no inner tensors."""
+    """Return the graph of the frontend and the framework's tensors; None if it offers no inner ones."""
     framework = Framework.of(job.model, job.registry)
-    graph = framework.own
+    graph = framework.graph
     try:
-        run = framework.inner([n for node in graph.nodes for n in node.outputs])
+        run = framework.inner(list(chain.from_iterable(node.outputs for node in graph.nodes)))
         inputs = framework.convert_inputs(sample)
         tensors = run(inputs) if run else {}
     except MaceError:  # a framework that does not give its inner tensors

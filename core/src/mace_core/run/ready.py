@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,7 +43,8 @@ class Computable:
             ", ".join(f"{count} on {target}" for target, count in self.nodes.items()) or "nothing to compute"
         )
         states = f"; sessions keep {', '.join(self.states)}" if self.states else ""
-        return f"{self.model}: {sum(self.nodes.values())} nodes, every one has a target for {self.target}: {shares}{states}"
+        count = sum(self.nodes.values())
+        return f"{self.model}: {count} nodes, every one has a target for {self.target}: {shares}{states}"
 
     def as_json(self) -> Json:
         """Return it as JSON has it."""
@@ -141,25 +143,25 @@ class _Checker:
         """Read every model once, and check it for every choice."""
         graphs: dict[str, Graph] = {}
         for model in parsed.models:
-            graph = self.attempt(lambda model=model: run_phases(load(model, self.registry), self.registry))  # type: ignore[misc]
+            graph = self.attempt(partial(self._read, model))
             if graph is not None:
                 graphs[model.name] = graph
         notes: dict[str, None] = {}
         for choice in choices:
-            compiled = [
-                model_compiled
-                for model in parsed.models
-                if model.name in graphs and (model_compiled := self._try_compile(model, graphs, choice))
-            ]
+            readable = [model for model in parsed.models if model.name in graphs]
+            attempts = [self._try_compile(model, graphs, choice) for model in readable]
+            compiled = [attempt for attempt in attempts if attempt]
             for model_compiled in compiled:
                 notes.update(dict.fromkeys(f"{model_compiled.name}: {note}" for note in model_compiled.notes))
                 yield _describe(model_compiled, choice)
             yield from self._encode(parsed, choice, compiled)
         if not choices:
-            notes.update(
-                dict.fromkeys(f"{name}: {note}" for name, graph in graphs.items() for note in graph.notes)
-            )
+            for name, graph in graphs.items():
+                notes.update(dict.fromkeys(f"{name}: {note}" for note in graph.notes))
         yield from map(Note, notes)
+
+    def _read(self, model: Model) -> Graph:
+        return run_phases(load(model, self.registry), self.registry)
 
     def _try_compile(self, model: Model, graphs: Mapping[str, Graph], choice: Choice) -> CompiledModel | None:
         compilation = Compilation(choice, self.registry, self.no_fallback)

@@ -110,8 +110,9 @@ class LayerComparison:
 
     stage: "read" for the graph as the frontend made it, computed by the references of the ops, against the
     framework; "computed" for the built library's layers against the references.
-    chain: from the model's input on.  alone: this layer alone, on the operands of the other side.  passed:
-    whether that is right.
+    chain: all layers from the model's input to this one.  layer_alone: only this layer, on the operands of
+    the other side.
+    passed: whether the latter is similar enough.
     """
 
     model: str
@@ -120,7 +121,7 @@ class LayerComparison:
     tensor: str
     op: str
     chain: Similarity
-    alone: Similarity
+    layer_alone: Similarity
     passed: bool = False
 
     def as_json(self) -> Json:
@@ -129,7 +130,7 @@ class LayerComparison:
         return {
             **named,
             **asdict(self.chain),
-            **{f"fed_{key}": value for key, value in asdict(self.alone).items()},
+            **{f"fed_{key}": value for key, value in asdict(self.layer_alone).items()},
         }
 
 

@@ -21,7 +21,7 @@ class Similarity:
 
     cosine: of the angle between the two as vectors.  sqnr: signal to noise, in decibels.
     error: the largest difference, over the range of what was expected.
-    pixels: the share of places whose greatest channel is the same; 1 where there is one channel.
+    pixels: the share of pixels whose largest channel is the same; 1 where there is one channel.
     """
 
     cosine: float
@@ -31,7 +31,7 @@ class Similarity:
 
     @classmethod
     def of(cls, actual: Array, expected: Array) -> Similarity:
-        """Of two arrays of numbers with as many elements."""
+        """Compare two arrays of numbers with equally many elements."""
         expected = expected.reshape(actual.shape)
         return cls(
             cosine(actual, expected),
@@ -42,7 +42,7 @@ class Similarity:
 
     @classmethod
     def worst(cls, several: Iterable[Similarity]) -> Similarity:
-        """Of each figure the worst."""
+        """Return the worst of each figure."""
         each = list(several)
         return cls(
             min(s.cosine for s in each),

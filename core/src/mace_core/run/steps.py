@@ -94,7 +94,7 @@ def _start_values(framework: Framework, states: Sequence[Tensor]) -> dict[str, A
     """Return what states that the application carries hold before the first run, by name in the library."""
     ports = {port.alias or port.name: port for port in framework.model.inputs}
     known = {state.input: state.start for state in framework.inside}
-    found = {}
+    values = {}
     for tensor in states:
         port = ports.get(tensor.name)
         start = known.get(port.name if port else tensor.name)
@@ -102,5 +102,5 @@ def _start_values(framework: Framework, states: Sequence[Tensor]) -> dict[str, A
         array = (
             np.full(tensor.shape, zero) if start is None else turn_axes(start, port, framework.frontend.order)
         )
-        found[tensor.name] = np.ascontiguousarray(np.broadcast_to(array, tensor.shape), tensor.dtype.numpy)
-    return found
+        values[tensor.name] = np.ascontiguousarray(np.broadcast_to(array, tensor.shape), tensor.dtype.numpy)
+    return values

@@ -160,7 +160,7 @@ def _validation_cells(result: Validation) -> tuple[str, ...]:
 
 def _layer_cells(row: LayerComparison) -> tuple[str, ...]:
     chain = f"{row.chain.cosine:.7f} {row.chain.sqnr:6.1f}"
-    layer_alone = f"{row.alone.cosine:.7f} {row.alone.sqnr:6.1f}"
+    layer_alone = f"{row.layer_alone.cosine:.7f} {row.layer_alone.sqnr:6.1f}"
     return row.stage, row.tensor, row.op, chain, layer_alone, _verdict(row.passed)
 
 

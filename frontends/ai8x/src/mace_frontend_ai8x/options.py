@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mace_core.emit.text import shown
+from mace_core.emit.text import quote_name
 from mace_core.errors import MaceError
 
 FILE_OPTIONS = ("skip_yaml_layers", "skip_checkpoint_layers", "ignore_bn")
@@ -61,7 +61,7 @@ class NetworkOptions:
                     options = replace(options, skip_checkpoint_layers=_read_count(value))
             except ValueError:
                 expected = "true or false" if name == "ignore_bn" else "a whole number"
-                text = shown(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
+                text = quote_name(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
                 faults.append(f"{place}: {written}: {text} is not allowed; write {expected}")
         if faults:
             raise MaceError.of(faults)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self
 
-from mace_core.emit.text import CDefine, Word, shown
+from mace_core.emit.text import CDefine, Word, quote_name
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.options import NetworkOptions
 from mace_target_max78000.device import Chip
@@ -316,7 +316,7 @@ _WORD_TYPES: Mapping[str, Callable[[str], str]] = {"Word": Word, "CFile": CFile}
 
 
 def _show(value: object) -> str:
-    return shown(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
+    return quote_name(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
 
 
 def _flag(value: object) -> bool:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from mace_core.emit.render import render
-from mace_core.emit.text import Code, Word, XmlText, shortened, visible
+from mace_core.emit.text import Code, Word, XmlText, shorten, visible
 from mace_frontend_ai8x.network import INPUT
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS
 from mace_target_max78000.report.analysis import DataRange, LayerUsage, Operations, ProgramReport
@@ -45,7 +45,7 @@ def format_summary(report: ProgramReport) -> str:
 
 def shorten_name(name: str) -> str:
     """Return a model's name as a report shows it: printable characters only, cut to the width of a column."""
-    return shortened(visible(name), LONGEST)
+    return shorten(visible(name), LONGEST)
 
 
 def _operations(counts: Operations) -> str:
