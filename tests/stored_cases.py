@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "targets/max78000/tests")]
 from manifest import MODELS, Entry, entries  # noqa: E402  # the path is set above
 from references import Reference, references  # noqa: E402
 
-from mace_frontend_ai8x.checkpoint.state import State  # noqa: E402
+from mace_frontend_ai8x.checkpoint.state import CheckpointState  # noqa: E402
 from mace_frontend_ai8x.checkpoint.write import write_state  # noqa: E402
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -173,7 +173,7 @@ def _checkpoint(folder: Path, reference: Reference) -> Path:
         if layer.bias is not None:
             tensors[f"layer{number}.op.bias"] = (layer.bias * (1 << bits - 1)).astype(np.float32)
         tensors[f"layer{number}.weight_bits"] = np.array([bits], np.float32)
-    write_state(State(path, tensors), path)
+    write_state(CheckpointState(path, tensors), path)
     return path
 
 

@@ -20,7 +20,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.checkpoint import load_checkpoint
 from mace_frontend_ai8x.checkpoint.names import Foreign
-from mace_frontend_ai8x.checkpoint.state import State, read_state
+from mace_frontend_ai8x.checkpoint.state import CheckpointState, read_state
 from mace_frontend_ai8x.checkpoint.unpickle import read_pickle
 from mace_frontend_ai8x.checkpoint.write import write_state
 
@@ -43,13 +43,13 @@ def small() -> dict[str, Array]:
     }
 
 
-def state(path: Path, **changes: Any) -> State:
+def state(path: Path, **changes: Any) -> CheckpointState:
     """The small network, with changes of its tensors, None for one left out.
 
     Dots of names are double underscores.
     """
     tensors = small() | {name.replace("__", "."): values for name, values in changes.items()}
-    return State(
+    return CheckpointState(
         path,
         {name: values for name, values in tensors.items() if values is not None},
         "small",
@@ -180,17 +180,17 @@ def test_layers_twice(tmp_path: Path) -> None:
     """Of a model's two copies the first is used, as the maker's loader does, and what the other has besides is told."""
     once = small()
     first = {f"module.{name}": values for name, values in once.items() if not name.endswith("bias")}
-    write_state(State(tmp_path, first | once), tmp_path / "twice")
+    write_state(CheckpointState(tmp_path, first | once), tmp_path / "twice")
     read = load_checkpoint(tmp_path / "twice")
     assert [(layer.name, layer.bias) for layer in read.layers] == [("conv1", None), ("fc", None)]
     assert read.notes == (
         "the checkpoint holds 2 layers twice, with and without 'module.'; those from module.conv1.op on are used,"
         " which lack 1 biases that the others have",
     )
-    write_state(State(tmp_path, once | first), tmp_path / "plain first")
+    write_state(CheckpointState(tmp_path, once | first), tmp_path / "plain first")
     read = load_checkpoint(tmp_path / "plain first")
     assert [layer.bias is None for layer in read.layers] == [True, False]
-    write_state(State(tmp_path, first), tmp_path / "parallel")
+    write_state(CheckpointState(tmp_path, first), tmp_path / "parallel")
     read = load_checkpoint(tmp_path / "parallel")
     assert ([layer.name for layer in read.layers], read.notes) == (["conv1", "fc"], ())
 
@@ -210,9 +210,9 @@ def test_faults_of_layers(tmp_path: Path) -> None:
     assert str(error.value).splitlines() == [
         f"{path}: conv1 has weights of 3 bits; quantize it to 1, 2, 4 or 8",
         f"{path}: conv1.op.weight is from 200 to 200, wider than 8 bits; quantize again",
-        f"{path}: conv1.output_shift is 0.5; it must be a whole number from -30 to 30, quantize again",
+        f"{path}: conv1.output_shift is 0.5; it must be an integer from -30 to 30, quantize again",
         f"{path}: fc.op.bias is from 0 to inf, wider than 8 bits; quantize again",
-        f"{path}: fc.output_shift is 99; it must be a whole number from -30 to 30, quantize again",
+        f"{path}: fc.output_shift is 99; it must be an integer from -30 to 30, quantize again",
     ]
 
 
@@ -224,7 +224,7 @@ def test_faults_of_layers(tmp_path: Path) -> None:
         (lambda path: _written(path / "x", b""), "is no PyTorch checkpoint"),
         (
             lambda path: _written(path / "x", b"PK\3\4"),
-            "its contents are damaged: it is no whole zip archive",
+            "its contents are damaged: it is not a complete zip archive",
         ),
         (lambda path: archive(path / "x", b"\x80\2}."), "holds no state_dict with weights"),
         (lambda path: archive(path / "x", b"\x80\2}"), "its contents are damaged: its stream has no end"),
@@ -330,7 +330,7 @@ def test_tensors_within_their_numbers(tmp_path: Path) -> None:
     shape = b"(\x8a\1\2\x8a\1\x0ct"
     assert stream.count(shape) == 1
 
-    def read(changed: bytes) -> State:
+    def read(changed: bytes) -> CheckpointState:
         path = archive(tmp_path / "changed", changed)
         with zipfile.ZipFile(path, "a") as entries:
             for name, data in numbers.items():

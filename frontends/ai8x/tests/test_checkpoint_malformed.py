@@ -17,7 +17,7 @@ from manifest import MODELS
 from mace_core.errors import MaceError
 from mace_core.testing.malformed import mutations
 from mace_frontend_ai8x.checkpoint import Form, load_arrays, load_checkpoint
-from mace_frontend_ai8x.checkpoint.state import State
+from mace_frontend_ai8x.checkpoint.state import CheckpointState
 from mace_frontend_ai8x.checkpoint.write import write_state
 
 REAL = MODELS / "ai8x" / "cats-dogs" / "ai85-catsdogs-qat8.pth.tar"
@@ -41,7 +41,7 @@ def written(folder: Path, *, quantized: bool) -> bytes:
         tensors |= {
             f"conv.bn.running_{kind}": np.array([0.5, 0.25, 1], np.float32) for kind in ("mean", "var")
         }
-    write_state(State(folder, tensors, "small", 1, {"best_top1": 1.5}), folder / "made")
+    write_state(CheckpointState(folder, tensors, "small", 1, {"best_top1": 1.5}), folder / "made")
     return (folder / "made").read_bytes()
 
 

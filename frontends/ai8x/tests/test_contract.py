@@ -12,7 +12,7 @@ from mace_core.deployment import Model, Port
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.testing.frontend import FrontendContract
-from mace_frontend_ai8x.checkpoint.state import State
+from mace_frontend_ai8x.checkpoint.state import CheckpointState
 from mace_frontend_ai8x.checkpoint.write import write_state
 from mace_frontend_ai8x.frontend import Ai8x
 
@@ -47,7 +47,7 @@ class TestAi8x(FrontendContract):
             "conv.op.weight": WEIGHTS.reshape(3, 1, 1, 1),
             "conv.weight_bits": np.array([8], np.float32),
         }
-        write_state(State(checkpoint, tensors, "small"), checkpoint)
+        write_state(CheckpointState(checkpoint, tensors, "small"), checkpoint)
         return description, checkpoint
 
     def _load(self, files: tuple[Path, ...]) -> Graph:

@@ -356,12 +356,12 @@ layers:
         "6: layer 0: unknown key 'ouput'; did you mean output?",
         "7: layer 0: op: 'conv3d' is not one of conv1d, conv2d, convtranspose2d, none, passthrough, linear, fc, mlp, add, sub, xor,"
         " bitwisexor, bitwise_xor, or, bitwiseor, bitwise_or; did you mean conv2d?",
-        "8: layer 0: pad: 'x' is not one whole number or two [rows, columns], from 0 to 4096; correct the value",
+        "8: layer 0: pad: 'x' is not one integer or two [rows, columns], from 0 to 4096; correct the value",
         "9: layer 0: output_width: '16' is not one of 8, 32; correct the value",
         "10: layer 0: bias_group: '5' is not quadrants, from 0 to 3; correct the value",
         "11: layer 0: in_sequences: a list is not a layer's name or sequence number, or a list of them; correct the value",
         "12: layer 0: streaming: 'maybe' is not true or false; correct the value",
-        "13: layer 0: kernel_size: a list is not one whole number or two [rows, columns], from 1 to 4096; correct the value",
+        "13: layer 0: kernel_size: a list is not one integer or two [rows, columns], from 1 to 4096; correct the value",
         "14: layer 0: activate: 'reluu' is not one of relu, abs, none; did you mean relu?",
         "15: layer 0: activation: says again what line 14 says; keep one of them",
         "16: layer 0: name: a mapping is not a word; correct the value",
@@ -444,7 +444,7 @@ def test_samples_of_any_type_are_checked(files: Files) -> None:
     network = files.read(text, given, floats)
     assert network.sample.dtype == np.int64
     assert network.sample.ravel().tolist() == [-128, 1, 2, 127]
-    assert network.notes == ("the sample's values were rounded to whole numbers",)
+    assert network.notes == ("the sample's values were rounded to integers",)
     assert files.read(text, given, floats.astype(np.int8)).notes == ()
     for wrong in (
         np.full((1, 2, 2), 200, np.uint8),

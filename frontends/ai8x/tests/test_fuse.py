@@ -12,7 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.checkpoint import fuse_file, load_checkpoint
 from mace_frontend_ai8x.checkpoint.fuse import DIVISOR, fuse
-from mace_frontend_ai8x.checkpoint.state import State, read_state
+from mace_frontend_ai8x.checkpoint.state import CheckpointState, read_state
 from mace_frontend_ai8x.checkpoint.write import write_state
 
 
@@ -42,7 +42,7 @@ def tensors(
 def test_same_numbers(affine: bool, bias: bool, kernel: tuple[int, ...], groups: int, divisor: float) -> None:
     torch = pytest.importorskip("torch")
     before = tensors(affine=affine, bias=bias, kernel=kernel, groups=groups)
-    after = fuse(State(Path("model"), before), divisor=divisor).tensors
+    after = fuse(CheckpointState(Path("model"), before), divisor=divisor).tensors
 
     def convolved(held: dict[str, Any]) -> Any:
         layer = getattr(torch.nn.functional, f"conv{len(kernel)}d")
@@ -66,7 +66,7 @@ def test_same_numbers(affine: bool, bias: bool, kernel: tuple[int, ...], groups:
 
 def test_names(tmp_path: Path) -> None:
     """Batch normalization is gone, the bias is where PyTorch has it, all else is as it was, and the architecture has a new name."""
-    write_state(State(tmp_path, tensors(bias=False), "netbn", 4), tmp_path / "before")
+    write_state(CheckpointState(tmp_path, tensors(bias=False), "netbn", 4), tmp_path / "before")
     fuse_file(tmp_path / "before", tmp_path / "after", "net")
     fuse_file(tmp_path / "before", tmp_path / "same")
     before, after = read_state(tmp_path / "before"), read_state(tmp_path / "after")
@@ -80,7 +80,7 @@ def test_names(tmp_path: Path) -> None:
 
 def test_on_the_way(tmp_path: Path) -> None:
     """A checkpoint that is neither fused nor quantized becomes what both tools make of it, and the user is told."""
-    write_state(State(tmp_path, tensors()), tmp_path / "before")
+    write_state(CheckpointState(tmp_path, tensors()), tmp_path / "before")
     fuse_file(tmp_path / "before", tmp_path / "fused")
     one, two = load_checkpoint(tmp_path / "before"), load_checkpoint(tmp_path / "fused")
     for a, b in zip(one.layers, two.layers, strict=True):
@@ -94,15 +94,15 @@ def test_on_the_way(tmp_path: Path) -> None:
     [
         (
             {"conv.op.weight": None},
-            "conv.bn normalises [6] channels and needs a convolution to them, found none",
+            "conv.bn normalizes [6] channels and needs a convolution to them, found none",
         ),
         (
             {"conv.op.weight": np.ones((4, 6, 3, 3), np.float32)},
-            "conv.bn normalises [6] channels and needs a convolution to them, found weights [4, 6, 3, 3]",
+            "conv.bn normalizes [6] channels and needs a convolution to them, found weights [4, 6, 3, 3]",
         ),
         (
             {"conv.bn.running_var": None},
-            "conv.bn normalises [6] channels and needs a convolution to them, found weights [6, 4, 3, 3]",
+            "conv.bn normalizes [6] channels and needs a convolution to them, found weights [6, 4, 3, 3]",
         ),
         (
             {"conv.bn.weight": np.ones(5, np.float32)},
@@ -118,8 +118,8 @@ def test_faults(changes: dict[str, Array | None], problem: str) -> None:
     """With another layer's, which are told as well."""
     held = {name: values for name, values in (tensors() | changes).items() if values is not None}
     with pytest.raises(MaceError) as error:
-        fuse(State(Path("model"), held | {"x.bn.running_mean": np.zeros(2, np.float32)}))
+        fuse(CheckpointState(Path("model"), held | {"x.bn.running_mean": np.zeros(2, np.float32)}))
     assert str(error.value).splitlines() == [
         f"model: {problem}; fuse it with the tool that trained it",
-        "model: x.bn normalises [2] channels and needs a convolution to them, found none; fuse it with the tool that trained it",
+        "model: x.bn normalizes [2] channels and needs a convolution to them, found none; fuse it with the tool that trained it",
     ]

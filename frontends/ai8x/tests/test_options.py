@@ -24,8 +24,8 @@ def test_all_wrong_values_are_told_at_once() -> None:
     with pytest.raises(MaceError) as caught:
         NetworkOptions.of_files(asked, "net")
     assert str(caught.value).splitlines() == [
-        "net: skip-yaml-layers: -1 is not allowed; write a whole number",
-        "net: skip_checkpoint_layers: True is not allowed; write a whole number",
+        "net: skip-yaml-layers: -1 is not allowed; write an integer",
+        "net: skip_checkpoint_layers: True is not allowed; write an integer",
         "net: ignore-bn: 'perhaps' is not allowed; write true or false",
     ]
 

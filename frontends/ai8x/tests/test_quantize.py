@@ -13,7 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.checkpoint import Clip, Settings, description_bits, load_checkpoint, quantize_file
 from mace_frontend_ai8x.checkpoint.quantize import quantize
-from mace_frontend_ai8x.checkpoint.state import State, read_state
+from mace_frontend_ai8x.checkpoint.state import CheckpointState, read_state
 from mace_frontend_ai8x.checkpoint.write import write_state
 
 
@@ -28,7 +28,7 @@ real = pytest.mark.skipif(not PAIRS, reason=f"no models in {MODELS}/ai8x; MACE_M
 each = pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.parent.name)
 
 
-def trained(**changes: Array | None) -> State:
+def trained(**changes: Array | None) -> CheckpointState:
     """A layer as training for quantization leaves it, with changes of its tensors; None for one left out."""
     rng = np.random.default_rng(3)
     tensors: dict[str, Array | None] = {
@@ -42,13 +42,13 @@ def trained(**changes: Array | None) -> State:
         "bias": rng.normal(0, 0.1, 16).astype(np.float32),
     }
     parts = {name: values for name, values in (tensors | changes).items() if values is not None}
-    return State(
+    return CheckpointState(
         Path("model"),
         {f"conv.{'op.' * (name in ('weight', 'bias'))}{name}": values for name, values in parts.items()},
     )
 
 
-def untrained(**changes: Array | None) -> State:
+def untrained(**changes: Array | None) -> CheckpointState:
     """The same of a model that was not trained for quantization."""
     return trained(
         weight_bits=None,
@@ -171,7 +171,7 @@ def test_documented_figure() -> None:
     if not path.exists():
         pytest.skip(f"no {path}; MACE_MODELS names another folder")
     tensors = {name: values for name, values in read_state(path).tensors.items() if name == "conv1.op.weight"}
-    made = quantize(State(path, tensors), Settings(Clip.AVGMAX)).tensors["conv1.op.weight"]
+    made = quantize(CheckpointState(path, tensors), Settings(Clip.AVGMAX)).tensors["conv1.op.weight"]
     np.testing.assert_array_equal(
         made, np.floor(tensors["conv1.op.weight"] * np.float32(0.34562021 * 128) + np.float32(0.5))
     )
@@ -185,11 +185,11 @@ def test_bits_of_layers(tmp_path: Path) -> None:
     bits = description_bits(tmp_path / "net.yaml")
     assert bits == (2, 4, None)
     weights = {f"layer{i}.op.weight": np.full((1, 1), 0.9, np.float32) for i in range(3)}
-    made = quantize(State(tmp_path, weights), Settings(bits=bits))
+    made = quantize(CheckpointState(tmp_path, weights), Settings(bits=bits))
     assert [made.number(f"layer{i}", "weight_bits") for i in range(3)] == [2, 4, 8]
     assert [made.tensors[name].item() for name in weights] == [1, 7, 115]
     twice = weights | {f"module.{name}": values for name, values in weights.items()}
-    made = quantize(State(tmp_path, twice), Settings(bits=bits))
+    made = quantize(CheckpointState(tmp_path, twice), Settings(bits=bits))
     assert [made.tensors[name].item() for name in twice] == [1, 7, 115] * 2
 
 
@@ -234,7 +234,7 @@ def test_faults() -> None:
         "model: conv.op.bias holds other values than weights of a trained model; train it again",
         "model: conv was trained with an activation threshold; quantize it with the tools that trained it",
         "model: conv.weight_bits is 5; it must be 1, 2, 4 or 8",
-        "model: conv.output_shift is 0.5; it must be a whole number up to 30",
+        "model: conv.output_shift is 0.5; it must be an integer up to 30",
         "model: conv.shift_quantile is 2; it must be from 0 to 1",
     ]
 

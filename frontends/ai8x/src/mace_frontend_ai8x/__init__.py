@@ -1,4 +1,4 @@
-"""Reads the vendor's network descriptions and checkpoints: the model format of ai8x-training and ai8x-synthesis."""
+"""Reads network descriptions and checkpoints of the vendor's tools ai8x-training and ai8x-synthesis."""
 
 from __future__ import annotations
 

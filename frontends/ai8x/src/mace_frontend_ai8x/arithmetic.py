@@ -1,10 +1,14 @@
-"""What a network computes, in whole numbers as the accelerator does: the reference for every layer.
+"""Computes a network in integers, as the accelerator does: the reference for every layer.
 
-Where the vendor's generator computes something else than its documentation says, the default follows the
-generator: average pooling cuts fractions off (document: rounds down) or, with `avg_pool_rounding`, rounds
-halves away from zero (document: up); in one-dimensional layers average pooling is never rounded, and max
-pooling takes no notice of dilation; operands that one layer wrote are told apart by channel instead of by
-pixel.  `documented` follows the document.
+Where the vendor's generator and its documentation disagree, the default follows the generator, because its
+known-answer tests were made with it; `documented` follows the document:
+
+    what                                generator                  document
+    average pooling                     cuts fractions off         rounds down
+    the same with avg_pool_rounding     halves away from zero      halves up
+    average pooling of one dimension    never rounds               rounds as of two
+    max pooling of one dimension        ignores dilation           has dilation
+    several operands of one layer       by channel                 pixel by pixel
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ LOW, HIGH = -128, 127
 FRACTION_BITS = 7
 """Of a weight: the sum of products is divided by 128."""
 EXACT = 1 << 24
-"""Below this every whole number is a float32."""
+"""Below this every integer is a float32, which has 24 bits of significand."""
 
 
 Pair = tuple[int, int]
@@ -49,34 +53,34 @@ OPERATIONS: Mapping[Eltwise, np.ufunc] = {
 
 
 def outputs(network: Network, options: NetworkOptions) -> tuple[Array, ...]:
-    """Every layer's output for the network's sample: int32 [channels, rows, columns], one-dimensional data [channels, length, 1].
+    """Return every layer's output for the network's sample.
 
-    Values are from -128 to 127, in wide layers the sums of products plus 128 times the bias.
+    Outputs are int32 [channels, rows, columns], of one-dimensional data [channels, length, 1].  Values are
+    from -128 to 127; in wide layers they are the sums of products plus 128 times the bias.
     """
-    found: list[Array] = []
+    results: list[Array] = []
     sample = network.sample.astype(np.int32)
     sample = sample.reshape(*sample.shape, *(1,) * (3 - sample.ndim))
-    kept = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
-    before = dict(zip(network.sampled[1:], network.sampled, strict=False))
+    buffered = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
+    executed_before = dict(zip(network.sampled[1:], network.sampled, strict=False))
     for index, (layer, place) in enumerate(zip(network.layers, network.places, strict=True)):
-        # what the layer before would have made is made by the one that ran before, where conditions left
-        # layers out
-        sources = [before.get(index, i) if i == index - 1 else i for i in layer.inputs if i > BUFFER]
-        inputs = [sample if i == INPUT else found[i] for i in sources]
+        # Where conditions left out the layer before this one, the data are those of the layer that ran last.
+        sources = [executed_before.get(index, i) if i == index - 1 else i for i in layer.inputs if i > BUFFER]
+        inputs = [sample if i == INPUT else results[i] for i in sources]
         inputs += [
-            _read(network.buffers[BUFFER - i], kept[BUFFER - i], layer, place)
+            _read(network.buffers[BUFFER - i], buffered[BUFFER - i], layer, place)
             for i in layer.inputs
             if i <= BUFFER
         ]
         step = _Step(layer, options)
-        found.append(step.output(step.operands(_crop(inputs, place))))
-        for buffer, data in zip(network.buffers, kept, strict=True):
-            _write(buffer, data, place, found[-1])
-    return tuple(found)
+        results.append(step.output(step.operands(_crop(inputs, place))))
+        for buffer, data in zip(network.buffers, buffered, strict=True):
+            _write(buffer, data, place, results[-1])
+    return tuple(results)
 
 
 def _read(buffer: Buffer, data: Array, layer: Layer, place: Place) -> Array:
-    """What a layer reads of a buffer from its offset on."""
+    """Return what a layer reads of a buffer from its offset on."""
     start = (place.in_offset - buffer.offset) // buffer.pitch
     return data[:, start : start + prod(layer.dim)].reshape(buffer.channels, *layer.dim)
 
@@ -102,20 +106,19 @@ class _Step:
     options: NetworkOptions
 
     def operands(self, inputs: Sequence[Array]) -> list[Array]:
-        """What the layer reads, each [channels, rows, columns] of its input.
+        """Return the operands of the layer, each [channels, rows, columns] of its input.
 
-        One input of an element-wise operation holds all operands.  In a layer's output they lie pixel by
-        pixel in turn, and that is what is read; the generator computes with first and second half of all
-        values in the order of channels, as in the network's own input.
+        One input of an element-wise operation holds all its operands.  The hardware reads them pixel by pixel
+        in turn; the generator's tests take the first and the second half of all values in the order of
+        channels, as in the network's own input.
         """
         layer = self.layer
         shape = (layer.channels, *layer.dim)
         if layer.operands == 1:
-            return [
-                np.concatenate([x.reshape(len(x), -1) for x in inputs]).reshape(shape)
-                if len(inputs) > 1
-                else inputs[0].reshape(shape)
-            ]
+            joint = inputs[0]
+            if len(inputs) > 1:
+                joint = np.concatenate([x.reshape(len(x), -1) for x in inputs])
+            return [joint.reshape(shape)]
         if len(inputs) > 1:
             return [x.reshape(shape) for x in inputs]
         if self.options.documented and layer.inputs != (INPUT,):
@@ -124,7 +127,7 @@ class _Step:
         return list(inputs[0].reshape(layer.operands, *shape))
 
     def output(self, operands: Sequence[Array]) -> Array:
-        """The layer's output from what it reads."""
+        """Return the layer's output from its operands."""
         layer = self.layer
         if layer.pool_first:
             operands = [self._pool(x) for x in operands]
@@ -156,6 +159,7 @@ class _Step:
         if self.options.documented:
             mean: Array = (2 * x + count) // (2 * count) if rounded else x // count
             return mean
+        # The generator cuts off towards zero and rounds away from it: both work on the magnitude.
         size = np.abs(x)
         mean = (
             (2 * size + count) // (2 * count) if rounded and not self.layer.one_dimensional else size // count
@@ -164,7 +168,7 @@ class _Step:
         return signed
 
     def _sums(self, x: Array) -> Array:
-        """Sums of products plus 128 times the bias."""
+        """Return sums of products plus 128 times the bias."""
         layer = self.layer
         assert layer.weights is not None
         values = layer.weights.values
@@ -183,7 +187,7 @@ class _Step:
 
 
 def _windows(x: Array, axis: int, layer: Layer, dilation: int) -> list[Array]:
-    """For each element of a pool's window along an axis, that element of every window."""
+    """Return for each element of a pool's window along an axis that element of every window."""
     assert layer.pool is not None
     size, count, step = layer.pool.size[axis - 1], layer.pooled[axis - 1], layer.pool.stride
     last = (count - 1) * step + 1
@@ -191,20 +195,24 @@ def _windows(x: Array, axis: int, layer: Layer, dilation: int) -> list[Array]:
 
 
 def _combine(operands: Sequence[Array], eltwise: Eltwise) -> Array:
-    """All operands, saturated once at the end; subtraction takes all others from the first."""
+    """Combine all operands and saturate once, at the end; subtraction takes all others from the first."""
     result: Array = OPERATIONS[eltwise].reduce(np.stack(operands))
     return np.clip(result, LOW, HIGH)
 
 
 def _convolve(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
-    """Sums of products over [in, rows, columns] with kernels [out, in, rows, columns], as many matrix products as a kernel has elements.
+    """Return the convolution of [in, rows, columns] with kernels [out, in, rows, columns].
 
-    Rows lie one after the other with their padding, so that moving the kernel is moving the start.
+    It is one matrix product for each element of a kernel.  Rows lie one after the other with their padding,
+    so that each element reads one slice of all positions.
     """
-    size = np.abs(kernels).sum(axis=(1, 2, 3)).max() * -LOW
-    real = np.float32 if size < EXACT else np.float64
+    # Floats, because numpy has matrix products of integers only as a plain loop, without BLAS.  They are
+    # exact as long as no sum is larger than the integers of their significand.
+    largest_sum = np.abs(kernels).sum(axis=(1, 2, 3)).max() * -LOW
+    real = np.float32 if largest_sum < EXACT else np.float64
     channels, rows, columns = x.shape
     wide, high = columns + 2 * pad[1], rows + 2 * pad[0]
+    # One row more, because the last slices reach beyond the last position.
     padded = np.zeros((channels, high + 1, wide), real)
     padded[:, pad[0] : pad[0] + rows, pad[1] : pad[1] + columns] = x
     flat = padded.reshape(channels, -1)
@@ -220,7 +228,7 @@ def _convolve(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
 
 
 def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
-    """As `_convolve` with a kernel for each channel: [channels, 1, rows, columns]."""
+    """Return the convolution with one kernel for each channel: [channels, 1, rows, columns]."""
     padded = np.pad(x, ((0, 0), (pad[0],) * 2, (pad[1],) * 2))
     rows, columns = (
         n - (k - 1) * d for n, k, d in zip(padded.shape[1:], kernels.shape[2:], dilation, strict=True)
@@ -236,9 +244,9 @@ def _depthwise(x: Array, kernels: Array, pad: Pair, dilation: Pair) -> Array:
 
 
 def _transpose(x: Array, kernels: Array, pad: Pair) -> Array:
-    """A transposed convolution of stride 2 and output padding 1: a convolution of data with zeros between.
+    """Return a transposed convolution of stride 2 and output padding 1, the only one of the hardware.
 
-    kernels: [in, out, rows, columns].
+    It is the convolution of the data with zeros in between.  kernels: [in, out, rows, columns].
     """
     channels, rows, columns = x.shape
     spread = np.zeros((channels, 2 * rows, 2 * columns), np.int32)
@@ -250,7 +258,7 @@ def _transpose(x: Array, kernels: Array, pad: Pair) -> Array:
 
 
 def _narrow(sums: Array, shift: int) -> Array:
-    """Sums times two to the shift, divided by 128, rounded with halves upwards, saturated to 8 bits."""
+    """Return sums times two to the shift, divided by 128, rounded with halves up, saturated to 8 bits."""
     right = FRACTION_BITS - shift
     y: Array = (sums + (1 << (right - 1))) >> right if right > 0 else np.clip(sums, LOW, HIGH) << -right
     return np.clip(y, LOW, HIGH)

@@ -1,7 +1,7 @@
-"""`mace-ai8x`: the vendor's three tools by their own arguments, without PyTorch.
+"""Defines `mace-ai8x`: the vendor's three tools with their own arguments, without PyTorch.
 
-A script that calls ai8xize.py, quantize.py or batchnormfuser.py goes on working with `mace-ai8x synthesize`,
-`quantize` or `fuse`.
+A script that calls ai8xize.py, quantize.py or batchnormfuser.py works with `mace-ai8x synthesize`, `quantize`
+or `fuse` instead.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from mace_core.errors import MaceError
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NAMED = click.Path(path_type=Path)
-"""A file that the command looks for itself, so that all missing ones are told in one message."""
+"""A file that the command looks for itself, so that one message has all that are missing."""
 DEVICE = click.option(
     "--device", default="MAX78000", show_default=True, help="Device whose target is installed."
 )
 
 
 def report_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command end with the one message of a MaceError and status 2."""
+    """Return a command that prints a MaceError as one message and exits with status 2."""
 
     @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def run_and_report(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
         except MaceError as error:
             click.echo(f"mace-ai8x: {error}", err=True)
             sys.exit(2)
 
-    return wrapped
+    return run_and_report
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,7 +82,8 @@ def synthesize(
     test_dir: Path, prefix: str, overwrite: bool, device: str, options: tuple[str, ...], **files: Any
 ) -> None:
     """Write the C project of a described network; further OPTIONS are those of ai8xize.py."""
-    # Waiting threads cost more than they save, and numpy is not imported yet.
+    # OpenBLAS reads it when numpy is imported, which happens below. Products are small here: threads would
+    # wait for each other longer than they compute.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from mace_frontend_ai8x.commands import DescribedFiles, write_project
 
@@ -97,14 +98,14 @@ def synthesize(
 @DEVICE
 @click.argument("source", type=FILE)
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("-c", "--config-file", type=FILE, help="Description that tells the weights' bits.")
+@click.option("-c", "--config-file", type=FILE, help="Description that states the bits of the weights.")
 @click.option(
     "--clip-method",
     type=click.Choice(["AVG", "AVGMAX", "STDDEV", "SCALE"]),
-    help="For models that were not trained for it.",
+    help="For models that were not trained for quantization.",
 )
-@click.option("--scale", type=float, help="Of the SCALE method.")
-@click.option("--stddev", type=float, help="Of the STDDEV method.")
+@click.option("--scale", type=float, help="Factor of the method SCALE.")
+@click.option("--stddev", type=float, help="Standard deviations of the method STDDEV.")
 @report_errors
 def quantize(source: Path, target: Path, device: str, **arguments: Any) -> None:
     """Write a checkpoint with integer weights, as quantize.py does."""

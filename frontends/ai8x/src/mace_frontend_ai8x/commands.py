@@ -1,4 +1,4 @@
-"""Runs the commands of `mace-ai8x`; knows nothing of the command line's syntax."""
+"""Runs the commands of `mace-ai8x`, whose syntax is in `cli`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DescribedFiles:
 
 
 def write_project(folder: Path, device: str, arguments: Sequence[str], files: DescribedFiles) -> str:
-    """Write the project of a described network; returns the notes and the summary."""
+    """Write the project of a described network; return the notes and the summary."""
     target = find_target(device)
     _check_files(files.description, files.checkpoint, *([files.sample] if files.sample else []))
     source = files.sample or default_sample(files.description)
@@ -52,7 +52,7 @@ def write_project(folder: Path, device: str, arguments: Sequence[str], files: De
 
 
 def find_target(device: str) -> type[DescribedTarget]:
-    """Return the target of a device by its name in any case; MaceError where it is not installed."""
+    """Return the target of a device, by its name in any case; MaceError if none is installed."""
     name = device.lower()
     target = load_described_target(name)
     if target is None:

@@ -88,5 +88,5 @@ def _read_sample(model: Model) -> Array:
         )
         problem = "neither a sample nor the shape of the input is stated"
         raise MaceError(f"model {model.name!r}", problem, remedy)
-    # A fixed seed: the sample becomes a part of the generated program, which must not change from build to build.
+    # A fixed seed: the sample is a part of the generated program, which must not change from build to build.
     return np.random.default_rng(0).integers(-128, 127, port.shape[1:], endpoint=True)

@@ -1,7 +1,8 @@
-"""A network as a graph of the core's ops that computes the same integers: for other targets, for validation, as an oracle.
+"""Turns a network into a graph of core's ops that computes the same integers, for all other targets.
 
-The hardware rounds halves up, a stored tensor of the graph rounds them to even.  An accumulator is a whole
-number of its least steps; with half a step added it never lies on a half, and both round alike.
+The hardware rounds halves up, a stored tensor of the graph rounds them to even.  An accumulator is a multiple
+of the last bit of its sums; with half of that bit added it never lies on a half, and both round to the same
+integer.
 """
 
 from __future__ import annotations
@@ -28,24 +29,23 @@ DATA = Storage(DType.I8, Quant.of(UNIT))
 
 
 def as_graph(network: Network) -> Graph:
-    """The graph: inputs and outputs are i8 (wide outputs i32) with scale.
+    """Return the graph of a network; MaceError with all layers that core's ops cannot express.
 
-    Axes N, channels, rows, columns, or N, channels, length.
-
-    Raises MaceError with all layers that it cannot express.
+    Inputs and outputs are i8 (of wide layers i32) with a scale: [N, channels, rows, columns] or [N, channels,
+    length].
     """
     if reasons := _list_inexpressible(network):
         raise MaceError.of(f"{network.name}: {reason}" for reason in reasons)
     builder = Builder(network.name)
     first = network.layers[0]
-    given = input_tensor(network)
-    stored = builder.input(given.name, given.dtype, given.shape, given.quant)
-    rows = builder.one("Reshape", [stored], {"shape": (1, network.sample.shape[0], *first.dim)})
-    made = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
+    port = input_tensor(network)
+    sample = builder.input(port.name, port.dtype, port.shape, port.quant)
+    rows = builder.one("Reshape", [sample], {"shape": (1, network.sample.shape[0], *first.dim)})
+    tensors = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
     for index, layer in enumerate(network.layers):
-        made[index] = _Writer(builder, layer).write([made[i] for i in layer.inputs])
+        tensors[index] = _Writer(builder, layer).write([tensors[i] for i in layer.inputs])
     results = {
-        layer.name: _transpose(builder, layer, made[i])
+        layer.name: _transpose(builder, layer, tensors[i])
         for i, layer in enumerate(network.layers)
         if layer.output
     }
@@ -53,19 +53,18 @@ def as_graph(network: Network) -> Graph:
 
 
 def as_any_graph(network: Network) -> Graph:
-    """Return the graph.
+    """Return the graph of a network, whatever its layers are.
 
-    One node that computes the whole network where the core's ops cannot express every layer.
-
-    Only this part takes such a node; other targets refuse it with the layers that only the accelerator
-    computes.
+    Where core's ops cannot express every layer, it is one node that computes the whole network.  Targets for
+    the accelerator follow the origin of the graph; others refuse the node, with the layers that only the
+    accelerator computes.
     """
     reasons = _list_inexpressible(network)
     if not reasons:
         return as_graph(network)
     builder = Builder(network.name)
-    given, results = input_tensor(network), output_tensors(network)
-    x = builder.input(given.name, given.dtype, given.shape, given.quant)
+    port, results = input_tensor(network), output_tensors(network)
+    x = builder.input(port.name, port.dtype, port.shape, port.quant)
     names = [builder.reserve_output(tensor.name, tensor.storage) for tensor in results if tensor.storage]
     return builder.finish(builder.add(_whole_op(network, reasons), [x], outputs=names))
 
@@ -79,8 +78,8 @@ def _whole_op(network: Network, reasons: Sequence[str]) -> Op:
 
     def compute(x: Array) -> tuple[Array, ...]:
         sample = np.rint(x / UNIT).astype(np.int64).reshape(network.sample.shape)
-        made = outputs(replace(network, sample=sample), NetworkOptions())
-        blocks = [block for layer, block in zip(network.layers, made, strict=True) if layer.output]
+        computed = outputs(replace(network, sample=sample), NetworkOptions())
+        blocks = [block for layer, block in zip(network.layers, computed, strict=True) if layer.output]
         scales = [tensor.quant.scale[0] if tensor.quant else 1.0 for tensor in results]
         return tuple(b.reshape(t.shape) * scale for b, t, scale in zip(blocks, results, scales, strict=True))
 
@@ -91,29 +90,33 @@ def _whole_op(network: Network, reasons: Sequence[str]) -> Op:
 
 
 def input_tensor(network: Network) -> Tensor:
-    """The network's input as the graph has it: [N, channels, ...]."""
+    """Return the network's input as the graph has it: [N, channels, ...]."""
     return Tensor("input", DATA.dtype, (1, *network.sample.shape), DATA.quant)
 
 
 def output_tensors(network: Network) -> tuple[Tensor, ...]:
-    """The network's results as the graph has them: [N, channels, ...], without rows and columns that they do not have."""
+    """Return the network's results as the graph has them: [N, channels], with length or rows and columns."""
     return tuple(_result(layer) for layer in network.layers if layer.output)
 
 
 def _result(layer: Layer) -> Tensor:
     rows, columns = layer.out_dim
-    shape = (1, layer.out_channels, *((rows, columns) if columns > 1 else (rows,) if rows > 1 else ()))
-    stored = _stored_as(layer)
-    return Tensor(layer.name, stored.dtype, shape, stored.quant)
+    spatial: tuple[int, ...] = ()
+    if columns > 1:
+        spatial = (rows, columns)
+    elif rows > 1:
+        spatial = (rows,)
+    storage = _stored_as(layer)
+    return Tensor(layer.name, storage.dtype, (1, layer.out_channels, *spatial), storage.quant)
 
 
 def _stored_as(layer: Layer) -> Storage:
-    """What a layer's results stand for."""
+    """Return type and scale of a layer's results."""
     return Storage(DType.I32, Quant.of(UNIT * weight_unit(layer))) if layer.wide else DATA
 
 
 def weight_unit(layer: Layer) -> float:
-    """What the last bit of a weight stands for, so that data keep their unit."""
+    """Return the scale of a layer's weights with which its results have the scale of its data."""
     return float(2.0 ** (layer.shift - 7))
 
 
@@ -123,7 +126,7 @@ def _transpose(builder: Builder, layer: Layer, x: str) -> str:
 
 
 def _list_inexpressible(network: Network) -> list[str]:
-    """Return what the core's ops have no words for, by layer."""
+    """Return why core's ops cannot express some layers, one sentence each."""
     reasons = []
     for layer in network.layers:
         if layer.eltwise in (Eltwise.OR, Eltwise.XOR):
@@ -132,9 +135,8 @@ def _list_inexpressible(network: Network) -> list[str]:
             )
             reasons.append(f"layer {layer.name!r}: {problem}")
         if any(source <= BUFFER for source in layer.inputs):
-            reasons.append(
-                f"layer {layer.name!r}: reads a buffer that outlives the inference; only the accelerator has these"
-            )
+            problem = "reads a buffer that outlives the inference; only the accelerator has these"
+            reasons.append(f"layer {layer.name!r}: {problem}")
     return reasons
 
 
@@ -146,7 +148,7 @@ class _Writer:
     layer: Layer
 
     def write(self, inputs: Sequence[str]) -> str:
-        """The layer's output, from what it reads."""
+        """Return the layer's output; `inputs` are the tensors that it reads."""
         layer = self.layer
         operands = self._operands(inputs)
         if layer.pool_first:
@@ -159,7 +161,7 @@ class _Writer:
         return self._activate(self._convolve(x))
 
     def _operands(self, inputs: Sequence[str]) -> list[str]:
-        """What is combined element by element: several inputs, or parts of one."""
+        """Return the operands that are combined element by element: several inputs, or parts of one."""
         layer = self.layer
         if layer.operands == 1:
             x = inputs[0] if len(inputs) == 1 else self.builder.one("Concat", inputs, {"axis": 3})
@@ -176,7 +178,7 @@ class _Writer:
         return [self.builder.reserve_output(f"{self.layer.name}.{i}", DATA) for i in range(count)]
 
     def _reshape(self, x: str) -> str:
-        """Data of other rows and columns than the layer's: the same values in the same order."""
+        """Return data with the layer's rows and columns: the same values in the same order."""
         shape = (1, *self.layer.dim, self.layer.channels)
         return x if self.builder.shape(x) == shape else self.builder.one("Reshape", [x], {"shape": shape})
 
@@ -207,7 +209,9 @@ class _Writer:
         return self._add_stored("Slice", [x], attrs)
 
     def _average(self, x: str, pool: Pool, attrs: Mapping[str, Any]) -> str:
-        """The mean, cut off towards zero: what is added before keeps whole means from falling below themselves."""
+        """Return the mean, cut off towards zero."""
+        # The mean is computed in floats and may lie just below an integer that it should be; half of the
+        # smallest possible fraction, added before the cut, corrects that and changes no other mean.
         builder = self.builder
         mean = builder.one("AveragePool", [builder.one("Dequantize", [x])], attrs)
         steps = builder.one("Mul", [mean, self._number("steps", 1 / UNIT)])
@@ -221,7 +225,7 @@ class _Writer:
         return self.builder.weight(f"{self.layer.name}.{name}", np.asarray([value], np.float32))
 
     def _join(self, operands: Sequence[str]) -> str:
-        """Operands summed exactly, saturated once."""
+        """Return the sum or difference of the operands, computed exactly and saturated once."""
         if len(operands) == 1:
             return operands[0]
         op = "Sub" if self.layer.eltwise is Eltwise.SUB else "Add"
@@ -250,7 +254,7 @@ class _Writer:
         )
 
     def _filters(self) -> Array:
-        """Weights as [out, rows, columns, in]."""
+        """Return weights as [out, rows, columns, in]."""
         layer = self.layer
         assert layer.weights is not None
         values = layer.weights.values.reshape(*layer.weights.values.shape[:2], *layer.kernel)
@@ -261,7 +265,7 @@ class _Writer:
         )
 
     def _matrix(self) -> Array:
-        """Weights as [in, out], inputs in the order rows, columns, channels."""
+        """Return weights as [in, out], inputs in the order rows, columns, channels."""
         layer = self.layer
         assert layer.weights is not None
         by_channel = layer.weights.values.reshape(layer.out_channels, layer.channels, *layer.pooled)
@@ -270,7 +274,9 @@ class _Writer:
     def _parameters(self, weights: Array) -> tuple[str, str]:
         layer = self.layer
         bias = np.zeros(layer.out_channels, np.int64) if layer.bias is None else layer.bias
-        halves = 0 if layer.wide or layer.shift >= 7 else 1  # without fractions there is nothing to round
+        # Half of the last bit of the sums makes ties round up, as the hardware does (see the module's text).
+        # Wide sums and those with a shift of 7 and more have no fraction to round.
+        halves = 0 if layer.wide or layer.shift >= 7 else 1
         name, unit = layer.name, weight_unit(layer)
         return (
             self.builder.weight(f"{name}.weights", weights.astype(np.int8), Quant.of(unit)),

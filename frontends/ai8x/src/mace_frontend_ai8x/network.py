@@ -1,7 +1,7 @@
-"""A network in the terms of the vendor's accelerator: layers (what is computed) and their places (where it lies).
+"""Defines a network in the terms of the vendor's accelerator: what layers compute, and where they lie.
 
-A description is read into it, and targets for the accelerator form and place graphs as one; `DescribedModel` hands
-it to them as the hint of where a described graph was placed.
+Descriptions are read into it, and targets for the accelerator make one of any graph; `DescribedModel` gives
+them that of a description.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Eltwise(Enum):
 
 
 class Activation(Enum):
-    """What follows the shift; every layer saturates to 8 bits as well unless it is wide."""
+    """The function after the shift; every layer that is not wide also saturates to 8 bits."""
 
     NONE = "none"
     RELU = "relu"
@@ -49,7 +49,10 @@ class Activation(Enum):
 
 @dataclass(frozen=True)
 class Pool:
-    """Pooling of a layer's input: window and dilation in rows and columns (columns 1 where data is one-dimensional)."""
+    """Pooling of a layer's input.
+
+    size, dilation: in rows and columns; 1 column where data is one-dimensional.
+    """
 
     average: bool
     size: tuple[int, int]
@@ -61,11 +64,10 @@ class Pool:
 class Weights:
     """A layer's weights as the model has them.
 
-    values: int64 in the range of `bits`: [out, in / groups, rows, columns], Conv1d [out, in, length], linear
-    [out, in]; a flattened linear layer's inputs count channels, then rows, then columns.  A transposed
-    convolution is [in, out, rows, columns], as PyTorch has it.
-    bits: 1, 2, 4 or 8.  binary: one bit that stands for -1 and +1 instead of -1 and 0 (then values are -1 and
-    +1).
+    values: int64 in the range of `bits`: [out, in / groups, rows, columns]; of Conv1d [out, in, length]; of
+    linear layers [out, in], where inputs that are flattened count channels, then rows, then columns; of
+    transposed convolutions [in, out, rows, columns], as in PyTorch.
+    bits: 1, 2, 4 or 8.  binary: whether one bit stands for -1 and +1 instead of -1 and 0.
     """
 
     values: Array
@@ -75,7 +77,9 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """What one layer computes: pool and element-wise operation in either order, then the operation, bias, shift, activation.
+    """What one layer computes.
+
+    Its order: pool and element-wise operation in either order, the main operation, bias, shift, activation.
 
     inputs: earlier layers by index, INPUT, or buffers; several are operands of `eltwise`, else they are
     joined along channels.
@@ -212,7 +216,11 @@ class Place:
 
 
 def processors_needed(channels: int) -> int:
-    """Processors, or output slots, for so many channels: more than 64 go in passes of equal size, each a multiple of four."""
+    """Return how many processors, or slots of the output, a number of channels needs.
+
+    More than 64 channels go in passes of equal size, each a multiple of four: a word of data memory has four
+    channels.
+    """
     passes = -(-channels // 64)
     each = -(-channels // passes)
     return each if passes == 1 else -(-each // 4) * 4
@@ -224,9 +232,9 @@ STOP = -2
 
 @dataclass(frozen=True)
 class Unload:
-    """A block of results as `cnn_unload` delivers it.
+    """A block of results as `cnn_unload` of the generated program delivers it.
 
-    Where the description names none, every output layer is one.
+    Without any in the description, every output layer is one.
     """
 
     processors: int
@@ -264,9 +272,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Section:
-    """Where a description states one layer.
+    """The lines of a description that state one layer.
 
-    title: how messages call it.  keys: the line of each key that is written.
+    title: the layer in messages.  keys: the line of each key that is written.
     """
 
     title: str
@@ -286,7 +294,7 @@ class Origin:
     keys: Mapping[str, int] = field(default_factory=dict)
 
     def locate(self, layer: str, key: str) -> tuple[int, str]:
-        """The line of a layer's key, or of the layer where the key is not written, and the layer's title."""
+        """Return the line of a layer's key, else that of the layer, and the layer's title."""
         if layer not in self.layers:
             return self.keys.get(key, min(self.keys.values(), default=1)), ""
         section = self.layers[layer]
@@ -295,7 +303,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Layers in the order of their execution, each with its place.
+    """Layers in the order of their execution, each with its placement.
 
     sample: one input, int64 in -128 ... 127: [channels, rows, columns], one-dimensional [channels, length].
     recounts: whether layers may count the positions of what they read as other rows and columns, as a graph's
@@ -319,5 +327,5 @@ class Network:
     origin: Origin | None = None
 
     def runs(self, index: int) -> bool:
-        """Whether a layer runs for the sample."""
+        """Return whether a layer runs for the sample."""
         return not self.sampled or index in self.sampled

@@ -1,4 +1,4 @@
-"""Options that say how a description is read and how its network computes, whatever target runs it."""
+"""Defines the options that say which network a description is, whatever target runs it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_SHOWN = 60
 class NetworkOptions:
     """Options of the vendor's tool that change the network itself, not the program that runs it.
 
-    documented: where the vendor's tool contradicts its documentation, do as the document says; the default does
-    as the tool does.  The other names and their meanings are the tool's.
+    documented: where the vendor's tool contradicts its documentation, follow the document; the default
+    follows the tool.  The names and meanings of the others are the tool's.
     """
 
     # Which layers of the files are the network.
@@ -41,14 +41,14 @@ class NetworkOptions:
     calcx4: bool = False
 
     @classmethod
-    def of_files(cls, asked: Mapping[str, object], place: str) -> NetworkOptions:
-        """Return those of the asked options that say which layers of the files are the network.
+    def of_files(cls, stated: Mapping[str, object], place: str) -> NetworkOptions:
+        """Return those of the stated options that say which layers of the files are the network.
 
-        asked: by the names of the vendor's command line, with - or _; other names are left to who knows them.
-        place: where they stand, for messages.  Raises one MaceError with all faults.
+        stated: by the names of the vendor's command line, with - or _; other names are checked by the target.
+        place: where they stand, for messages.  MaceError with all faults.
         """
         options, faults = cls(), []
-        for written, value in asked.items():
+        for written, value in stated.items():
             name = written.replace("-", "_")
             if name not in FILE_OPTIONS:
                 continue
@@ -60,7 +60,7 @@ class NetworkOptions:
                 else:
                     options = replace(options, skip_checkpoint_layers=_read_count(value))
             except ValueError:
-                expected = "true or false" if name == "ignore_bn" else "a whole number"
+                expected = "true or false" if name == "ignore_bn" else "an integer"
                 text = quote_name(value) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
                 faults.append(f"{place}: {written}: {text} is not allowed; write {expected}")
         if faults:
@@ -68,9 +68,9 @@ class NetworkOptions:
         return options
 
 
-def names_files(asked: object) -> bool:
-    """Whether any of the asked options says which layers of the files are the network."""
-    return isinstance(asked, Mapping) and any(str(name).replace("-", "_") in FILE_OPTIONS for name in asked)
+def names_files(stated: object) -> bool:
+    """Return whether one of the stated options says which layers of the files are the network."""
+    return isinstance(stated, Mapping) and any(str(name).replace("-", "_") in FILE_OPTIONS for name in stated)
 
 
 def _read_flag(value: object) -> bool:
@@ -81,7 +81,7 @@ def _read_flag(value: object) -> bool:
 
 def _read_count(value: object) -> int:
     if isinstance(value, bool):
-        raise ValueError  # noqa: TRY004 - the caller tells of both in one way
+        raise ValueError  # noqa: TRY004  # the caller reports both in one way
     number = int(str(value))
     if number < 0:
         raise ValueError

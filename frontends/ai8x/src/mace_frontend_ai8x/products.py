@@ -1,4 +1,4 @@
-"""Multiplies matrices of integers as fast in one thread as the BLAS can; the simulator uses it too."""
+"""Multiplies matrices in one thread; the simulator of the accelerator uses it too."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 from mace_core.ir import Array
 
 SINGLE_THREAD_PRODUCTS = 1 << 17
-"""Multiplications of one matrix product; OpenBLAS uses threads from twice as many on."""
+"""Multiplications of one matrix product; OpenBLAS uses several threads from twice as many on."""
 
 
 def add_product(sums: Array, weights: Array, values: Array) -> None:
-    """Add a matrix product in parts that the BLAS does not share among threads, which would wait longer than they work.
+    """Add a matrix product to `sums`, in parts so small that the BLAS computes each in one thread.
 
-    sums: [out, positions], added to in place.  weights: [out, in].  values: [in, positions].  All of one real
-    type.
+    For matrices of this size, threads wait for each other longer than they compute.
+    sums: [out, positions], changed in place.  weights: [out, in].  values: [in, positions].  All have one
+    type of floats.
     """
     (channels, inputs), positions = weights.shape, values.shape[1]
     if 1 in (channels, positions):

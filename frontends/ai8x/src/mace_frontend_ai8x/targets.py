@@ -1,12 +1,12 @@
 """Finds targets that run described networks as they are placed; each registers itself by an entry point.
 
-A target's distribution declares, under the name of the target,
+The distribution of a target declares, under the name of the target,
 
     [project.entry-points."mace.ai8x.v1"]
     max78000 = "mace_target_max78000.target:Max78000"
 
-and the class has the methods of `DescribedTarget`.  So this frontend names no chip, and a target for another chip
-of the family edits nothing here.
+and the class has the methods of `DescribedTarget`.  So this frontend names no chip, and a target for another
+chip of the family changes nothing here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUP = "mace.ai8x.v1"
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """The model that a description should describe, under the name that messages call it by."""
+    """The trained model that a description is compared with; `name` stands in messages."""
 
     name: str
     graph: Graph
@@ -36,7 +36,7 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class DescribedProject:
-    """The files of a described network's project by path, what the user should know of it, and a report."""
+    """The project of a described network: files by path, notes for the user, and a report."""
 
     files: Mapping[str, Content]
     notes: Sequence[str]
@@ -52,7 +52,7 @@ class DescribedTarget(Protocol):
     ) -> None:
         """Add what the target's chip cannot compute to the faults of the description.
 
-        unread: indexes of layers that were not read as they are written, because they have faults of their own.
+        unread: indexes of layers with faults of their own, which were not read as they are written.
         """
 
     @classmethod

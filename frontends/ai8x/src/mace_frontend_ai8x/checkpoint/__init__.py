@@ -1,6 +1,6 @@
-"""Trained parameters: PyTorch checkpoints read without PyTorch, arrays of numpy, quantization and fusing.
+"""Reads trained parameters: PyTorch checkpoints (without PyTorch) or numpy arrays; quantizes and fuses them.
 
-Where parameters come from ends here: what follows sees a `Checkpoint` of integers.
+All become a `Checkpoint` of integers, so that nothing else needs to know where parameters come from.
 """
 
 from mace_frontend_ai8x.checkpoint.arrays import Form, load_arrays

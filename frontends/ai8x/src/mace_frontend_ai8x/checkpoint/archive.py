@@ -1,7 +1,7 @@
-"""PyTorch's checkpoint files: the zip archives of PyTorch 1.6 and later, and the plain streams of the versions before it.
+"""Reads PyTorch's checkpoint files: zip archives (PyTorch 1.6 and later) and plain streams (before 1.6).
 
     archive = read_archive(Path("best.pth.tar"))
-    archive.root["state_dict"]["conv1.op.weight"]       # a Tensor: described, not yet read
+    archive.root["state_dict"]["conv1.op.weight"]       # a TensorView: its numbers are not read yet
     archive.array(archive.root["state_dict"]["conv1.op.weight"])
 
 Archives are of stored entries `<name>/data.pkl`, `<name>/data/<key>`; a stream is a pickled magic number,
@@ -24,7 +24,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_ai8x.checkpoint.names import RESAVE, MalformedError, Storage, Tensor
+from mace_frontend_ai8x.checkpoint.names import RESAVE, MalformedError, TensorStorage, TensorView
 from mace_frontend_ai8x.checkpoint.unpickle import read_pickle
 
 COPY_AGAIN = "copy or download it again"
@@ -42,16 +42,16 @@ DTYPES: Mapping[str, str] = {
 }
 
 STREAM_START = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
-"""What a file of PyTorch before 1.6 begins with: a pickled magic number."""
+"""How a file of PyTorch before 1.6 begins: with a pickled magic number."""
 
 VERSION = 1001
-"""The number that follows."""
+"""The number that follows it, the version of the format."""
 
-MOST_AXES = 8
-"""Of a tensor; layers' weights have at most 5."""
+MAX_AXES = 8
+"""Of a tensor; weights of layers have at most 5."""
 
-LARGEST = 1 << 30
-"""Bytes of a file: weights of one bit in 32-bit floats, those of an optimizer beside them, and some more."""
+MAX_FILE_BYTES = 1 << 30
+"""The largest file: room for all 1-bit weights of a chip as 32-bit floats, and for an optimizer's."""
 
 ZIP_FAULTS = (
     zipfile.BadZipFile,
@@ -64,30 +64,32 @@ ZIP_FAULTS = (
     RuntimeError,
     ValueError,
 )
-"""What Python's zipfile raises where an archive is damaged."""
+"""What Python's zipfile raises for a damaged archive."""
 
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """An opened checkpoint file: its root object with tensors described, and the numbers of a storage when they are asked for."""
+    """An opened checkpoint file.
+
+    root: its object, in which tensors are described only.  storage: reads the numbers of a storage.
+    """
 
     path: Path
     size: int
     root: Any
-    storage: Callable[[Storage], bytes | memoryview]
+    storage: Callable[[TensorStorage], bytes | memoryview]
 
-    def array(self, tensor: Tensor) -> Array:
-        """A tensor's values; a view of the file's bytes where they are in order.
+    def array(self, tensor: TensorView) -> Array:
+        """Return a tensor's values, as a view of the file's bytes.
 
-        MaceError: the numbers are missing or damaged, of a type that no checkpoint of this target has, or do
-        not suffice for the shape.
+        MaceError if the numbers are missing, damaged, too few for the shape, or of a type not in DTYPES.
         """
         try:
             return self._view(tensor)
         except MalformedError as error:
             raise MaceError(self.path, f"its contents are damaged: {error}", COPY_AGAIN) from None
 
-    def _view(self, tensor: Tensor) -> Array:
+    def _view(self, tensor: TensorView) -> Array:
         if tensor.storage.kind not in DTYPES:
             raise MaceError(
                 self.path,
@@ -96,27 +98,28 @@ class Archive:
             )
         dtype = np.dtype(DTYPES[tensor.storage.kind])
         data = self.storage(tensor.storage)
-        axes = [(n, stride) for n, stride in zip(tensor.shape, tensor.stride, strict=True)]
-        count, have = prod(tensor.shape), len(data) // dtype.itemsize
+        axes = list(zip(tensor.shape, tensor.stride, strict=True))
+        count, available = prod(tensor.shape), len(data) // dtype.itemsize
         if not count:
             return np.zeros(0, dtype)
+        # as_strided checks nothing: an element outside of the storage would read foreign memory.
         last = tensor.offset + sum((n - 1) * stride for n, stride in axes)
-        if count > have or last >= have or len(axes) > MOST_AXES:
+        if count > available or last >= available or len(axes) > MAX_AXES:
             raise MalformedError(
-                f"a tensor of shape {list(tensor.shape)} does not lie within its {have} numbers"
+                f"a tensor of shape {list(tensor.shape)} does not lie within its {available} numbers"
             )
         strides = tuple(stride * dtype.itemsize if n > 1 else 0 for n, stride in axes)
-        flat = np.frombuffer(data, dtype, have)[tensor.offset :]
+        flat = np.frombuffer(data, dtype, available)[tensor.offset :]
         return np.lib.stride_tricks.as_strided(flat, tensor.shape, strides, writeable=False)
 
 
 def read_archive(path: Path) -> Archive:
     """Open a checkpoint file.
 
-    MaceError: it cannot be read, is no checkpoint, is damaged, or names what no checkpoint needs.
+    MaceError if it cannot be read, is no checkpoint, is damaged, or names objects that no checkpoint needs.
     """
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise MaceError(
                 path,
                 "is larger than a checkpoint for this target can be",
@@ -137,40 +140,44 @@ def _read_zip(path: Path, data: bytes) -> Archive:
     try:
         entries = zipfile.ZipFile(BytesIO(data))
     except ZIP_FAULTS as error:
-        raise MalformedError(f"it is no whole zip archive ({error})") from error
+        raise MalformedError(f"it is not a complete zip archive ({error})") from error
     names = [name for name in entries.namelist() if name.endswith("/data.pkl")]
     if len(names) != 1:
         raise MaceError(path, "is a zip archive without a checkpoint in it", RESAVE)
     folder = names[0].removesuffix("data.pkl")
 
-    held: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     left = len(data)
 
     def read(name: str) -> bytes:
-        """An entry; zipfile checks its sum, and all entries together are no larger than the file."""
+        """Return the content of an entry, whose checksum zipfile checks.
+
+        Entries are not compressed, and all of them together not larger than the file: a small file cannot
+        become a large one in memory.
+        """
         nonlocal left
-        if name in held:
-            return held[name]
+        if name in contents:
+            return contents[name]
         try:
             info = entries.getinfo(name)
             left -= info.file_size
             if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or left < 0:
                 raise MalformedError(f"entry {name!a} is not stored plainly, as PyTorch writes it")
-            held[name] = entries.read(info)
+            contents[name] = entries.read(info)
         except ZIP_FAULTS as error:
             raise MalformedError(f"entry {name!a} cannot be read") from error
-        return held[name]
+        return contents[name]
 
     if f"{folder}byteorder" in entries.namelist() and read(f"{folder}byteorder") != b"little":
         raise MaceError(
-            path, "holds numbers in big-endian order", "save it on the machine of a usual processor"
+            path, "holds numbers in big-endian order", "save it on a machine with an x86 or ARM processor"
         )
     root = read_pickle(read(names[0]), 0, path).root
     return Archive(path, len(data), root, lambda storage: read(f"{folder}data/{storage.key}"))
 
 
 def _read_stream(path: Path, data: bytes) -> Archive:
-    """A file of PyTorch before 1.6: several streams, then the numbers."""
+    """Read a file of PyTorch before 1.6: several streams, then the numbers."""
     if not data.startswith(STREAM_START):
         raise MaceError(path, "is no PyTorch checkpoint", "name a checkpoint file (.pth.tar)")
     version = read_pickle(data, len(STREAM_START), path)
@@ -193,7 +200,7 @@ def _read_stream(path: Path, data: bytes) -> Archive:
     if position > len(data):
         raise MalformedError("its numbers are cut off")
 
-    def read(storage: Storage) -> memoryview:
+    def read(storage: TensorStorage) -> memoryview:
         if storage.key not in spans:
             raise MalformedError("the numbers of a tensor are missing")
         return spans[storage.key]

@@ -1,4 +1,4 @@
-"""Weights and biases as numpy arrays, one after the other in a file, as the vendor's tests have them.
+"""Reads weights and biases from files of numpy arrays, one after the other, as the vendor's tests have them.
 
 Layers without weights have no array.  A layer with narrower weights than its array takes their upper bits.
 """
@@ -19,7 +19,7 @@ from mace_frontend_ai8x.checkpoint.parameters import Checkpoint, LayerParameters
 
 SAVE_AGAIN = "write integers with numpy.save, one array after the other into the same file"
 
-MOST_AXES = 6
+MAX_AXES = 6
 
 HEADER = re.compile(
     rb"\x93NUMPY(\x01\x00..|\x02\x00....)"
@@ -27,7 +27,7 @@ HEADER = re.compile(
     rb" 'shape': \((?P<shape>[\d, ]{0,120})\), \} *\n",
     re.DOTALL,
 )
-"""What numpy.save writes before an array's integers: a magic number, a version, a length and a dictionary."""
+"""What numpy.save writes before the integers of an array: magic number, version, length and a dictionary."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
 
     An array of one axis more than its layer's weights holds those of several layers.  bias: a file of the
     biases' bytes in the same order.
-    MaceError: a file cannot be read or is damaged, or the arrays are fewer than the layers, or of other axes.
+    MaceError if a file cannot be read or is damaged, or the arrays do not fit the layers.
     """
-    arrays, taken = _read(weights), []
+    arrays, layer_values = _read(weights), []
     for number, form in enumerate(forms):
         if not arrays:
             problem = f"has weights for {number} layers; {len(forms)} layers need them"
@@ -71,40 +71,43 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
                 f"array {number} has shape {list(arrays[0].shape)}; the layer's weights have {form.axes} axes"
             )
             raise MaceError(weights, problem, "order the arrays as the layers are")
+        # The vendor's arrays are those of the plain convolution that the hardware runs; a model has the
+        # kernel of the transposed one: mirrored, with input and output channels exchanged.
         if form.transposed:
             values = values[:, :, ::-1, ::-1].swapaxes(0, 1)
-        taken.append(_narrow(values, form))
+        layer_values.append(_narrow(values, form))
     biases = _read(bias) if bias else []
     return Checkpoint(
         tuple(
             LayerParameters(str(i), values, biases[i].ravel() if i < len(biases) else None, form.bits)
-            for i, (values, form) in enumerate(zip(taken, forms, strict=True))
+            for i, (values, form) in enumerate(zip(layer_values, forms, strict=True))
         )
     )
 
 
 def _squeeze(values: Array, axes: int) -> Array:
-    """Linear layers' weights come with two axes of a kernel of one element."""
+    """Return the weights of a linear layer without the two axes of a kernel of one element."""
     return values[..., 0, 0] if axes == 2 and values.ndim > 3 and values.shape[-2:] == (1, 1) else values
 
 
 def _narrow(values: Array, form: Form) -> Array:
-    """The upper bits of weights that are wider than the layer's; a binary weight is the sign."""
+    """Return the upper bits of weights that are wider than the layer's; a binary weight is the sign."""
     if form.binary:
         return np.where(values < 0, -1, 1)
     return values >> max(0, _bits(values) - form.bits)
 
 
 def _bits(values: Array) -> int:
-    """Bits that all values fit into, at least the one of -1 and 0."""
-    ends = int(values.min()), int(values.max())
-    return max((~end if end < 0 else end).bit_length() for end in ends) + 1
+    """Return the number of bits that all values fit into; at least 1, for -1 and 0."""
+    bounds = int(values.min()), int(values.max())
+    # One more for the sign; the complement, because -128 needs no more bits than 127.
+    return max((~bound if bound < 0 else bound).bit_length() for bound in bounds) + 1
 
 
 def _read(path: Path) -> list[Array]:
-    """All arrays of a file as int64.
+    """Return all arrays of a file as int64.
 
-    MaceError: it cannot be read, is damaged, or holds something else than 8-bit integers.
+    MaceError if it cannot be read, is damaged, or has other arrays than those of 8-bit integers.
     """
     try:
         data = path.read_bytes()
@@ -133,7 +136,7 @@ def _arrays(path: Path, data: bytes) -> Iterator[Array]:
         end = header.end() + prod(shape) * dtype.itemsize
         if end > len(data):
             raise MaceError(path, "is cut off", "copy or download it again")
-        if len(shape) > MOST_AXES or not prod(shape):
+        if len(shape) > MAX_AXES or not prod(shape):
             raise MaceError(path, f"holds an array of shape {shape}", SAVE_AGAIN)
         values = np.frombuffer(data[header.end() : end], dtype)
         yield values.reshape(shape, order="F" if header["fortran"] == b"True" else "C").astype(np.int64)

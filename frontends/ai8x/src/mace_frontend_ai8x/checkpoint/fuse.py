@@ -1,7 +1,7 @@
-"""Batch normalization folded into the convolution before it, which is needed where a model was not trained for quantization.
+"""Folds batch normalization into the convolution before it, because the hardware has none.
 
-The layers of the vendor's training tools divide what batch normalization gives by 4, so that it lies within
-the range of data:
+The layers of the vendor's training tools divide the results of batch normalization by 4, so that they lie
+within the range of data:
 
     y = ((w * x + b - mean) / sqrt(var + eps) * gamma + beta) / 4
 
@@ -16,33 +16,35 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_ai8x.checkpoint.state import State, read_state
+from mace_frontend_ai8x.checkpoint.state import CheckpointState, read_state
 from mace_frontend_ai8x.checkpoint.write import write_state
 
 DIVISOR = 4.0
+"""By which the vendor's layers divide normalized values."""
+
 EPSILON = 1e-5
-"""What PyTorch adds to the variance where a model does not say; checkpoints do not hold it."""
+"""PyTorch's default for what is added to the variance; checkpoints do not have it."""
 
 MEAN = ".bn.running_mean"
 
 
-def needs_fusing(state: State) -> bool:
-    """Whether a checkpoint has batch normalization."""
+def needs_fusing(state: CheckpointState) -> bool:
+    """Return whether a checkpoint has batch normalization."""
     return any(name.endswith(MEAN) for name in state.tensors)
 
 
-def without_batch_normalization(state: State) -> State:
-    """The same state without the tensors of batch normalization."""
+def without_batch_normalization(state: CheckpointState) -> CheckpointState:
+    """Return the same state without the tensors of batch normalization."""
     return state.with_tensors({name: values for name, values in state.tensors.items() if ".bn." not in name})
 
 
-def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> State:
-    """The same network without batch normalization.
+def fuse(state: CheckpointState, arch: str | None = None, divisor: float = DIVISOR) -> CheckpointState:
+    """Return the same network without batch normalization.
 
-    arch: the name of the architecture without it.  divisor: by which the model divides what it gives; 1 for
-    other models than the vendor's.
-    MaceError: a convolution is missing, or is not one along whose first axis the channels are that are
-    normalized; all such at once.
+    arch: the name of the architecture without it.
+    divisor: by which the model divides normalized values; 1 for models that are not the vendor's.
+    MaceError with all layers whose convolution is missing or does not have the normalized channels as first
+    axis of its weights.
     """
     tensors, faults = dict(state.tensors), []
     for layer in [name.removesuffix(MEAN) for name in state.tensors if name.endswith(MEAN)]:
@@ -50,17 +52,19 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
         channels = state.tensors[layer + MEAN].shape
         kinds = [state.tensors.get(f"{layer}.bn.{kind}") for kind in ("running_var", "weight", "bias")]
         if weights is None or weights.shape[:1] != channels or kinds[0] is None:
-            found = "none" if weights is None else f"weights {list(weights.shape)}"
+            actual = "none" if weights is None else f"weights {list(weights.shape)}"
             faults.append(
-                f"{state.path}: {layer}.bn normalises {list(channels)} channels and needs a convolution to them, found {found}"
+                f"{state.path}: {layer}.bn normalizes {list(channels)} channels "
+                f"and needs a convolution to them, found {actual}"
             )
             continue
-        if any(
-            values is not None and values.shape != channels
-            for values in (*kinds, state.tensors.get(f"{layer}.op.bias"))
-        ):
+        per_channel = [
+            values for values in (*kinds, state.tensors.get(f"{layer}.op.bias")) if values is not None
+        ]
+        if any(values.shape != channels for values in per_channel):
             faults.append(
-                f"{state.path}: values of {layer}.bn and the bias have other shapes than its mean {list(channels)}"
+                f"{state.path}: values of {layer}.bn and the bias "
+                f"have other shapes than its mean {list(channels)}"
             )
             continue
         tensors = _fuse(tensors, layer, divisor)
@@ -72,9 +76,9 @@ def fuse(state: State, arch: str | None = None, divisor: float = DIVISOR) -> Sta
 
 
 def _fuse(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, Array]:
-    """All tensors, with one layer's weights and bias changed and what batch normalization had removed.
+    """Return all tensors, with one layer's batch normalization folded into its weights and bias.
 
-    Sums as 64-bit floats.
+    It is computed in 64-bit floats and rounded once, as float32.
     """
 
     def values(name: str, default: float) -> Array:
@@ -85,25 +89,24 @@ def _fuse(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, Ar
         )
 
     mean, weights = tensors[layer + MEAN].astype(np.float64), tensors[f"{layer}.op.weight"]
-    with np.errstate(all="ignore"):  # what becomes of damaged numbers is looked at afterwards
+    with np.errstate(all="ignore"):  # the caller refuses results that are not finite
         factor = values("bn.weight", 1) / np.sqrt(values("bn.running_var", 1) + EPSILON) / divisor
         fused = (weights * factor.reshape(-1, *(1,) * (weights.ndim - 1))).astype(np.float32)
         bias = ((values("op.bias", 0) - mean) * factor + values("bn.bias", 0) / divisor).astype(np.float32)
-    rest: dict[str, Array] = {}
-    for name, held in tensors.items():
+    result: dict[str, Array] = {}
+    for name, values_of_name in tensors.items():
         if name == f"{layer}.op.weight":
-            rest[name] = fused
-            rest[f"{layer}.op.bias"] = bias
+            result[name] = fused
+            result[f"{layer}.op.bias"] = bias
         elif not name.startswith(f"{layer}.bn.") and name != f"{layer}.op.bias":
-            rest[name] = held
-    return rest
+            result[name] = values_of_name
+    return result
 
 
 def fuse_file(source: Path, target: Path, arch: str | None = None) -> None:
-    """Write a checkpoint file's network without batch normalization.
+    """Write the network of a checkpoint file without batch normalization.
 
-    MaceError: the source is damaged or has no batch normalization that can be fused, or the target cannot be
-    written.
+    MaceError if the source is damaged or has no batch normalization to fuse, or the target cannot be written.
     """
     state = read_state(source)
     if not needs_fusing(state):

@@ -1,8 +1,8 @@
-"""What a checkpoint's pickle stream may name, and what stands for it here.
+"""Lists the names that a checkpoint's pickle stream may have, and what stands for each.
 
-Nothing that is named is ever imported.  The call of a function of `CALLS` is understood; an object of another
-kind on the list is a `Foreign`, of which only the name is kept; a name that is not on the list ends the
-reading.
+No name is ever imported, so that a file cannot run code.  A call of a function of `CALLS` is understood;
+another object on the list becomes a `Foreign`, which has only its name; a name that is not on the list is
+refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESAVE = (
 )
 
 INERT = ("torch.optim.", "distiller.", "munch.")
-"""Beginnings of the names of objects that checkpoints hold beside their tensors, as optimizers and schedules."""
+"""How names of other objects in checkpoints begin, such as optimizers and schedules."""
 
 INERT_NAMES = (
     "__builtin__.set",
@@ -37,7 +37,7 @@ INERT_NAMES = (
 
 @dataclass(frozen=True)
 class Global:
-    """A name that the stream mentions; what it names is not imported."""
+    """A name in the stream; it is not imported."""
 
     name: str
 
@@ -50,8 +50,11 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Storage:
-    """Numbers that lie outside the stream: `kind` is PyTorch's name of their type, `key` tells them apart, `count` is how many they are."""
+class TensorStorage:
+    """Numbers that lie outside the stream.
+
+    kind: PyTorch's name of their type.  key: their name in the file.  count: how many there are.
+    """
 
     kind: str
     key: str
@@ -59,38 +62,35 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A tensor as the stream describes it: a view of a storage; offset and strides count elements."""
+class TensorView:
+    """A tensor as the stream describes it: a view of a storage. Offset and strides count elements."""
 
-    storage: Storage
+    storage: TensorStorage
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
 
 class MalformedError(Exception):
-    """What is wrong with a stream or with the file around it."""
+    """A stream, or the file around it, is damaged."""
 
 
 class ForbiddenError(Exception):
-    """What a stream names and no checkpoint needs."""
+    """A stream names an object that no checkpoint needs."""
 
 
-def allowed(name: str) -> Global:
-    """The name, if it is on the list.
-
-    ForbiddenError: it is not.
-    """
+def check_name(name: str) -> Global:
+    """Return a name of a stream as a `Global`; ForbiddenError if it is not on the list."""
     storage = re.fullmatch(r"torch\.[A-Za-z0-9]+Storage", name)
     if not (storage or name in CALLS or name in INERT_NAMES or name.startswith(INERT)):
         raise ForbiddenError(ascii(name).strip("'"))
     return Global(name)
 
 
-def called(function: Any, arguments: Any) -> Any:
-    """What a call gives.
+def call_known(function: Any, arguments: Any) -> Any:
+    """Return the result of a call in a stream.
 
-    MalformedError: what is called is no name, or its arguments are not what it takes.
+    MalformedError if the function has no name, or does not take these arguments.
     """
     if not isinstance(function, Global) or not isinstance(arguments, tuple):
         raise MalformedError("what is called has no name")
@@ -102,16 +102,14 @@ def called(function: Any, arguments: Any) -> Any:
         raise MalformedError(f"{function.name} is called with wrong arguments") from error
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> Tensor:
-    whole = (
-        isinstance(storage, Storage)
-        and isinstance(shape, tuple)
-        and isinstance(stride, tuple)
-        and len(shape) == len(stride)
-    )
-    if not whole or not all(type(n) is int and n >= 0 for n in (offset, *shape, *stride)):
+def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> TensorView:
+    has_types = isinstance(storage, TensorStorage) and isinstance(shape, tuple) and isinstance(stride, tuple)
+    if not has_types or len(shape) != len(stride):
         raise ValueError("no tensor")
-    return Tensor(storage, offset, shape, stride)
+    # `type(n) is int`, because True and False are integers of Python's too.
+    if not all(type(n) is int and n >= 0 for n in (offset, *shape, *stride)):
+        raise ValueError("no tensor")
+    return TensorView(storage, offset, shape, stride)
 
 
 def _parameter(data: Any, *_: Any) -> Any:

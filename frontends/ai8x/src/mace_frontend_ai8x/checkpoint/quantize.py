@@ -1,9 +1,9 @@
-"""Weights and biases made the integers that the hardware has.
+"""Quantizes weights and biases to the integers of the hardware.
 
-A layer's weights w become floor(w * s * 2^(bits - 1) + 1/2), clipped to so many bits, where a power of two s
-makes the best of them; the output shift -log2(s) takes it back.  Where a model was trained for other ways of
-clipping, s is any number and nothing takes it back. Biases become bytes b * s * 2^(bits - 1) and are stored
-times 2^(bits - 1), by which a network's loading divides them.
+A layer's weights w become floor(w * s * 2^(bits - 1) + 1/2), clipped to the bits.  The factor s is the power
+of two that uses the range of the integers best; the output shift -log2(s) undoes it.  With the other methods
+of clipping s is any number, and nothing undoes it.  Biases become bytes b * s * 2^(bits - 1), and are stored
+times 2^(bits - 1), by which the reader of a checkpoint divides them.
 
 Source: the vendor's quantized checkpoints, and its document on training and synthesis.
 """
@@ -21,23 +21,23 @@ import yaml
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.checkpoint.fuse import needs_fusing
-from mace_frontend_ai8x.checkpoint.state import PARALLEL, State, read_state
+from mace_frontend_ai8x.checkpoint.state import PARALLEL, CheckpointState, read_state
 from mace_frontend_ai8x.checkpoint.write import write_state
 
 BITS = (1, 2, 4, 8)
 
-LARGEST = 1e6
-"""Magnitude of a weight; trained ones are about 1."""
+MAX_WEIGHT = 1e6
+"""The largest magnitude of a weight; trained weights are about 1, so larger ones come from damage."""
 
 EXPONENTS = (-7, 23)
-"""The least and the largest exponent of s, less the bits of the weights."""
+"""The smallest and the largest exponent of s, before the bits of the weights are subtracted."""
 
 WITHOUT_WEIGHTS = ("none", "passthrough", "add", "sub", "or", "xor", "bitwiseor", "bitwisexor")
 """Operations of a network description that have no weights."""
 
 
 class Clip(Enum):
-    """How s is found for a model that was not trained for quantization.
+    """How s is chosen for a model that was not trained for quantization; the names are the vendor's.
 
     MAX_BIT_SHIFT: the largest power of two that keeps the weights, up to the layer's quantile of them, in
     range.
@@ -58,8 +58,9 @@ class Clip(Enum):
 class Settings:
     """How to quantize.
 
-    scale: s of SCALE.  deviations: of STDDEV.  bits: of the weights of each layer that has any, in the order
-    of the model; None, or none for a layer, leaves it to the checkpoint, and 8 where that says nothing.
+    scale: s of the method SCALE.  deviations: standard deviations of the method STDDEV.
+    bits: of the weights of each layer that has any, in the order of the model; None leaves them to the
+    checkpoint, and they are 8 where that says nothing.
     """
 
     clip: Clip = Clip.MAX_BIT_SHIFT
@@ -69,19 +70,19 @@ class Settings:
 
 
 def quantize_file(source: Path, target: Path, settings: Settings | None = None) -> None:
-    """Write a checkpoint file's network quantized.
+    """Write the network of a checkpoint file with quantized weights.
 
-    MaceError: the source is damaged, quantized already, or cannot be quantized as it is asked for; or the
-    target cannot be written.
+    MaceError if the source is damaged, quantized already or does not fit the settings, or if the target
+    cannot be written.
     """
     write_state(quantize(read_state(source), settings or Settings()), target)
 
 
-def quantize(state: State, settings: Settings) -> State:
-    """The same network with integers as weights and biases; they stay 32-bit floats, as PyTorch needs them.
+def quantize(state: CheckpointState, settings: Settings) -> CheckpointState:
+    """Return the same network with integers as weights and biases, stored as 32-bit floats for PyTorch.
 
-    MaceError: it is quantized already, was trained in another way than the settings say, or has values that
-    are no numbers; all at once.
+    MaceError with every fault: it is quantized already, was trained in another way than the settings say, or
+    has values that are not those of a trained model.
     """
     faults = _faults(state, settings)
     if faults:
@@ -98,13 +99,13 @@ def quantize(state: State, settings: Settings) -> State:
     return state.with_tensors(tensors, extras=extras)
 
 
-def _names(state: State) -> list[str]:
-    """The layers' plain names; a file that has all layers twice has each name once."""
+def _names(state: CheckpointState) -> list[str]:
+    """Return the layers' plain names; a file that has all layers twice has each name once."""
     return list(dict.fromkeys(layer.removeprefix(PARALLEL) for layer, _ in state.layers()))
 
 
-def _faults(state: State, settings: Settings) -> list[str]:
-    """All that keeps a checkpoint from being quantized as it is asked for."""
+def _faults(state: CheckpointState, settings: Settings) -> list[str]:
+    """Return why a checkpoint cannot be quantized with these settings."""
     faults, layers = [], list(state.layers())
     if state.quantized:
         faults.append("is quantized already; name the checkpoint that training wrote")
@@ -115,67 +116,63 @@ def _faults(state: State, settings: Settings) -> list[str]:
     ):
         faults.append(f"was trained for quantization; leave out the clipping method {settings.clip.value}")
     if not (settings.scale > 0 and settings.deviations > 0):
-        faults.append(
-            f"cannot be scaled by {settings.scale:g} or clipped at {settings.deviations:g} deviations; give numbers above 0"
-        )
+        problem = f"scaled by {settings.scale:g} or clipped at {settings.deviations:g} deviations"
+        faults.append(f"cannot be {problem}; give numbers above 0")
     if settings.bits and len(settings.bits) > (count := len(_names(state))):
-        faults.append(
-            f"has {count} layers with weights, bits are given for {len(settings.bits)}; give as many as there are layers"
-        )
+        problem = f"has {count} layers with weights, bits are given for {len(settings.bits)}"
+        faults.append(f"{problem}; give as many as there are layers")
     for layer, operation in layers:
         faults += _faults_of_layer(state, layer, operation)
     return faults
 
 
-def _faults_of_layer(state: State, layer: str, operation: str) -> Iterator[str]:
+def _faults_of_layer(state: CheckpointState, layer: str, operation: str) -> Iterator[str]:
     for name in (f"{operation}.weight", f"{operation}.bias"):
         values = state.tensors.get(name)
         if values is not None and not (
-            values.size and values.dtype.kind == "f" and np.abs(values).max() <= LARGEST
+            values.size and values.dtype.kind == "f" and np.abs(values).max() <= MAX_WEIGHT
         ):
             yield f"{name} holds other values than weights of a trained model; train it again"
     if state.number(layer, "activation_threshold"):
         yield f"{layer} was trained with an activation threshold; quantize it with the tools that trained it"
-    for name, allowed, told in (
+    for name, allowed, expected in (
         ("weight_bits", (None, 0, *BITS), "must be 1, 2, 4 or 8"),
-        ("output_shift", (None, *range(-30, 31)), "must be a whole number up to 30"),
+        ("output_shift", (None, *range(-30, 31)), "must be an integer up to 30"),
     ):
         if (value := state.number(layer, name)) not in allowed:
-            yield f"{layer}.{name} is {value:g}; it {told}"
+            yield f"{layer}.{name} is {value:g}; it {expected}"
     if not 0 <= (quantile := state.number(layer, "shift_quantile") or 0.0) <= 1:
         yield f"{layer}.shift_quantile is {quantile:g}; it must be from 0 to 1"
 
 
 def _quantize(
-    state: State, layer: str, operation: str, told: int | None, settings: Settings
+    state: CheckpointState, layer: str, operation: str, stated_bits: int | None, settings: Settings
 ) -> dict[str, Array]:
-    """The tensors of a layer that change."""
-    bits = told or int(state.number(layer, "weight_bits") or 0) or 8
-    weights, bias = (
-        state.tensors[f"{operation}.weight"].astype(np.float32),
-        state.tensors.get(f"{operation}.bias"),
-    )
+    """Return the tensors of a layer that quantization changes.
+
+    stated_bits: of the settings; None to leave them to the checkpoint.
+    """
+    bits = stated_bits or int(state.number(layer, "weight_bits") or 0) or 8
+    # All in 32-bit floats, as the vendor's tool computes: near a half, a 64-bit product may round otherwise.
+    weights = state.tensors[f"{operation}.weight"].astype(np.float32)
+    bias = state.tensors.get(f"{operation}.bias")
     half, changed = 1 << (bits - 1), {}
-    early = settings.clip is Clip.MAX_BIT_SHIFT and _early(state, layer)
+    has_trained_shift = settings.clip is Clip.MAX_BIT_SHIFT and _has_trained_shift(state, layer)
     if settings.clip is Clip.MAX_BIT_SHIFT:
-        shift = (
-            state.number(layer, "output_shift") or 0.0
-            if early
-            else _shift(state, layer, (weights, bias), bits)
-        )
+        trained_shift = state.number(layer, "output_shift") or 0.0
+        shift = trained_shift if has_trained_shift else _shift(state, layer, (weights, bias), bits)
         changed[f"{layer}.output_shift"] = np.array([shift], np.float32)
         factor = np.float32(half * 2.0**-shift)
     else:
         factor = np.float32(half * _saturation(weights, settings))
     changed[f"{operation}.weight"] = np.clip(_round_half_up(weights * factor), -half, half - 1)
     if bias is not None:
-        kept = half if early else 1
-        rounded = np.clip(
-            _round_half_up(bias.astype(np.float32) * (factor * kept)), -128 * kept, 128 * kept - 1
-        )
-        changed[f"{operation}.bias"] = rounded * np.float32(half // kept)
+        precision = half if has_trained_shift else 1
+        rounded = _round_half_up(bias.astype(np.float32) * (factor * precision))
+        clipped = np.clip(rounded, -128 * precision, 128 * precision - 1)
+        changed[f"{operation}.bias"] = clipped * np.float32(half // precision)
         changed |= _flag(state, layer, "bias_bits", 8)
-    if told or f"{layer}.weight_bits" not in state.tensors:
+    if stated_bits or f"{layer}.weight_bits" not in state.tensors:
         changed[f"{layer}.weight_bits"] = np.array([bits], np.float32)
     return (
         changed
@@ -185,26 +182,28 @@ def _quantize(
 
 
 def _round_half_up(values: Array) -> Array:
+    # Not np.rint, which rounds halves to even; the vendor's tool rounds them up.
     return np.floor(values + np.float32(0.5))
 
 
-def _flag(state: State, layer: str, name: str, value: int) -> dict[str, Array]:
-    """A parameter set, where the layer has it."""
+def _flag(state: CheckpointState, layer: str, name: str, value: int) -> dict[str, Array]:
+    """Return a parameter with a value, if the layer has such a parameter."""
     key = f"{layer}.{name}"
     return {key: np.array([value], np.float32)} if key in state.tensors else {}
 
 
-def _early(state: State, layer: str) -> bool:
-    """Whether a model was trained for quantization before training kept the quantile from which the output shift follows.
+def _has_trained_shift(state: CheckpointState, layer: str) -> bool:
+    """Return whether the output shift is the one that training found.
 
-    Then the output shift that training found holds, and biases keep as many bits more as the weights have,
-    which loading cuts off.
+    Versions of the training tools that adjusted the output shift did not yet store the quantile from which
+    it follows.  Their biases keep as many more bits as the weights have; the reader of a checkpoint cuts
+    them off.
     """
     return bool(state.number(layer, "adjust_output_shift")) and state.number(layer, "shift_quantile") is None
 
 
-def _shift(state: State, layer: str, values: tuple[Array, Array | None], bits: int) -> float:
-    """-log2(s), as 32-bit floats give it."""
+def _shift(state: CheckpointState, layer: str, values: tuple[Array, Array | None], bits: int) -> float:
+    """Return -log2(s), computed in 32-bit floats as the vendor's tool does."""
     magnitudes = np.concatenate([np.abs(v).ravel().astype(np.float32) for v in values if v is not None])
     quantile = state.number(layer, "shift_quantile")
     largest = (
@@ -216,7 +215,7 @@ def _shift(state: State, layer: str, values: tuple[Array, Array | None], bits: i
 
 
 def _saturation(weights: Array, settings: Settings) -> float:
-    """What the weights are multiplied by in the ways of clipping other than MAX_BIT_SHIFT."""
+    """Return s for the methods of clipping other than MAX_BIT_SHIFT."""
     channels = weights.reshape(len(weights), -1)
     if settings.clip is Clip.SCALE:
         return settings.scale
@@ -229,9 +228,9 @@ def _saturation(weights: Array, settings: Settings) -> float:
 
 
 def description_bits(path: Path) -> tuple[int | None, ...]:
-    """The bits of the weights of each layer that has any of its own, as a network description gives them under `quantization`.
+    """Return the bits that a network description states under `quantization` for each layer with own weights.
 
-    MaceError: it cannot be read, has no layers, or asks for other bits than 1, 2, 4 and 8; all such at once.
+    MaceError if it cannot be read or has no layers, or with all bits that are not 1, 2, 4 or 8.
     """
     try:
         description = yaml.safe_load(path.read_text(encoding="utf-8"))

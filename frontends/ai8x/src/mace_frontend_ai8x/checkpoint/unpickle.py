@@ -1,4 +1,6 @@
-"""A reader of pickle streams that constructs plain containers, numbers, texts and descriptions of tensors, and nothing else.
+"""Reads pickle streams into plain containers, numbers, strings and descriptions of tensors, and nothing else.
+
+Python's own pickle runs code that a file names; a checkpoint may come from a stranger.
 
     stream = read_pickle(data, 0, "best.pth.tar")
     stream.root
@@ -22,33 +24,36 @@ from mace_frontend_ai8x.checkpoint.names import (
     Foreign,
     Global,
     MalformedError,
-    Storage,
-    allowed,
-    called,
+    TensorStorage,
+    call_known,
+    check_name,
 )
 
-LONGEST_NAME = 400
-"""Characters of a module's or a class's name."""
+MAX_NAME_LENGTH = 400
+"""Characters of the name of a module or a class."""
 
 
 @dataclass(frozen=True)
-class Stream:
-    """What a stream describes: the object, all storages that it mentions by key, and the position behind it in the data."""
+class PickleStream:
+    """What a stream describes.
+
+    root: the object.  storages: by key.  end: the position in the data after the stream.
+    """
 
     root: Any
-    storages: Mapping[str, Storage]
+    storages: Mapping[str, TensorStorage]
     end: int
 
 
-def read_pickle(data: bytes, position: int, place: object) -> Stream:
-    """What the stream at a position describes.
+def read_pickle(data: bytes, position: int, place: object) -> PickleStream:
+    """Return what the stream at a position describes.
 
-    place: names the file in errors.  MaceError: the stream is damaged, of another protocol, or names what no
-    checkpoint needs.
+    place: names the file in errors.
+    MaceError if the stream is damaged, of another protocol, or names an object that no checkpoint needs.
     """
     reader = _Reader(data, position)
     try:
-        return Stream(reader.run(), reader.storages, reader.position)
+        return PickleStream(reader.run(), reader.storages, reader.position)
     except ForbiddenError as error:
         problem = f"it asks for {error}, which no checkpoint needs; nothing of the file was run"
         raise MaceError(
@@ -59,17 +64,17 @@ def read_pickle(data: bytes, position: int, place: object) -> Stream:
 
 
 class _Reader:
-    """The machine that a stream is a program of: a stack, marks in it, and a memory."""
+    """The machine whose program a stream is: a stack, marks in it, and a memory (Python's pickletools)."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self.data, self.position = data, position
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memory: dict[int, Any] = {}
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, TensorStorage] = {}
 
     def run(self) -> Any:
-        """Follow the stream to its end."""
+        """Execute the stream to its end; return the object that it makes."""
         while (code := self.take(1)[0]) != _STOP:
             if (step := _STEPS.get(code)) is None:
                 raise MalformedError(f"code {code:#04x} of its stream is not one that PyTorch writes")
@@ -77,36 +82,36 @@ class _Reader:
         return self.pop()
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         start, self.position = self.position, self.position + size
         if self.position > len(self.data):
             raise MalformedError("its stream has no end")
         return self.data[start : self.position]
 
     def number(self, form: str) -> Any:
-        """The next number of a format of `struct`."""
+        """Return the next number of a format of `struct`."""
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def line(self) -> str:
-        """The text up to the end of the line."""
-        end = self.data.find(b"\n", self.position, self.position + LONGEST_NAME)
+        """Return the string up to the end of the line."""
+        end = self.data.find(b"\n", self.position, self.position + MAX_NAME_LENGTH)
         if end < 0:
             raise MalformedError("a name of its stream has no end")
         return self.take(end + 1 - self.position)[:-1].decode()
 
     def pop(self) -> Any:
-        """The topmost object above the last mark, taken away."""
+        """Remove and return the topmost object above the last mark."""
         self.top()
         return self.stack.pop()
 
     def top(self) -> Any:
-        """The topmost object above the last mark."""
+        """Return the topmost object above the last mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             raise MalformedError("an object of its stream is missing")
         return self.stack[-1]
 
     def since_mark(self) -> list[Any]:
-        """All objects above the last mark, taken away with it."""
+        """Remove the last mark with all objects above it; return these."""
         if not self.marks:
             raise MalformedError("a mark of its stream is missing")
         mark = self.marks.pop()
@@ -115,9 +120,9 @@ class _Reader:
         return values
 
     def recall(self, index: int) -> None:
-        """Put what was remembered on the stack."""
+        """Push an object of the memory onto the stack."""
         if index not in self.memory:
-            raise MalformedError("its stream recalls what it never held")
+            raise MalformedError("its stream recalls an object that it never stored")
         self.stack.append(self.memory[index])
 
 
@@ -178,12 +183,12 @@ def _appends(reader: _Reader) -> None:
 
 
 def _extend(reader: _Reader, values: list[Any]) -> None:
-    """Lists take what is added to them; a set and other foreign objects are not kept."""
+    """Add values to the list on the stack; what is added to a set or another foreign object is dropped."""
     target = reader.top()
     if isinstance(target, list):
         target.extend(values)
     elif not isinstance(target, Foreign):
-        raise MalformedError("something is added to what is no list")
+        raise MalformedError("something is added to an object that is not a list")
 
 
 def _set_item(reader: _Reader) -> None:
@@ -202,25 +207,25 @@ def _update(reader: _Reader, pairs: list[Any]) -> None:
     if not isinstance(target, dict) or len(pairs) % 2:
         raise MalformedError("keys and values do not match")
     if not all(isinstance(key, str | bytes | int | float | Global | None) for key in pairs[::2]):
-        raise MalformedError("a key is neither a text nor a number")
+        raise MalformedError("a key is neither a string nor a number")
     target.update(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def _global(reader: _Reader) -> None:
     module = reader.line()
-    reader.stack.append(allowed(f"{module}.{reader.line()}"))
+    reader.stack.append(check_name(f"{module}.{reader.line()}"))
 
 
 def _stack_global(reader: _Reader) -> None:
     name, module = reader.pop(), reader.pop()
     if not isinstance(name, str) or not isinstance(module, str):
-        raise MalformedError("a name is no text")
-    reader.stack.append(allowed(f"{module}.{name}"))
+        raise MalformedError("a name is not a string")
+    reader.stack.append(check_name(f"{module}.{name}"))
 
 
 def _call(reader: _Reader) -> None:
     arguments = reader.pop()
-    reader.stack.append(called(reader.pop(), arguments))
+    reader.stack.append(call_known(reader.pop(), arguments))
 
 
 def _call_with_names(reader: _Reader) -> None:
@@ -229,22 +234,22 @@ def _call_with_names(reader: _Reader) -> None:
 
 
 def _build(reader: _Reader) -> None:
-    """An object's further state: there is none that plain containers need."""
+    """Drop the further state of an object: plain containers need none."""
     reader.pop()
     reader.top()
 
 
 def _persistent(reader: _Reader) -> None:
-    """PyTorch's reference to numbers: "storage", type, key, device, how many.
+    """Replace PyTorch's reference to numbers: ("storage", type, key, device, count).
 
-    Old files add a view, which no file used.
+    Files of old versions add a view, which none of them used.
     """
     match reader.pop():
         case ("storage", Global(kind), str(key), str(), int(count), *_) if count >= 0:
-            reader.storages[key] = Storage(kind.removeprefix("torch."), key, count)
+            reader.storages[key] = TensorStorage(kind.removeprefix("torch."), key, count)
             reader.stack.append(reader.storages[key])
         case _:
-            raise MalformedError("a storage is described wrongly")
+            raise MalformedError("the description of a storage is malformed")
 
 
 def _remember(form: str, reader: _Reader) -> None:

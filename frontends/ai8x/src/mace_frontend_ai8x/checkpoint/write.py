@@ -1,6 +1,6 @@
-"""A checkpoint file written so that PyTorch's `torch.load(file, weights_only=True)` reads it.
+"""Writes a checkpoint file that PyTorch's `torch.load(file, weights_only=True)` reads.
 
-The same state gives the same bytes.
+Equal states become equal bytes, so that builds can be compared.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import numpy as np
 from mace_core.ir import Array
 from mace_core.run.files import write
 from mace_frontend_ai8x.checkpoint.archive import DTYPES
-from mace_frontend_ai8x.checkpoint.state import State
+from mace_frontend_ai8x.checkpoint.state import CheckpointState
 
 STORAGES: Mapping[tuple[str, int], str] = {
     (np.dtype(t).kind, np.dtype(t).itemsize): name for name, t in DTYPES.items()
 }
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""When all entries of the archive were written: the first moment that a zip archive can tell."""
+"""The date of all entries: the first one that a zip archive can state, whatever the date is."""
 
 
-def write_state(state: State, path: Path) -> None:
+def write_state(state: CheckpointState, path: Path) -> None:
     """Write a checkpoint: arch, epoch, state_dict and extras.
 
-    MaceError: the file cannot be written.
+    MaceError if the file cannot be written.
     """
     storages: list[bytes] = []
     tensors = _mapping(
@@ -54,7 +54,7 @@ def write_state(state: State, path: Path) -> None:
 
 
 def _plain(value: Any) -> bytes:
-    """The code of a text, a number or nothing."""
+    """Return the code of a string, a number or None."""
     match value:
         case None:
             return b"N"
@@ -72,13 +72,13 @@ def _plain(value: Any) -> bytes:
 
 
 def _mapping(items: Iterable[tuple[str, bytes]], *, ordered: bool = False) -> bytes:
-    """The code of a dictionary whose values' codes are given."""
+    """Return the code of a dictionary whose values' codes are given."""
     start = _global("collections", "OrderedDict") + b")R" if ordered else b"}"
     return start + b"(" + b"".join(_plain(name) + value for name, value in items) + b"u"
 
 
 def _tensor(values: Array, storages: list[bytes]) -> bytes:
-    """The code of a tensor; its numbers are added to the storages."""
+    """Return the code of a tensor; its numbers are added to the storages."""
     dtype = values.dtype.newbyteorder("<")
     strides = [prod(values.shape[axis + 1 :]) for axis in range(values.ndim)]
     kind = _global("torch", STORAGES[dtype.kind, dtype.itemsize])

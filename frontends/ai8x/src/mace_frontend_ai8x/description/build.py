@@ -1,4 +1,4 @@
-"""A description with its parameters and sample -> a network."""
+"""Builds a network from a description, its parameters and a sample."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from mace_frontend_ai8x.network import (
 )
 from mace_frontend_ai8x.options import NetworkOptions
 
-SNOOP = 32
-"""Values of `snoop`."""
+SNOOP_VALUES = 32
+"""Values of the key `snoop`: the registers of the MAX78002 for conditional execution, in their order."""
 
 Parameters = Checkpoint | Callable[[Sequence[Form]], Checkpoint]
-"""Parameters, or what reads them once it is known what the layers with weights need."""
+"""Parameters, or a function that reads them once it is known what the layers with weights need."""
 
 AddLimitFaults = Callable[[Network, Collection[int], Faults], None]
 """Adds what a chip cannot compute of a network to the faults of its description.
 
-The indexes are those of layers that were not read as they are written, because they have faults of their own.
+The indexes are those of layers with faults of their own, which were not read as they are written.
 """
 
 
@@ -51,8 +51,8 @@ def read_description(
     """Read the vendor's network description.
 
     sample: [channels, rows, columns] or [channels, length] of any number type, -128 ... 127.
-    add_limit_faults: adds what a chip cannot compute, so that one message tells of all faults.
-    MaceError: all faults of the file that can be found at once, each with its line, and those of the
+    add_limit_faults: adds what a chip cannot compute, so that one message has all faults.
+    MaceError with all faults of the file that can be found at once, each with its line, and those of the
     parameters and the sample.
     """
     description, faults = parse(path, options.skip_yaml_layers)
@@ -78,15 +78,15 @@ class _Builder:
     notes: list[str] = field(default_factory=list)
 
     def network(self, sample: Array, add_limit_faults: AddLimitFaults | None) -> Network:
-        """The whole network."""
-        values, parameters, last = self._ends(sample)
+        """Return the whole network."""
+        values, parameters, last = self._read_inputs(sample)
         layers = self._layers(Shape.of(values), parameters)[: last + 1]
         for number in sorted(self.options.streaming_layers.difference(range(len(layers)))):
             self.faults.add(
                 1, f"streaming-layers: there is no layer {number}", f"name layers from 0 to {len(layers) - 1}"
             )
-        unread = self._unread(len(layers))
-        sampled = () if unread else self._sampled(len(layers))
+        unread = self._find_unread(len(layers))
+        sampled = () if unread else self._follow_conditions(len(layers))
         if not any(layer.output for layer in layers):
             last = sampled[-1] if sampled else -1
             layers[last] = replace(layers[last], output=True)
@@ -110,10 +110,10 @@ class _Builder:
         self.faults.check()
         return network
 
-    def _ends(self, sample: Array) -> tuple[Array, Mapping[int, LayerParameters], int]:
-        """The sample, each layer's parameters, and the last layer.
+    def _read_inputs(self, sample: Array) -> tuple[Array, Mapping[int, LayerParameters], int]:
+        """Return the sample, the parameters by index of their layer, and the index of the last layer.
 
-        MaceError where nothing can be said of layers without them.
+        MaceError if layers cannot be read without them.
         """
         values, last = np.zeros(0), 0
         try:
@@ -130,9 +130,14 @@ class _Builder:
             self.faults.check()
         return values, parameters, last
 
-    def _unread(self, count: int) -> frozenset[int]:
-        """Layers that have a fault between their first line and the next layer's, or whose output lies where such a layer says."""
+    def _find_unread(self, count: int) -> frozenset[int]:
+        """Return the indexes of layers that were not read as they are written, because of their own faults.
+
+        A layer whose output goes to the processors of a faulty layer is one of them.
+        """
         layers = self.description.layers
+        # Layers need not stand in the order of their sequence numbers: a layer ends where the next line of
+        # any layer begins.
         starts = sorted({layer.line for layer in layers} | {BEHIND})
         faulty = set()
         for index, layer in enumerate(layers[:count]):
@@ -161,11 +166,11 @@ class _Builder:
             while self.links[owner].weights != owner:
                 owner = self.links[owner].weights
             reader = LayerReader(described, links.inputs, parameters.get(owner), self.faults, self.notes)
-            layers.append(self._as_asked(index, reader.layer(shapes)))
+            layers.append(self._apply_options(index, reader.layer(shapes)))
         return layers
 
-    def _as_asked(self, index: int, layer: Layer) -> Layer:
-        """A layer with what options say of it: an activation or a bias that is left out, or how wide the last result is."""
+    def _apply_options(self, index: int, layer: Layer) -> Layer:
+        """Return a layer as the options change it: its activation, bias, or width of the last result."""
         without, width = self.options.no_bias, self.options.output_width
         if self.options.ignore_activation:
             layer = replace(layer, activation=Activation.NONE)
@@ -173,21 +178,21 @@ class _Builder:
             layer = replace(layer, bias=None)
         return replace(layer, wide=width == 32) if width and index == self._last() else layer
 
-    def _sampled(self, count: int) -> tuple[int, ...]:
-        """The layers that run for the sample, where the description says that conditions leave some out."""
+    def _follow_conditions(self, count: int) -> tuple[int, ...]:
+        """Return the layers that run for the sample; nothing if no condition leaves one out."""
         if all(links.simulated is None for links in self.links[:count]):
             return ()
-        found, index = [0], 0
+        executed, index = [0], 0
         while True:
             links = self.links[index]
             following = links.following if links.simulated is None else links.simulated
             index = index + 1 if following is None else following
             if not 0 <= index < count:
-                return tuple(found)
-            found.append(index)
+                return tuple(executed)
+            executed.append(index)
 
     def _sample(self, sample: Array) -> Array:
-        """The sample as int64; MaceError where it is none."""
+        """Return the sample as int64; MaceError if it has another shape or values than data have."""
         if sample.ndim not in (2, 3) or sample.size == 0 or sample.dtype.kind not in "iufb":
             problem = f"the sample is {sample.dtype} of shape {list(sample.shape)}"
             raise MaceError(
@@ -204,38 +209,38 @@ class _Builder:
                 self.description.path, problem, "scale it as in training: unsigned bytes minus 128"
             )
         if sample.dtype.kind == "f" and not np.array_equal(rounded, sample):
-            self.notes.append("the sample's values were rounded to whole numbers")
+            self.notes.append("the sample's values were rounded to integers")
         return rounded.astype(np.int64)
 
     def _match_arch(self) -> bool:
-        """Whether the description and the checkpoint are of one model."""
-        found, wanted = self.checkpoint.arch, self.description.arch
+        """Return whether the description and the checkpoint are of one model."""
+        actual, expected = self.checkpoint.arch, self.description.arch
         line = self.description.lines.get("arch")
-        if found is None or line is None or found.lower() == wanted.lower():
+        if actual is None or line is None or actual.lower() == expected.lower():
             return True
         self.faults.add(
-            line, f"arch: is {wanted!r}, the checkpoint holds {found!r}", "name the files of one model"
+            line, f"arch: is {expected!r}, the checkpoint holds {actual!r}", "name the files of one model"
         )
         return False
 
     def _match_snoop(self) -> None:
-        given = self.description.snoop
-        if given and len(given) != SNOOP:
-            remedy = f"write {SNOOP}: twelve registers of each condition, and eight results"
-            self.faults.add(self.description.lines["snoop"], f"snoop: has {len(given)} values", remedy)
+        values = self.description.snoop
+        if values and len(values) != SNOOP_VALUES:
+            remedy = f"write {SNOOP_VALUES}: twelve registers of each condition, and eight results"
+            self.faults.add(self.description.lines["snoop"], f"snoop: has {len(values)} values", remedy)
 
     def _match_layers(self, sample: Shape, weighted: Sequence[int]) -> bool:
-        """Whether every layer with weights has some in the checkpoint; a note names those that none needs."""
-        given, described = self.checkpoint.layers, self.description.layers
-        aligned = align(weighted, given, lambda parameters: self._misfits(sample, parameters))
+        """Return whether every layer with weights has some in the checkpoint; note those of no layer."""
+        parameters, described = self.checkpoint.layers, self.description.layers
+        aligned = align(weighted, parameters, lambda by_index: self._count_misfits(sample, by_index))
         for names, index in aligned.undescribed:
             problem = f"a layer is missing: the checkpoint's {names} has no description"
             remedy = f"describe it before {described[index].title}, or name the checkpoint of this network"
             self.faults.add(described[index].line, problem, remedy)
-        # Where keys could not be read, layers may need weights only by mistake: then only what shapes show is
-        # told.
+        # Where keys could not be read, layers may need weights only by mistake: then only faults that shapes
+        # show are reported.
         certain = aligned.by_shape or not self.faults
-        count = f"the parameters hold those of {len(given)} layers, {len(weighted)} need them"
+        count = f"the parameters hold those of {len(parameters)} layers, {len(weighted)} need them"
         for index in aligned.unweighted if certain else ():
             problem = f"{described[index].title}: needs weights, which are missing; {count}"
             self.faults.add(
@@ -244,22 +249,26 @@ class _Builder:
                 "remove the layer, or name the one whose weights it shares as weight_source",
             )
         if aligned.unused and not aligned.undescribed:
-            names = ", ".join(parameters.name for parameters in aligned.unused)
+            names = ", ".join(layer.name for layer in aligned.unused)
             self.notes.append(
                 f"the checkpoint's last layers have no description, and their weights are not used: {names}"
             )
         return not (aligned.undescribed or aligned.unweighted)
 
-    def _misfits(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> int:
-        """How badly weights fit layers: what a layer's own keys contradict counts twice, what follows from the layers before once."""
+    def _count_misfits(self, sample: Shape, parameters: Mapping[int, LayerParameters]) -> int:
+        """Return how badly weights fit the layers.
+
+        What contradicts a layer's own keys counts twice; what follows from the layers before it counts once,
+        because these may be wrong instead.
+        """
         trial = replace(self, faults=Faults(self.description.path), notes=[])
-        found = 0
+        count = 0
         layers = trial._layers(sample, parameters)
         for index, (described, layer) in enumerate(zip(self.description.layers, layers, strict=True)):
             if layer.weights is None:
                 continue
-            # a kernel of one position may be meant as a linear layer, which is the less likely
-            found += (
+            # A kernel of one position may be meant for a linear layer, but rarely is.
+            count += (
                 layer.operation is Operation.LINEAR
                 and index in parameters
                 and parameters[index].weights.ndim > 2
@@ -267,22 +276,22 @@ class _Builder:
             shape, expected = layer.weights.values.shape, layer.weights_shape
             transposed = layer.operation is Operation.CONV_TRANSPOSE2D
             inputs = shape[0 if transposed else 1] * layer.groups
-            found += 2 * (len(shape) != len(expected) or shape[2:] != expected[2:])
+            count += 2 * (len(shape) != len(expected) or shape[2:] != expected[2:])
             if not layer.flatten:
-                found += 2 * (described.processors.bit_count() != processors_needed(inputs))
-            found += shape != expected
-        return found
+                count += 2 * (described.processors.bit_count() != processors_needed(inputs))
+            count += shape != expected
+        return count
 
     def _last(self) -> int:
-        """The last layer; an option may name an earlier one."""
-        wanted = self.options.stop_after
-        if wanted is None:
+        """Return the index of the last layer, which an option may name; MaceError for an unknown name."""
+        stop_after = self.options.stop_after
+        if stop_after is None:
             return len(self.description.layers) - 1
         for index, layer in enumerate(self.description.layers):
-            if wanted in (layer.name, str(layer.sequence)):
+            if stop_after in (layer.name, str(layer.sequence)):
                 return index
         raise MaceError(
             self.description.path,
-            f"stop-after names layer {wanted!r}, which is not there",
+            f"stop-after names layer {stop_after!r}, which is not there",
             "name a layer or its sequence number",
         )

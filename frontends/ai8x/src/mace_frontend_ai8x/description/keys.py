@@ -1,4 +1,4 @@
-"""The description language: its keys, their values, and a file of them as frozen objects."""
+"""Defines the keys of the description language, and reads a file of them into frozen objects."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mace_frontend_ai8x.description import values as v
 from mace_frontend_ai8x.description.values import Pair
 from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Origin, Section
 
-MOST = 1 << 12
-"""Larger than any size, so that what a limit of the hardware forbids is told as that."""
+MAX_NUMBER = 1 << 12
+"""Larger than any size of the hardware, so that a number beyond its limits is reported as that."""
 
 
-class Work(NamedTuple):
+class NamedOperation(NamedTuple):
     """What `operation` names: a main operation, and an element-wise one before it."""
 
     operation: Operation
@@ -37,30 +37,30 @@ ELTWISE: Mapping[str, Eltwise] = {
     "bitwiseor": Eltwise.OR,
     "bitwise_or": Eltwise.OR,
 }
-OPERATIONS: Mapping[str, Work] = {
-    "conv1d": Work(Operation.CONV1D),
-    "conv2d": Work(Operation.CONV2D),
-    "convtranspose2d": Work(Operation.CONV_TRANSPOSE2D),
-    "none": Work(_PASS),
-    "passthrough": Work(_PASS),
-    "linear": Work(Operation.LINEAR),
-    "fc": Work(Operation.LINEAR),
-    "mlp": Work(Operation.LINEAR),
-    **{word: Work(_PASS, operation) for word, operation in ELTWISE.items()},
+OPERATIONS: Mapping[str, NamedOperation] = {
+    "conv1d": NamedOperation(Operation.CONV1D),
+    "conv2d": NamedOperation(Operation.CONV2D),
+    "convtranspose2d": NamedOperation(Operation.CONV_TRANSPOSE2D),
+    "none": NamedOperation(_PASS),
+    "passthrough": NamedOperation(_PASS),
+    "linear": NamedOperation(Operation.LINEAR),
+    "fc": NamedOperation(Operation.LINEAR),
+    "mlp": NamedOperation(Operation.LINEAR),
+    **{word: NamedOperation(_PASS, operation) for word, operation in ELTWISE.items()},
 }
 ACTIVATIONS: Mapping[str, Activation] = {
     a.value: a for a in (Activation.RELU, Activation.ABS, Activation.NONE)
 } | {"": Activation.NONE}
 BINARY = 0
-"""As `quantization`: one bit for -1 and +1."""
+"""Value of `quantization` for one bit that stands for -1 and +1."""
 
 
 @dataclass(frozen=True)
 class LayerDescription:
-    """What the file says of one layer; None where a default depends on other keys or on the model.
+    """One layer as the file states it; None where a default depends on other keys or on the model.
 
-    line: where it begins; lines: where each of its fields stands.  Meanings are those of the language's
-    reference.
+    line: where it begins.  lines: where each of its fields stands.  The other fields are keys of the
+    language, whose meaning is that of the vendor's reference.
     """
 
     line: int
@@ -74,7 +74,7 @@ class LayerDescription:
     in_offset: int | None = None
     output_width: int = 8
     chw: bool = False
-    work: Work | None = None
+    named_operation: NamedOperation | None = None
     eltwise: Eltwise | None = None
     dilation: Pair = (1,)
     groups: int = 1
@@ -114,18 +114,18 @@ class LayerDescription:
 
     @property
     def label(self) -> str:
-        """What the layer is called: its name, or its sequence number."""
+        """The name of the layer; without one, a name from its sequence number."""
         return self.name or f"layer{self.sequence}"
 
     @property
     def title(self) -> str:
-        """What messages call it: its place in the order, and its name where it has one."""
+        """The layer in messages: its sequence number, and its name if it has one."""
         return f"layer {self.sequence} ({self.name})" if self.name else f"layer {self.sequence}"
 
     @property
     def operation(self) -> Operation:
         """The main operation; Conv2d where none is named."""
-        return self.work.operation if self.work else Operation.CONV2D
+        return self.named_operation.operation if self.named_operation else Operation.CONV2D
 
     @property
     def weighted(self) -> bool:
@@ -133,7 +133,7 @@ class LayerDescription:
         return self.operation is not Operation.PASSTHROUGH and not self.bypass and self.weight_source is None
 
     def form(self) -> Form:
-        """What arrays must hold for it."""
+        """Return what the layer needs of weights."""
         axes = {Operation.CONV1D: 3, Operation.LINEAR: 2}.get(self.operation, 4)
         bits = self.quantization or (1 if self.quantization == BINARY else 8)
         stated = None if self.quantization is None else bits
@@ -144,7 +144,7 @@ class LayerDescription:
 
 @dataclass(frozen=True)
 class AreaDescription:
-    """A part of data memory: results to unload, or a rolling buffer (which has a name)."""
+    """A part of data memory: results to unload, or a buffer that keeps its data (which has a name)."""
 
     line: int
     lines: Mapping[str, int]
@@ -159,9 +159,10 @@ class AreaDescription:
 
 @dataclass(frozen=True)
 class Description:
-    """A file: `layers` in the order of their sequence numbers.
+    """A description file.
 
-    bias, weights: names of the arrays of the vendor's tests, which the caller reads.
+    layers: in the order of their sequence numbers.
+    bias, weights: file names of the arrays of the vendor's tests, which the caller reads.
     """
 
     path: Path
@@ -178,30 +179,30 @@ class Description:
     layers: tuple[LayerDescription, ...] = ()
 
     def forms(self) -> tuple[Form, ...]:
-        """What arrays must hold: the layers with weights, in order."""
+        """Return what the layers with weights need of them, in their order."""
         return tuple(layer.form() for layer in self.layers if layer.weighted)
 
 
 class Key(NamedTuple):
-    """A key: the field that it fills and how its value is read."""
+    """A key: the field that it sets, and the function that reads its value."""
 
     field: str
     read: v.Reader
     mandatory: bool = False
 
 
-_WORK = Key("work", v.choice(OPERATIONS))
+_OPERATION = Key("named_operation", v.choice(OPERATIONS))
 _ACTIVATION = Key("activation", v.choice(ACTIVATIONS))
-_POOL = v.pair(1, MOST)
-_COUNT = v.whole(1, MOST)
+_POOL = v.pair(1, MAX_NUMBER)
+_COUNT = v.integer(1, MAX_NUMBER)
 
 LAYER_KEYS: Mapping[str, Key] = {
     "processors": Key("processors", v.mask, mandatory=True),
     "output_processors": Key("output_processors", v.mask),
-    "operation": _WORK,
-    "op": _WORK,
-    "operator": _WORK,
-    "convolution": _WORK,
+    "operation": _OPERATION,
+    "op": _OPERATION,
+    "operator": _OPERATION,
+    "convolution": _OPERATION,
     "eltwise": Key("eltwise", v.choice(ELTWISE)),
     "activate": _ACTIVATION,
     "activation": _ACTIVATION,
@@ -210,17 +211,17 @@ LAYER_KEYS: Mapping[str, Key] = {
         "quantization", v.choice({"1": 1, "2": 2, "4": 4, "8": 8, "bin": BINARY, "binary": BINARY})
     ),
     "output_width": Key("output_width", v.choice({"8": 8, "32": 32})),
-    "output_shift": Key("output_shift", v.whole(-MOST, MOST)),
-    "kernel_size": Key("kernel_size", v.pair(1, MOST)),
-    "stride": Key("stride", v.pair(1, MOST)),
-    "pad": Key("pad", v.pair(0, MOST)),
-    "dilation": Key("dilation", v.pair(1, MOST)),
+    "output_shift": Key("output_shift", v.integer(-MAX_NUMBER, MAX_NUMBER)),
+    "kernel_size": Key("kernel_size", v.pair(1, MAX_NUMBER)),
+    "stride": Key("stride", v.pair(1, MAX_NUMBER)),
+    "pad": Key("pad", v.pair(0, MAX_NUMBER)),
+    "dilation": Key("dilation", v.pair(1, MAX_NUMBER)),
     "max_pool": Key("max_pool", _POOL),
     "avg_pool": Key("avg_pool", _POOL),
     "pool_dilation": Key("pool_dilation", _POOL),
     "pool_stride": Key("pool_stride", _POOL),
-    "in_dim": Key("in_dim", v.pair(1, MOST)),
-    "in_crop": Key("in_crop", v.pair(0, MOST)),
+    "in_dim": Key("in_dim", v.pair(1, MAX_NUMBER)),
+    "in_crop": Key("in_crop", v.pair(0, MAX_NUMBER)),
     "in_sequences": Key("in_sequences", v.references),
     "next_sequence": Key("next_sequence", v.reference),
     "snoop_sequence": Key("snoop_sequence", v.reference),
@@ -229,18 +230,18 @@ LAYER_KEYS: Mapping[str, Key] = {
     "bias_group": Key("bias_group", v.groups),
     "bias_quadrant": Key("bias_group", v.groups),
     "name": Key("name", v.text),
-    "sequence": Key("sequence", v.whole(0, MOST)),
+    "sequence": Key("sequence", v.integer(0, MAX_NUMBER)),
     "in_offset": Key("in_offset", v.offset),
     "out_offset": Key("out_offset", v.offset),
     "in_channels": Key("in_channels", _COUNT),
     "out_channels": Key("out_channels", _COUNT),
     "groups": Key("groups", _COUNT),
     "conv_groups": Key("groups", _COUNT),
-    "operands": Key("operands", v.whole(2, 16)),
-    "write_gap": Key("write_gap", v.whole(0, MOST)),
-    "read_gap": Key("read_gap", v.whole(0, MOST)),
-    "in_skip": Key("read_gap", v.whole(0, MOST)),
-    "output_pad": Key("output_pad", v.whole(0, MOST)),
+    "operands": Key("operands", v.integer(2, 16)),
+    "write_gap": Key("write_gap", v.integer(0, MAX_NUMBER)),
+    "read_gap": Key("read_gap", v.integer(0, MAX_NUMBER)),
+    "in_skip": Key("read_gap", v.integer(0, MAX_NUMBER)),
+    "output_pad": Key("output_pad", v.integer(0, MAX_NUMBER)),
     "buffer_shift": Key("buffer_shift", _COUNT),
     "buffer_insert": Key("buffer_insert", _COUNT),
     "pool_first": Key("pool_first", v.flag),
@@ -256,13 +257,13 @@ LAYER_KEYS: Mapping[str, Key] = {
 AREA_KEYS: Mapping[str, Key] = {
     "processors": Key("processors", v.mask, mandatory=True),
     "channels": Key("channels", _COUNT, mandatory=True),
-    "dim": Key("dim", v.pair(1, MOST), mandatory=True),
+    "dim": Key("dim", v.pair(1, MAX_NUMBER), mandatory=True),
     "offset": Key("offset", v.offset, mandatory=True),
 }
 UNLOAD_KEYS: Mapping[str, Key] = {
     **AREA_KEYS,
     "width": Key("width", v.choice({"8": 8, "32": 32})),
-    "write_gap": Key("write_gap", v.whole(0, MOST)),
+    "write_gap": Key("write_gap", v.integer(0, MAX_NUMBER)),
 }
 BUFFER_KEYS: Mapping[str, Key] = {**AREA_KEYS, "name": Key("name", v.text, mandatory=True)}
 
@@ -280,15 +281,14 @@ GLOBAL_KEYS: Mapping[str, Key] = {
 
 
 def parse(path: Path, skipped: int = 0) -> tuple[Description, Faults]:
-    """Read a description file; what is wrong with keys and values goes to the faults.
+    """Read a description file; return also the faults of its keys and values.
 
-    skipped: so many layers from the first one on are not read; those behind them keep their numbers.
-
-    MaceError: it cannot be read, is no YAML, or is too large or too deep.
+    skipped: how many of the first layers are not read; the others keep their sequence numbers.
+    MaceError if the file cannot be read, is no YAML, or is too large or too deep.
     """
     faults = Faults(path)
-    found = _fields(read_source(path, faults), GLOBAL_KEYS, "", faults)
-    items = list(enumerate(found.pop("layers", ())))
+    global_fields = _fields(read_source(path, faults), GLOBAL_KEYS, "", faults)
+    items = list(enumerate(global_fields.pop("layers", ())))
     if skipped and skipped >= len(items):
         faults.add(
             1,
@@ -297,18 +297,18 @@ def parse(path: Path, skipped: int = 0) -> tuple[Description, Faults]:
         )
     layers = [_layer(item, number, faults) for number, item in items[skipped:]]
     for name, keys in (("unload", UNLOAD_KEYS), ("data_buffer", BUFFER_KEYS)):
-        areas = found.pop(name, ())
-        found[name] = tuple(
+        areas = global_fields.pop(name, ())
+        global_fields[name] = tuple(
             AreaDescription(**_fields(item, keys, f"{name} {n}: ", faults)) for n, item in enumerate(areas)
         )
-    description = Description(path=path, layers=_in_sequence(layers, skipped, faults), **found)
+    description = Description(path=path, layers=_in_sequence(layers, skipped, faults), **global_fields)
     if not description.layers and "layers" in description.lines:
         faults.add(description.lines["layers"], "layers: the list is empty", "describe at least one layer")
     return description, faults
 
 
 def origin(description: Description) -> Origin:
-    """Where a description states its layers: lines by the words of the language, a key's other spellings included."""
+    """Return where a description states its layers; every spelling of a key leads to its line."""
     layers = {}
     for layer in description.layers:
         written = {
@@ -331,13 +331,13 @@ def _layer(item: Written, number: int, faults: Faults) -> LayerDescription:
 
 
 def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Faults) -> dict[str, Any]:
-    """The fields of one mapping, with the lines where they stand; what is wrong goes to the faults."""
+    """Return the fields of one mapping with their lines; its faults are added to `faults`."""
     content = section.content if isinstance(section.content, Mapping) else {}
     if not isinstance(section.content, Mapping):
         faults.add(
             section.line, f"{where}holds no keys", f"write 'key: value' lines; keys are {', '.join(keys)}"
         )
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for name, value in content.items():
         if name not in keys:
@@ -353,7 +353,7 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
             continue
         lines[key.field] = value.line
         try:
-            found[key.field] = key.read(value)
+            fields[key.field] = key.read(value)
         except v.UnreadError as error:
             faults.add(
                 value.line, f"{where}{name}: {_show(value)} is not {error}", _remedy(value, str(error))
@@ -361,7 +361,7 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
     for name, key in keys.items():
         if key.mandatory and key.field not in lines:
             faults.add(section.line, f"{where}{name}: is missing", f"write {name}: ...")
-    return {"line": section.line, "lines": lines, **found}
+    return {"line": section.line, "lines": lines, **fields}
 
 
 def _show(value: Written) -> str:
@@ -371,7 +371,7 @@ def _show(value: Written) -> str:
 
 
 def _remedy(value: Written, expected: str) -> str:
-    """The nearest of several words, else the general advice."""
+    """Return the most similar of the expected words as the remedy, else a general one."""
     words = expected.removeprefix("one of ").split(", ") if expected.startswith("one of ") else []
     close = get_close_matches(value.content.lower(), words, 1) if isinstance(value.content, str) else []
     return f"did you mean {close[0]}?" if close else "correct the value"
@@ -380,11 +380,10 @@ def _remedy(value: Written, expected: str) -> str:
 def _in_sequence(
     layers: Sequence[LayerDescription], following: int, faults: Faults
 ) -> tuple[LayerDescription, ...]:
-    """The layers by sequence number, each with its number.
+    """Return the layers in the order of their sequence numbers, each with its number.
 
-    One without a number follows the one before it in the file.
-
-    following: the number of the first layer, where it has none of its own.
+    A layer without a number follows the one before it in the file.
+    following: the number of the first layer, if it has none of its own.
     """
     numbered: dict[int, LayerDescription] = {}
     for layer in layers:

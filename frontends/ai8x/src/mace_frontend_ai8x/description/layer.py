@@ -1,4 +1,4 @@
-"""One layer of a description -> what it computes."""
+"""Reads what one layer of a description computes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from mace_frontend_ai8x.description.values import Pair
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Operation, Pool, Weights
 
 PADS: Mapping[Operation, int] = {Operation.CONV1D: 3, Operation.CONV2D: 1, Operation.CONV_TRANSPOSE2D: 1}
-"""`pad` where it is not given; other operations have none."""
+"""Operation -> the default of `pad`, which is the vendor's; other operations have no padding."""
 
 BYPASS_SHIFT = 7
-"""With weights of 1: brings the sum of the values to the output as it is."""
+"""The shift of a layer whose weights are all 1: it undoes the division of the sum by 128."""
 
 Dim = tuple[int, int]
 
 
 class Shape(NamedTuple):
-    """Data: one-dimensional ones are (length, 1)."""
+    """The shape of data; `dim` is rows and columns, of one-dimensional data (length, 1)."""
 
     channels: int
     dim: Dim
 
     @classmethod
     def of(cls, sample: Array) -> Shape:
-        """A sample's."""
+        """Return the shape of a sample."""
         return cls(sample.shape[0], (sample.shape[1], sample.shape[2] if sample.ndim == 3 else 1))
 
 
 @dataclass(frozen=True)
 class LayerReader:
-    """Reads one layer; what contradicts itself goes to the faults.
+    """Reads one layer; contradictions are added to `faults`.
 
-    parameters: None where the layer has no weights.
+    parameters: None if the layer has no weights.
     """
 
     described: LayerDescription
@@ -51,7 +51,7 @@ class LayerReader:
     notes: list[str]
 
     def layer(self, shapes: Sequence[Shape]) -> Layer:
-        """The layer, from the shapes of its inputs."""
+        """Return the layer; `shapes` are those of its inputs."""
         d, operation = self.described, self.described.operation
         eltwise, operands = self._eltwise()
         channels = d.in_channels or self._channels(shapes, operands)
@@ -95,9 +95,9 @@ class LayerReader:
         )
 
     def _eltwise(self) -> tuple[Eltwise | None, int]:
-        """The element-wise operation, and how many operands it has; 1 without one."""
+        """Return the element-wise operation and its number of operands; None and 1 if there is none."""
         d = self.described
-        named = d.work.eltwise if d.work else None
+        named = d.named_operation.eltwise if d.named_operation else None
         if named is not None and d.eltwise is not None and named is not d.eltwise:
             self._fault(
                 "eltwise",
@@ -122,13 +122,14 @@ class LayerReader:
         return eltwise, operands
 
     def _channels(self, shapes: Sequence[Shape], operands: int) -> int:
-        """Of one operand; without an element-wise operation several inputs are joined."""
+        """Return the channels of one operand; without an element-wise operation, inputs are concatenated."""
         if operands == 1:
             return sum(shape.channels for shape in shapes)
         if self.inputs != (INPUT,):
             return shapes[0].channels
         if shapes[0].channels % operands:
-            problem = f"the input has {shapes[0].channels} channels, which are not {operands} operands of equal size"
+            channels = shapes[0].channels
+            problem = f"the input has {channels} channels, which are not {operands} operands of equal size"
             self.faults.add(
                 self.described.line,
                 f"{self.described.title}: {problem}",
@@ -144,9 +145,8 @@ class LayerReader:
         dim = source[0] - before - after, source[1]
         if d.operation is not Operation.CONV1D or dim[1] == 1:
             return dim
-        self.notes.append(
-            f"{d.label}: data of {dim[0]} rows and {dim[1]} columns are read as a line of {prod(dim)}; in_dim would say so"
-        )
+        size = f"{dim[0]} rows and {dim[1]} columns"
+        self.notes.append(f"{d.label}: data of {size} are read as a line of {prod(dim)}; in_dim would say so")
         return prod(dim), 1
 
     def _kernel(self) -> Dim:
@@ -171,18 +171,18 @@ class LayerReader:
         return Pool(d.max_pool is None, _line(size) if flat else axes(size), self._stride(), dilation)
 
     def _match_output_pad(self) -> None:
-        """Rows and columns beyond the last ones, which every transposed convolution has in hardware."""
-        told = self.described.output_pad
-        only = int(self.described.operation is Operation.CONV_TRANSPOSE2D)
-        if told not in (None, only):
+        """Report an output padding other than the hardware's: 1 of transposed convolutions, 0 of others."""
+        stated = self.described.output_pad
+        fixed = int(self.described.operation is Operation.CONV_TRANSPOSE2D)
+        if stated not in (None, fixed):
             self._fault(
                 "output_pad",
-                f"is {told}; a {self.described.operation.value} layer has {only}",
-                f"write {only}, or remove it",
+                f"is {stated}; a {self.described.operation.value} layer has {fixed}",
+                f"write {fixed}, or remove it",
             )
 
     def _stride(self) -> int:
-        """Of pooling; without pooling the input is subsampled."""
+        """Return the stride of pooling; without pooling, the input is subsampled with it."""
         d = self.described
         if any(n != 1 for n in d.stride):
             self._fault(
@@ -199,7 +199,7 @@ class LayerReader:
         return d.pool_stride[0]
 
     def _bits(self) -> int:
-        """Of a weight."""
+        """Return the bits of a weight: those of the description, else those of the checkpoint, else 8."""
         quantization = self.described.quantization
         if quantization is not None:
             return quantization or 1
@@ -221,30 +221,32 @@ class LayerReader:
         if d.operation is Operation.LINEAR and values.ndim > 2 and values[0, 0].size == 1:
             values = values.reshape(values.shape[:2])
         elif values.ndim == 2 and d.operation is not Operation.LINEAR:
-            values = values.reshape(*values.shape, 1, *(() if d.operation is Operation.CONV1D else (1,)))
+            # A linear layer of the model may be described as a convolution with a kernel of one position.
+            kernel_axes = (1,) if d.operation is Operation.CONV1D else (1, 1)
+            values = values.reshape(*values.shape, *kernel_axes)
         return Weights(values, self._bits(), d.quantization == BINARY)
 
     def _bias(self, weights: Weights | None) -> Array | None:
-        """Bytes.
+        """Return the bias in bytes.
 
-        Those of a checkpoint belong to its own bits, whatever `quantization` says of the weights.
+        It belongs to the bits that the checkpoint was quantized to, whatever `quantization` says of weights.
         """
         return None if self.parameters is None or weights is None else self.parameters.bias
 
     def _shift(self, weights: Weights | None) -> int:
-        """What the description says replaces the checkpoint's shift.
+        """Return the shift of the description, else that of the checkpoint.
 
-        Narrow weights add to either what they lack of 8 bits.
+        Weights of fewer than 8 bits add the missing bits to either.
         """
-        told = self.described.output_shift
+        stated = self.described.output_shift
         if self.described.bypass:
-            return BYPASS_SHIFT if told is None else told
+            return BYPASS_SHIFT if stated is None else stated
         if weights is None:
-            if told:
+            if stated:
                 self._fault("output_shift", "has no effect in a layer without weights", "remove it")
             return 0
         trained = self.parameters.output_shift if self.parameters else 0
-        return (trained if told is None else told) + 8 - weights.bits
+        return (trained if stated is None else stated) + 8 - weights.bits
 
     def _out_channels(self, channels: int, weights: Weights | None) -> int:
         if self.described.out_channels:
@@ -256,12 +258,12 @@ class LayerReader:
 
 
 def axes(pair: Pair) -> Dim:
-    """One number stands for both axes."""
+    """Return rows and columns; one number stands for both."""
     return pair[0], pair[-1]
 
 
 def line_or_plane(dim: Pair) -> Dim:
-    """Rows and columns; one number is a length."""
+    """Return rows and columns; one number is a length, with 1 column."""
     return dim[0], dim[1] if len(dim) > 1 else 1
 
 

@@ -1,4 +1,4 @@
-"""Layers that name other layers: names and sequence numbers -> indexes."""
+"""Resolves the names and sequence numbers by which layers refer to other layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORWARD = ("next_sequence", "snoop_sequence", "simulated_sequence")
 
 @dataclass(frozen=True)
 class Links:
-    """What a layer refers to, by index.
+    """The layers that a layer refers to, by index.
 
     inputs: as `Layer.inputs`.  following: as `Place.next`.  weights: the layer whose parameters are used,
     this one or an earlier one.
@@ -33,7 +33,7 @@ class Links:
 
 
 def link(description: Description, faults: Faults) -> tuple[Links, ...]:
-    """Every layer's references; what is wrong with names goes to the faults."""
+    """Return the references of every layer; unknown and repeated names are added to `faults`."""
     linker = _Linker(
         description,
         faults,
@@ -44,23 +44,23 @@ def link(description: Description, faults: Faults) -> tuple[Links, ...]:
 
 
 def _index_names(description: Description, faults: Faults) -> dict[str, int]:
-    """Layers by name."""
-    found: dict[str, int] = {}
+    """Return the indexes of layers by name."""
+    indexes: dict[str, int] = {}
     for index, layer in enumerate(description.layers):
         line = layer.lines.get("name", layer.line)
         if layer.name is None:
             continue
         if layer.name.lower() in RESERVED:
             faults.add(line, f"name: {layer.name!r} is reserved", "choose another name")
-        elif layer.name in found:
+        elif layer.name in indexes:
             faults.add(
                 line,
                 f"name: {layer.name!r} is the name of another layer as well",
                 "give each layer its own name",
             )
         else:
-            found[layer.name] = index
-    return found
+            indexes[layer.name] = index
+    return indexes
 
 
 @dataclass(frozen=True)
@@ -71,64 +71,54 @@ class _Linker:
     numbers: Mapping[int, int]
 
     def link(self, index: int, layer: LayerDescription) -> Links:
-        given = layer.in_sequences or ()
-        inputs = [
-            i
-            for reference in given
-            if (i := self._index(index, layer, "in_sequences", reference)) is not None
-        ]
+        """Return the references of one layer, with the defaults where it states none."""
+        inputs = []
+        for reference in layer.in_sequences or ():
+            source = self._index(index, layer, "in_sequences", reference)
+            if source is not None:
+                inputs.append(source)
         previous = index - 1 if index else INPUT
-        following = (
-            None
-            if layer.next_sequence is None
-            else self._index(index, layer, "next_sequence", layer.next_sequence)
-        )
-        conditional, simulated = (
-            None if reference is None else self._index(index, layer, key, reference)
-            for key, reference in (
-                ("snoop_sequence", layer.snoop_sequence),
-                ("simulated_sequence", layer.simulated_sequence),
-            )
-        )
-        source = (
-            index
-            if layer.weight_source is None
-            else self._index(index, layer, "weight_source", layer.weight_source)
-        )
+        following = self._optional_index(index, layer, "next_sequence", layer.next_sequence)
+        weights = self._optional_index(index, layer, "weight_source", layer.weight_source)
         return Links(
-            tuple(inputs) or (previous,),
-            None if following == index + 1 else following,
-            index if source is None else source,
-            conditional,
-            simulated,
+            inputs=tuple(inputs) or (previous,),
+            following=None if following == index + 1 else following,
+            weights=index if weights is None else weights,
+            conditional=self._optional_index(index, layer, "snoop_sequence", layer.snoop_sequence),
+            simulated=self._optional_index(index, layer, "simulated_sequence", layer.simulated_sequence),
         )
 
+    def _optional_index(
+        self, index: int, layer: LayerDescription, key: str, reference: int | str | None
+    ) -> int | None:
+        return None if reference is None else self._index(index, layer, key, reference)
+
     def _index(self, index: int, layer: LayerDescription, key: str, reference: int | str) -> int | None:
-        """The layer that is meant; None, and a fault, where there is none that this key may name."""
+        """Return the index of the layer that a key refers to; None, with a fault, for a wrong reference."""
         line = layer.lines[key]
-        found = self._find(key, reference)
-        if found is None:
+        target = self._find(key, reference)
+        if target is None:
             close = get_close_matches(str(reference), self.names, 1)
             remedy = (
                 f"did you mean {close[0]}?"
                 if close
-                else f"name a layer's name or sequence number; there are {self._known()}"
+                else f"name a layer's name or sequence number; there are {self._list_layers()}"
             )
             self.faults.add(line, f"{layer.title}: {key}: there is no layer {reference!r}", remedy)
-        elif key not in FORWARD and found >= index:
+        elif key not in FORWARD and target >= index:
             self.faults.add(
                 line,
                 f"{layer.title}: {key}: {reference!r} does not come before this layer",
                 "name an earlier layer",
             )
-        elif key in FORWARD and found != STOP and found <= index:
+        elif key in FORWARD and target != STOP and target <= index:
             self.faults.add(
                 line,
                 f"{layer.title}: {key}: {reference!r} does not come after this layer",
                 "name a later layer, or stop",
             )
         else:
-            return found
+            return target
         return None
 
     def _find(self, key: str, reference: int | str) -> int | None:
@@ -144,5 +134,5 @@ class _Linker:
             return BUFFER - buffers.index(reference)
         return self.names.get(reference)
 
-    def _known(self) -> str:
+    def _list_layers(self) -> str:
         return ", ".join(layer.name or str(layer.sequence) for layer in self.description.layers)

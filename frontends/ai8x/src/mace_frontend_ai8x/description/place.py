@@ -1,4 +1,4 @@
-"""Where a description's layers lie: processors and offsets, with defaults that depend on the layers around."""
+"""Reads where a description's layers lie: processors and offsets, some with defaults from other layers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mace_frontend_ai8x.options import NetworkOptions
 def places(
     description: Description, links: Sequence[Links], layers: Sequence[Layer], options: NetworkOptions
 ) -> tuple[Place, ...]:
-    """The layers' places; `layers` may be fewer than the description has."""
-    found: list[Place] = []
+    """Return the placements of the layers, which may be fewer than the description has."""
+    placements: list[Place] = []
     for index, (d, link) in enumerate(zip(description.layers, links, strict=True)):
         if index == len(layers):
             break
-        before = found[-1].out_offset if found else options.input_offset or 0
-        found.append(
+        before = placements[-1].out_offset if placements else options.input_offset or 0
+        placements.append(
             Place(
                 processors=d.processors,
                 output_processors=d.output_processors or _following(description, index, layers[index]),
@@ -42,11 +42,11 @@ def places(
                 conditional_next=link.conditional,
             )
         )
-    return tuple(found)
+    return tuple(placements)
 
 
 def _following(description: Description, index: int, layer: Layer) -> int:
-    """The next layer's processors.
+    """Return the slots that a layer writes to by default: the processors of the next layer.
 
     For the last layer those of output_map, or as many as are needed from 0 on.
     """
@@ -56,7 +56,7 @@ def _following(description: Description, index: int, layer: Layer) -> int:
 
 
 def unloads(description: Description) -> tuple[Unload, ...]:
-    """What `unload` lists."""
+    """Return the blocks of results under the key `unload`."""
     return tuple(
         Unload(u.processors, u.channels, line_or_plane(u.dim), u.offset, u.width, u.write_gap)
         for u in description.unload
@@ -64,27 +64,24 @@ def unloads(description: Description) -> tuple[Unload, ...]:
 
 
 def check_buffers(description: Description, laid: Sequence[Place], faults: Faults) -> None:
-    """Layers that shift or extend a buffer must lie as many positions from it as they say."""
-    found = buffers(description)
+    """Report layers that shift or extend a buffer and lie at another offset than that needs."""
+    all_buffers = buffers(description)
     for d, place in zip(description.layers, laid, strict=False):
         if not (d.buffer_shift or d.buffer_insert):
             continue
         key = "buffer_shift" if d.buffer_shift else "buffer_insert"
-        buffer = next(
-            (
-                b
-                for b in found
-                if b.processors == place.output_processors and b.offset <= place.out_offset < b.end
-            ),
-            None,
-        )
-        if buffer is None:
-            problem = f"{d.title}: {key}: no buffer lies at out_offset {place.out_offset:#06x} of its output_processors"
+        of_processors = [buffer for buffer in all_buffers if buffer.processors == place.output_processors]
+        at_offset = [buffer for buffer in of_processors if buffer.offset <= place.out_offset < buffer.end]
+        if not at_offset:
+            location = f"out_offset {place.out_offset:#06x} of its output_processors"
+            problem = f"{d.title}: {key}: no buffer lies at {location}"
             faults.add(d.lines[key], problem, "list the buffer as data_buffer, or correct out_offset")
             continue
+        buffer = at_offset[0]
         if d.buffer_shift and place.in_offset - place.out_offset != d.buffer_shift * buffer.pitch:
             remedy = f"write in_offset: {place.out_offset + d.buffer_shift * buffer.pitch:#06x}"
-            problem = f"{d.title}: {key}: in_offset {place.in_offset:#06x} is not {d.buffer_shift} positions behind out_offset"
+            distance = f"{d.buffer_shift} positions behind out_offset"
+            problem = f"{d.title}: {key}: in_offset {place.in_offset:#06x} is not {distance}"
             faults.add(d.lines[key], problem, remedy)
         if d.buffer_insert and place.out_offset != buffer.end - d.buffer_insert * buffer.pitch:
             remedy = f"write out_offset: {buffer.end - d.buffer_insert * buffer.pitch:#06x}"
@@ -94,7 +91,7 @@ def check_buffers(description: Description, laid: Sequence[Place], faults: Fault
 
 
 def buffers(description: Description) -> tuple[Buffer, ...]:
-    """What `data_buffer` lists."""
+    """Return the buffers under the key `data_buffer`."""
     return tuple(
         Buffer(b.name, b.processors, b.channels, line_or_plane(b.dim), b.offset)
         for b in description.data_buffer

@@ -1,4 +1,4 @@
-"""Values of the description's keys, from their text.
+"""Reads the values of the description's keys from their text.
 
 A reader takes what stands in the file and returns the value, or raises `UnreadError` with what it expected.
 """
@@ -27,34 +27,34 @@ _DECIMAL = re.compile(r"[-+]?[0-9]+")
 _HEXADECIMAL = re.compile(r"0[xX]([0-9a-fA-F]+)")
 _MASK = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
 _DIGITS = 20
-"""More digits than any number of the language has."""
+"""More digits than any number of the language has; a longer one is not converted, which takes long."""
 
 
 class UnreadError(ValueError):
-    """A value that is none of the expected; the text says what was expected."""
+    """A value is not one of those that are expected; the message says which are."""
 
 
 def text(value: Written) -> str:
-    """A scalar's text."""
+    """Return the text of a scalar."""
     if not isinstance(value.content, str) or not value.content.strip():
         raise UnreadError("a word")
     return value.content.strip()
 
 
-def whole(low: int, high: int) -> Reader:
-    """A whole number in a range, decimal or hexadecimal with 0x."""
+def integer(low: int, high: int) -> Reader:
+    """Return the reader of an integer in a range, decimal or hexadecimal with 0x."""
 
     def read(value: Written) -> int:
         number = _number(value.content)
         if number is None or not low <= number <= high:
-            raise UnreadError(f"a whole number from {low} to {high}")
+            raise UnreadError(f"an integer from {low} to {high}")
         return number
 
     return read
 
 
 def offset(value: Written) -> int:
-    """Bytes from the beginning of a memory."""
+    """Return an offset in a memory, in bytes."""
     number = _number(value.content)
     if number is None or not 0 <= number < 1 << 32:
         raise UnreadError("a number of bytes such as 0x2000")
@@ -62,31 +62,31 @@ def offset(value: Written) -> int:
 
 
 def mask(value: Written) -> int:
-    """64 bits in hexadecimal, dots between them ignored.
+    """Return 64 bits, written in hexadecimal with dots between them that are ignored.
 
-    0x may be left out where a letter or a dot tells what it is.
+    0x may be left out where a letter or a dot shows what it is.
     """
     content = value.content if isinstance(value.content, str) else ""
     match = _MASK.fullmatch(content.replace(".", "").replace("_", ""))
     if match is None or len(match[2].lstrip("0")) > 16:
         raise UnreadError("up to 64 bits in hexadecimal such as 0x000000000000000f")
     if not match[1] and content.isdecimal() and int(content) > 9:
-        raise UnreadError(
-            f"a hexadecimal number that shows what it is: 0x{content}, or 0x{int(content):x} for decimal {content}"
-        )
+        # "10" may be meant as decimal or as hexadecimal, and the wrong one is a valid mask too.
+        alternatives = f"0x{content}, or 0x{int(content):x} for decimal {content}"
+        raise UnreadError(f"a hexadecimal number that shows what it is: {alternatives}")
     return int(match[2], 16)
 
 
 def flag(value: Written) -> bool:
-    """True or false, as YAML 1.1 spells them."""
-    found = _WORDS.get(value.content.lower()) if isinstance(value.content, str) else None
-    if found is None:
+    """Return true or false, as YAML 1.1 spells them."""
+    is_set = _WORDS.get(value.content.lower()) if isinstance(value.content, str) else None
+    if is_set is None:
         raise UnreadError("true or false")
-    return found
+    return is_set
 
 
 def choice(values: Mapping[str, Any]) -> Reader:
-    """One of several words, in any case."""
+    """Return the reader of one of several words, in upper or lower case."""
 
     def read(value: Written) -> Any:
         word = value.content.strip().lower() if isinstance(value.content, str) else ""
@@ -98,19 +98,19 @@ def choice(values: Mapping[str, Any]) -> Reader:
 
 
 def pair(low: int, high: int) -> Reader:
-    """A number for both axes, or one for each: 3, 3x3 or [3, 3]."""
+    """Return the reader of a number for both axes, or one for each: 3, 3x3 or [3, 3]."""
 
     def read(value: Written) -> Pair:
         numbers = _numbers(value)
         if not 1 <= len(numbers) <= 2 or any(n is None or not low <= n <= high for n in numbers):
-            raise UnreadError(f"one whole number or two [rows, columns], from {low} to {high}")
+            raise UnreadError(f"one integer or two [rows, columns], from {low} to {high}")
         return tuple(n for n in numbers if n is not None)
 
     return read
 
 
 def groups(value: Written) -> tuple[int, ...]:
-    """A quadrant or several."""
+    """Return one quadrant or several."""
     numbers = _numbers(value)
     if not numbers or any(n is None or not 0 <= n <= 3 for n in numbers):
         raise UnreadError("quadrants, from 0 to 3")
@@ -118,14 +118,14 @@ def groups(value: Written) -> tuple[int, ...]:
 
 
 def reference(value: Written) -> int | str:
-    """A layer by its sequence number or its name."""
+    """Return a layer by its sequence number or its name."""
     word = text(value)
     number = None if value.quoted else _number(word)
     return word if number is None else number
 
 
 def references(value: Written) -> tuple[int | str, ...]:
-    """One layer or several."""
+    """Return one layer or several."""
     if isinstance(value.content, tuple):
         if not value.content:
             raise UnreadError("a layer's name or sequence number, or a list of them")
@@ -134,16 +134,16 @@ def references(value: Written) -> tuple[int | str, ...]:
 
 
 def words(value: Written) -> tuple[int, ...]:
-    """A list of 32-bit values."""
+    """Return a list of 32-bit values."""
     numbers = _numbers(value)
-    found = tuple(n for n in numbers if n is not None and 0 <= n < 1 << 32)
-    if len(found) != len(numbers):
+    in_range = tuple(n for n in numbers if n is not None and 0 <= n < 1 << 32)
+    if len(in_range) != len(numbers):
         raise UnreadError("a list of numbers of 32 bits")
-    return found
+    return in_range
 
 
 def items(value: Written) -> tuple[Written, ...]:
-    """A list of mappings, still to be read."""
+    """Return the items of a list of mappings, whose keys are read later."""
     if not isinstance(value.content, tuple) or not all(
         isinstance(item.content, Mapping) for item in value.content
     ):
@@ -161,7 +161,7 @@ def _number(content: object) -> int | None:
 
 
 def _numbers(value: Written) -> tuple[int | None, ...]:
-    """Numbers of a list, of an integer, or of integers joined by x; 0x10 is one number."""
+    """Return the numbers of a list, of an integer, or of integers with x between them; 0x10 is one number."""
     if isinstance(value.content, tuple):
         return tuple(_number(item.content) for item in value.content)
     if (single := _number(value.content)) is not None:
