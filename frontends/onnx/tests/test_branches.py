@@ -117,3 +117,26 @@ def test_other_frontends_refuse_it(tmp_path: Path) -> None:
     model = Model("m", (tmp_path / "m.tflite",), "tflite", keys={"input_values": {"x": 1}})
     with pytest.raises(MaceError, match="the frontend 'tflite' does not support it"):
         load_model(model, Registry.load())
+
+
+def test_a_branch_may_give_a_tensor_from_around_it(tmp_path: Path) -> None:
+    """The branch has no node, so that only its list of outputs says that the tensor is needed."""
+    text = """<ir_version: 8, opset_import: ["" : 13]> g (float[2,3] x, bool c) => (float[a,b] y) {
+      a = Neg(x)
+      y = If (c) < then_branch = t () => (float[2,3] o) { o = Exp(x) }, else_branch = e () => (float[2,3] a) { } >
+    }"""
+    graph = load(saved(tmp_path, text), {})
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    for chosen, expected in ((True, np.exp(x)), (False, -x)):
+        values = execute(graph, {"x": x, "c": np.asarray(chosen)})
+        np.testing.assert_allclose(values["y"], expected, rtol=1e-6)
+
+
+def test_a_name_inside_of_a_branch_hides_the_same_name_around_it(tmp_path: Path) -> None:
+    """The outer node of that name is not needed, so that its unknown operator is no fault."""
+    text = """<ir_version: 8, opset_import: ["" : 13]> g (float[2,3] x, bool c) => (float[a,b] y) {
+      n = Unknown(x)
+      y = If (c) < then_branch = t () => (float[2,3] o) { n = Neg(x) o = Exp(n) },
+                   else_branch = e () => (float[2,3] p) { p = Neg(x) } >
+    }"""
+    assert "Exp" in [node.op.name for node in load(saved(tmp_path, text), {}).nodes]

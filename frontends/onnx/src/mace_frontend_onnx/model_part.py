@@ -25,10 +25,8 @@ NumberedNode = tuple[int, NodeProto]
 class ModelPart:
     """The part of a model that is read, its nodes in the order of the file.
 
-    notes: decisions that were made for the user, each with the lines of a deployment file that decide
-    otherwise.
-    index_outputs: outputs that the deployment file states as integers, so that they may be indices of
-    strings.
+    notes: decisions made for the user, each with the lines of a deployment file that decide otherwise.
+    index_outputs: outputs that the deployment file states as integers; they may be indices of strings.
     fixed: inputs of the file that always have these values, and are no inputs of the graph.
     certain: positions of the nodes that are read whichever branch an If takes.
     """

@@ -1,9 +1,8 @@
 """Reads the serialized form of a model without its weights.
 
 A parsed protobuf message holds a copy of every weight, and returns each as one more copy. So large payloads
-are
-left in the file: each is replaced by a reference to its place before anything is parsed. The reference has
-the form that ONNX gives to data outside of the message (`external_data`), with an empty location, which
+are left in the file: each is replaced by a reference to its place before anything is parsed. The reference
+has the form that ONNX gives to data outside of the message (`external_data`), with an empty location, which
 stands for the model file itself.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/ ; field numbers: onnx/onnx.proto.
