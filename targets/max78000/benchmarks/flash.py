@@ -1,4 +1,4 @@
-"""Flash that a firmware takes, with its registers and weights written out and in tables: bytes for each of the maker's networks.
+"""Flash that a firmware takes, with its registers and weights written out and in tables: bytes for each of the vendor's networks.
 
     python targets/max78000/benchmarks/flash.py
 

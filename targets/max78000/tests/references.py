@@ -1,4 +1,4 @@
-"""The maker's networks beside the checkout, each with what the maker's generator made of it."""
+"""The vendor's networks beside the checkout, each with what the vendor's generator made of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDERS = (MODELS, ROOT / "ai8x-more")
 DEVICES: Mapping[str, Chip] = {d.name: d for d in (MAX78000, MAX78002)}
 
 IMPOSSIBLE = ("test-multilayer-eltwise-MAX78000", "test-multilayer-eltwise-MAX78002")
-"""Networks whose answers the maker's tool computes from operands in other processors' data, where no layer moves them."""
+"""Networks whose answers the vendor's tool computes from operands in other processors' data, where no layer moves them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The maker's networks as ONNX files, from graph to program: no more memory than by hand, and the simulator finds the known answer."""
+"""The vendor's networks as ONNX files, from graph to program: no more memory than by hand, and the simulator finds the known answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFERENCES = references((MODELS,))
 PLACED = [r for r in REFERENCES if not r.name.startswith((*FLAT, "test-bypass"))]
 
 pytestmark = pytest.mark.skipif(
-    not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS"
+    not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS"
 )
 
 

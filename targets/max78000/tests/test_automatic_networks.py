@@ -1,4 +1,4 @@
-"""The maker's networks as ONNX files: what is formed of the graph computes what the description says, in no more weight memory."""
+"""The vendor's networks as ONNX files: what is formed of the graph computes what the description says, in no more weight memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFERENCES = references((MODELS,))
 BITWISE = (Eltwise.OR, Eltwise.XOR)
 
 pytestmark = pytest.mark.skipif(
-    not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS"
+    not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS"
 )
 
 

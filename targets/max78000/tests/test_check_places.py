@@ -167,7 +167,7 @@ def test_operands_lie_word_by_word_in_turn() -> None:
 
 
 def test_copies_may_be_read_where_the_original_lies() -> None:
-    """The maker's residual example: the layer after the one that reformats reads what that one read."""
+    """The vendor's residual example: the layer after the one that reformats reads what that one read."""
     first, gap, main = (
         layer(C2, (4, 8, 8)),
         layer(NO, (4, 8, 8), inputs=(0,)),

@@ -1,4 +1,4 @@
-"""Firmware of the maker's networks: compiled, executed on an emulated processor beside the simulated accelerator."""
+"""Firmware of the vendor's networks: compiled, executed on an emulated processor beside the simulated accelerator."""
 
 from __future__ import annotations
 

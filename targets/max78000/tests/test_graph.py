@@ -1,4 +1,4 @@
-"""Networks as graphs of the core's ops: the ops' own references give the maker's known answers."""
+"""Networks as graphs of the core's ops: the ops' own references give the vendor's known answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_known_answer(reference: Reference) -> None:
     assert found == reference.known_answer
 
 
-@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 def test_frontend_reads_description_and_checkpoint() -> None:
     """The graph and the arithmetic agree on data that neither was made for."""
     reference = next(r for r in REFERENCES if r.path.parent.name == "mnist")
@@ -63,7 +63,7 @@ def test_frontend_reads_description_and_checkpoint() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 def test_what_only_the_accelerator_computes_is_one_node_that_targets_of_kernels_refuse() -> None:
     """They tell which layers it is about; the graph still says what the network computes."""
     network = next(
@@ -78,7 +78,7 @@ def test_what_only_the_accelerator_computes_is_one_node_that_targets_of_kernels_
         node.op.lower(node, Lowering(graph))
 
 
-@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 def test_the_graph_remembers_the_description_through_the_transforms() -> None:
     reference = next(r for r in REFERENCES if r.path.parent.name == "mnist")
     folder, content = reference.path.parent, reference.content
@@ -99,7 +99,7 @@ def mnist(folder: Path | None = None, **changes: Any) -> Model:
     return Model("mnist", files, inputs=(Port("input", data=(str(home / content["sample"]),)),), **changes)
 
 
-@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 def test_options_that_say_which_layers_are_the_network_hold_for_every_target() -> None:
     plain = Ai8x().load((), mnist(), {})
     placed = Ai8x().load(
@@ -111,7 +111,7 @@ def test_options_that_say_which_layers_are_the_network_hold_for_every_target() -
         Ai8x().load((), mnist(keys={"target_options": {"max78000": {"skip-checkpoint-layers": 99}}}), {})
 
 
-@pytest.mark.skipif(not REFERENCES, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 def test_faults_of_a_description_come_with_the_limits_of_the_part_that_the_model_is_for(
     tmp_path: Path,
 ) -> None:

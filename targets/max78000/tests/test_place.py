@@ -1,4 +1,4 @@
-"""Placement: the maker's networks in no more memory than their authors needed, and what the hardware needs for each kind of join."""
+"""Placement: the vendor's networks in no more memory than their authors needed, and what the hardware needs for each kind of join."""
 
 from __future__ import annotations
 

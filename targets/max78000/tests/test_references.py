@@ -1,4 +1,4 @@
-"""The maker's own programs: weights, bias, registers in order and known answers, from his descriptions and checkpoints."""
+"""The vendor's own programs: weights, bias, registers in order and known answers, from his descriptions and checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITH_ZEROS = {
 FIRST_STREAM_REGISTER = MAX78002.layer_register(0, "STREAM1", 0)
 
 
-@pytest.mark.skipif(not MODELS.is_dir(), reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+@pytest.mark.skipif(not MODELS.is_dir(), reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 def test_every_network_is_there() -> None:
     real = {r.name for r in REFERENCES if r.path.parent.parent.name != "unit"}
     assert len(real) >= 11

@@ -1,4 +1,4 @@
-"""Reports: operations, cycles and memory of small networks counted by hand, and of the maker's networks as his tool counts them."""
+"""Reports: operations, cycles and memory of small networks counted by hand, and of the vendor's networks as his tool counts them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def layer(channels: int, dim: tuple[int, int], out: int, **given: Any) -> Layer:
 
 
 def first() -> Layer:
-    """The first layer of the maker's MNIST network."""
+    """The first layer of the vendor's MNIST network."""
     return layer(1, (28, 28), 60, activation=Activation.RELU, **SQUARE)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of layers that the maker's networks have seldom or never: the simulator must find what the layers' arithmetic says."""
+"""Kinds of layers that the vendor's networks have seldom or never: the simulator must find what the layers' arithmetic says."""
 
 from __future__ import annotations
 

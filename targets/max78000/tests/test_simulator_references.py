@@ -1,4 +1,4 @@
-"""The maker's networks: the simulator, fed with a program's writes alone, must find the answers that the maker's generator expects."""
+"""The vendor's networks: the simulator, fed with a program's writes alone, must find the answers that the vendor's generator expects."""
 
 from __future__ import annotations
 

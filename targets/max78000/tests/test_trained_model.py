@@ -19,7 +19,7 @@ from mace_target_max78000.trained_model import check_trained_model
 REAL = [
     r for r in references() if r.path.parent.parent.name != "unit" and r.path.parent.name != "camvid_unet"
 ]
-here = pytest.mark.skipif(not REAL, reason=f"the maker's networks are not in {MODELS}: set MACE_MODELS")
+here = pytest.mark.skipif(not REAL, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
 
 
 @pytest.mark.slow

@@ -1,0 +1,78 @@
+"""Weight and bias memory filled to their last byte, and one byte beyond."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mace_core.errors import MaceError
+from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place, Weights
+from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.encode.bias_memory import place_bias
+from mace_target_max78000.encode.hardware_layers import HardwareLayer
+from mace_target_max78000.encode.weight_runs import place_runs
+from mace_target_max78002.device import MAX78002
+
+DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
+ALL = (1 << 64) - 1
+
+
+def linear(index: int, outputs: int, bias: bool = True) -> HardwareLayer:
+    """A pointwise layer of one channel, whose bias differs from that of every other layer."""
+    layer = Layer(
+        f"layer{index}",
+        Operation.CONV2D,
+        (INPUT,),
+        1,
+        (1, 1),
+        outputs,
+        weights=Weights(np.ones((outputs, 1, 1, 1), np.int64), 8),
+        bias=np.full(outputs, index + 1) if bias else None,
+    )
+    return HardwareLayer(layer, Place(1, ALL), index)
+
+
+@DEVICES
+def test_a_bias_memory_is_filled_to_its_last_byte(device: Chip) -> None:
+    units = [linear(index, 64) for index in range(device.bias_bytes // 64)]
+    biases, memories = place_bias(units, (0,), device, ignore_groups=False)
+    assert sorted(bias.offset(0) for bias in biases.values()) == list(range(0, device.bias_bytes, 64))
+    assert set(memories) == {0}
+    assert len(memories[0]) == device.bias_bytes
+    with pytest.raises(MaceError) as fault:
+        place_bias([*units, linear(len(units), 1)], (0,), device, ignore_groups=False)
+    assert f"quadrant 0 would hold {device.bias_bytes + 1} bytes of bias, {device.bias_bytes} fit" in str(
+        fault.value
+    )
+
+
+@DEVICES
+def test_a_bias_goes_to_the_emptiest_quadrant(device: Chip) -> None:
+    units = [linear(0, 64), linear(1, 32), linear(2, 16), linear(3, 8)]
+    biases, memories = place_bias(units, (0, 1), device, ignore_groups=False)
+    assert {index: (bias.quadrant, bias.offset(bias.quadrant)) for index, bias in biases.items()} == {
+        0: (0, 0),
+        1: (1, 0),
+        2: (1, 32),
+        3: (1, 48),
+    }
+    assert {quadrant: len(data) for quadrant, data in memories.items()} == {0: 64, 1: 56}
+
+
+def test_a_bias_of_zeros_takes_no_memory() -> None:
+    unit = linear(0, 4, bias=False)
+    assert place_bias([unit], (0,), MAX78000, ignore_groups=False) == ({}, {})
+
+
+@DEVICES
+def test_a_weight_memory_is_filled_to_its_last_word(device: Chip) -> None:
+    """A word holds nine weights of 8 bits; processor 0 of the larger part has more words than the others."""
+    words = device.kernel_capacity(1)
+    unit = HardwareLayer(linear(0, 9 * 16, bias=False).layer, Place(2, (1 << 48) - 1), 0)
+    runs = place_runs([unit], device)
+    count = runs[0].count
+    full = [HardwareLayer(unit.layer, unit.place, index) for index in range(words // (-(-count // 4) * 4))]
+    placed = place_runs(full, device, deduplicate=False)
+    assert max(run.column + run.count for run in placed.values()) <= words
+    with pytest.raises(MaceError, match=r"layer \d+ \(layer0\) needs \d+ words in 1 processors"):
+        place_runs([*full, HardwareLayer(unit.layer, unit.place, len(full))], device, deduplicate=False)
