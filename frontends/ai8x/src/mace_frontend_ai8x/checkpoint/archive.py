@@ -1,7 +1,7 @@
 """Reads PyTorch's checkpoint files: zip archives (PyTorch 1.6 and later) and plain streams (before 1.6).
 
     archive = read_archive(Path("best.pth.tar"))
-    archive.root["state_dict"]["conv1.op.weight"]       # a TensorView: its numbers are not read yet
+    archive.root["state_dict"]["conv1.op.weight"]       # a StridedTensor: its numbers are not read yet
     archive.array(archive.root["state_dict"]["conv1.op.weight"])
 
 Archives are of stored entries `<name>/data.pkl`, `<name>/data/<key>`; a stream is a pickled magic number,
@@ -24,7 +24,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_ai8x.checkpoint.names import RESAVE, MalformedError, TensorStorage, TensorView
+from mace_frontend_ai8x.checkpoint.names import RESAVE, MalformedError, StridedTensor, TensorStorage
 from mace_frontend_ai8x.checkpoint.unpickle import read_pickle
 
 COPY_AGAIN = "copy or download it again"
@@ -79,7 +79,7 @@ class Archive:
     root: Any
     storage: Callable[[TensorStorage], bytes | memoryview]
 
-    def array(self, tensor: TensorView) -> Array:
+    def array(self, tensor: StridedTensor) -> Array:
         """Return a tensor's values, as a view of the file's bytes.
 
         MaceError if the numbers are missing, damaged, too few for the shape, or of a type not in DTYPES.
@@ -89,7 +89,7 @@ class Archive:
         except MalformedError as error:
             raise MaceError(self.path, f"its contents are damaged: {error}", COPY_AGAIN) from None
 
-    def _view(self, tensor: TensorView) -> Array:
+    def _view(self, tensor: StridedTensor) -> Array:
         if tensor.storage.kind not in DTYPES:
             raise MaceError(
                 self.path,

@@ -62,7 +62,7 @@ class TensorStorage:
 
 
 @dataclass(frozen=True)
-class TensorView:
+class StridedTensor:
     """A tensor as the stream describes it: a view of a storage. Offset and strides count elements."""
 
     storage: TensorStorage
@@ -102,14 +102,14 @@ def call_known(function: Any, arguments: Any) -> Any:
         raise MalformedError(f"{function.name} is called with wrong arguments") from error
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> TensorView:
+def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> StridedTensor:
     has_types = isinstance(storage, TensorStorage) and isinstance(shape, tuple) and isinstance(stride, tuple)
     if not has_types or len(shape) != len(stride):
         raise ValueError("no tensor")
     # `type(n) is int`, because True and False are integers of Python's too.
     if not all(type(n) is int and n >= 0 for n in (offset, *shape, *stride)):
         raise ValueError("no tensor")
-    return TensorView(storage, offset, shape, stride)
+    return StridedTensor(storage, offset, shape, stride)
 
 
 def _parameter(data: Any, *_: Any) -> Any:

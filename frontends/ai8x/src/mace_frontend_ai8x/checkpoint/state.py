@@ -17,7 +17,7 @@ import numpy as np
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_ai8x.checkpoint.archive import COPY_AGAIN, Archive, read_archive
-from mace_frontend_ai8x.checkpoint.names import RESAVE, TensorView
+from mace_frontend_ai8x.checkpoint.names import RESAVE, StridedTensor
 
 PARALLEL = "module."
 """What PyTorch's DataParallel puts before each name of a model that was trained on several devices."""
@@ -81,7 +81,7 @@ def read_state(path: Path) -> CheckpointState:
     root = archive.root if isinstance(archive.root, dict) else {}
     state_dict = root.get("state_dict", root)
     items = state_dict.items() if isinstance(state_dict, dict) else ()
-    described = {str(name): value for name, value in items if isinstance(value, TensorView)}
+    described = {str(name): value for name, value in items if isinstance(value, StridedTensor)}
     if not any(name.endswith(".weight") and len(tensor.shape) > 1 for name, tensor in described.items()):
         raise MaceError(path, "holds no state_dict with weights", RESAVE)
     if not all(name.isprintable() for name in described):
@@ -97,7 +97,7 @@ def read_state(path: Path) -> CheckpointState:
     )
 
 
-def _arrays(archive: Archive, described: Mapping[str, TensorView]) -> dict[str, Array]:
+def _arrays(archive: Archive, described: Mapping[str, StridedTensor]) -> dict[str, Array]:
     """Return the values of the tensors."""
     # Tensors may share a storage; without this bound a small file could become a model of any size.
     if sum(prod(tensor.shape) for tensor in described.values()) > archive.size:

@@ -348,7 +348,9 @@ def _fields(section: Written, keys: Mapping[str, Key], where: str, faults: Fault
         key = keys[name]
         if key.field in lines:
             faults.add(
-                value.line, f"{where}{name}: states again what line {lines[key.field]} states", "keep one of them"
+                value.line,
+                f"{where}{name}: states again what line {lines[key.field]} states",
+                "keep one of them",
             )
             continue
         lines[key.field] = value.line
