@@ -19,8 +19,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.api import Compiler, Manifest, Product, Target, Unit
 from mace_core.deployment import load_deployment
-from mace_core.generation import Generated, Job, generate
+from mace_core.generation import Generated, generate
 from mace_core.ir import Array
+from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.compile import link
 

@@ -224,8 +224,6 @@ TESTED_ELSEWHERE = {
     "generation": ("tests/test_outputs.py", "files of a build, in one run with it"),
     "build_manifest": ("core/tests/test_manifest.py", "the manifest and its parts are one file of tests"),
     "hookspecs": ("tests/test_plugins.py", "hooks are asked of installed plugins"),
-    "lowering": ("core/tests/test_program.py", "a program is what lowering functions write"),
-    "rewrite": ("core/tests/test_graph_builder.py", "rules rewrite the graphs that are built there"),
     "toolchain": (
         "core/tests/test_registry.py",
         "base classes without behavior; each plugin's contract tests them",
@@ -249,7 +247,9 @@ TESTED_ELSEWHERE = {
     "run/validate": ("tests/test_outputs.py", "it needs frontends and built libraries"),
     "scaffold": ("tests/test_plugins.py", "new plugins are installed and pass their contracts"),
     "scons": ("tests/test_scons.py", "it runs inside SCons"),
-    "tuning": ("tests/test_tuning_file.py", "a tuning file is named by a deployment"),
+    "job": ("core/tests/test_build_steps.py", "data without behavior, which every build is made from"),
+    "selection": ("core/tests/test_candidates.py", "data without behavior, which choosing writes"),
+    "run/validation_job": ("tests/test_states.py", "data without behavior, which a validation reads"),
 }
 """Modules of the core without tests of their own -> the file that tests them, and why there."""
 

@@ -11,14 +11,16 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.deployment import load_deployment
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
+from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.compile import program
 from mace_core.run.runners import Native
-from mace_core.run.validate import ValidationJob, validate
+from mace_core.run.validate import validate
+from mace_core.run.validation_job import ValidationJob
 from mace_core.testing.compiled import compile_graphs, host
 from mace_target_cpu import Cpu
 

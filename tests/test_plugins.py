@@ -18,8 +18,9 @@ from onnx import TensorProto, helper
 from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError, PluginWarning
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.hookspecs import GROUP
+from mace_core.job import Job
 from mace_core.plugin_loader import DISABLED
 from mace_core.registry import Registry
 from mace_core.run import native

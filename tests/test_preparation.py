@@ -15,8 +15,9 @@ from manifest import MODELS
 from onnx import TensorProto, helper
 
 from mace_core.errors import MaceError
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.ir import Array
+from mace_core.job import Job
 from mace_core.pipeline import load, load_with
 from mace_core.registry import Registry
 from mace_core.run import native

@@ -12,8 +12,9 @@ from stored_weights import write_models
 
 from mace_core.api import Compiler
 from mace_core.deployment import load_deployment
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.ir import Array, Tensor
+from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.compile import program

@@ -24,7 +24,8 @@ from mace_core.run import native
 from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
 from mace_core.run.steps import ROUNDS, STEPS, run_steps
-from mace_core.run.validate import ValidationJob, outcomes
+from mace_core.run.validate import outcomes
+from mace_core.run.validation_job import ValidationJob
 from mace_core.testing.compiled import compile_graphs
 from mace_core.testing.requirements import require
 from mace_core.transforms import run_phases

@@ -17,12 +17,11 @@ from mace_core.compilation import Compilation, CompiledModel, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.errors import MaceError
 from mace_core.explain import explain, show_explanations
-from mace_core.generation import Job
 from mace_core.ir import Node
+from mace_core.job import Job
 from mace_core.json_types import JsonObject
-from mace_core.kernel_target import Lower
 from mace_core.levels import Level
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.registry import Registry
 from mace_core.report import ModelReport
 from mace_target_cpu import Cpu

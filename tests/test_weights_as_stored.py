@@ -16,8 +16,9 @@ from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.emit import code
 from mace_core.errors import MaceError
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.ir import Array
+from mace_core.job import Job
 from mace_core.levels import Level
 from mace_core.registry import Registry
 from mace_core.run import native

@@ -15,8 +15,8 @@ from mace_core.build_manifest import RUNTIME, check_drivers, collect_manifests, 
 from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
-from mace_core.generation import Job
 from mace_core.ir import DType, Graph, Tensor
+from mace_core.job import Job
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.plan import make_plan
 from mace_core.registry import Registry

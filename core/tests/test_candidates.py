@@ -2,172 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
+from candidates_target import (
+    BODIES,
+    HEAD,
+    SIZE,
+    Grouping,
+    check_numbers,
+    find_cost,
+    folder_of,
+    names,
+    network,
+)
 
-from mace_core.candidates import Candidate, Selection, check_tuning
+from mace_core.candidates import Candidate, check_tuning
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Node, Tensor
-from mace_core.kernel_target import KernelTarget
+from mace_core.ir import DType, Node, Tensor
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
-from mace_core.memory import arena, touches_of
 from mace_core.plan import plan_calls
-from mace_core.program import Call, Kernel, Program, Weight, join
+from mace_core.program import Call, Weight, join
 from mace_core.refusal import Refusal
-from mace_core.run import native
-from mace_core.run.compile import shared_library
-from mace_core.run.reference import execute
-from mace_core.testing.compiled import check_merged, host, random_inputs
-from mace_core.tuning import NO_TUNING, Tuning, TuningEntry, read_tuning
-
-SIZE = 6
-HEAD = "static void {{ name }}(const mace_workers *run, const {{ name }}_args *a, void *const *t) {\n  (void)run;\n"
-BODIES = {
-    # y = x + w, one after another
-    "plain": "  const float *x = t[0], *w = t[1];\n  float *y = t[2];\n  for (int i = 0; i < a->n; i++) y[i] = x[i] + w[i];\n}\n",
-    # y = x + w with w stored in groups of `stride`, the last of each group first: wrong numbers with the
-    # weights of another stride
-    "turned": "  const float *x = t[0], *w = t[1];\n  float *y = t[2];\n"
-    "  for (int i = 0; i < a->n; i++) y[i] = x[i] + w[i / a->stride * a->stride + a->stride - 1 - i % a->stride];\n}\n",
-    "copy": "  memcpy(t[1], t[0], (size_t)a->n * 4);\n}\n",
-    "relu": "  const float *x = t[0];\n  float *y = t[1];\n  for (int i = 0; i < a->n; i++) y[i] = x[i] > 0 ? x[i] : 0;\n}\n",
-}
-COSTS = {("plain", "fast"): 9.0, ("plain", "base"): 4.0, ("turned", "fast"): 2.0, ("turned", "base"): 8.0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupedLevel(Level):
-    """A level of the test target: its weights lie in groups of `stride`."""
-
-    stride: int
-
-
-class Grouping(KernelTarget):
-    """Adds a constant with either of two kernels, at two levels; `stride` is asked for by one of them."""
-
-    name = "grouping"
-    device = "cpu"
-    cost_unit = "points"
-
-    def __init__(self, folder: Path, is_fast: bool = True, strides: tuple[int, int] = (3, 2)) -> None:
-        self.folder, self.is_fast, self.strides = folder, is_fast, strides
-        for name, body in BODIES.items():
-            (folder / f"{name}.c.in").write_text(HEAD + body)
-        (folder / "empty.h.in").write_text("\n")
-        self.lowerings = {
-            "Add": (
-                Candidate("plain", self.add_plain, partial(find_cost, "plain")),
-                Candidate("turned", self.add_turned, partial(find_cost, "turned")),
-            ),
-            "Relu": self.relu,
-            "Sub": self.add_turned,
-        }
-
-    def levels(self, abi: str) -> tuple[Level, ...]:
-        fast, base = self.strides
-        empty = self.folder / "empty.h.in"
-        return (
-            GroupedLevel("fast", (), str(int(self.is_fast)), empty, stride=fast),
-            GroupedLevel("base", (), "", empty, stride=base),
-        )
-
-    def parameters(self, level: Level | None) -> int:
-        return level.stride if isinstance(level, GroupedLevel) else 1
-
-    def kernel(self, name: str, *fields: str) -> Kernel:
-        return Kernel(name, self.folder / f"{name}.c.in", tuple((field, "i32") for field in ("n", *fields)))
-
-    def relu(self, node: Node, to: Lowering) -> None:
-        to.call(
-            node,
-            Call(
-                self.kernel("relu"),
-                {"n": to.tensors[node.inputs[0]].elements},
-                node.inputs,
-                node.outputs,
-                inplace=True,
-            ),
-        )
-
-    def add_plain(self, node: Node, to: Lowering) -> None:
-        to.call(
-            node,
-            Call(
-                self.kernel("plain"), {"n": constant(node, to).size}, node.inputs, node.outputs, inplace=True
-            ),
-        )
-
-    def add_turned(self, node: Node, to: Lowering) -> None:
-        """Copy the operand to a tensor of its own, then add to that: two calls, with weights that depend on the level."""
-        array, stride = constant(node, to), to.parameters
-        assert isinstance(stride, int)
-        turned = np.ascontiguousarray(array.reshape(-1, stride)[:, ::-1]).reshape(-1)
-        weight = to.once(
-            (node.inputs[1], stride),
-            lambda: to.weight(f"{node.inputs[1]}.turned", turned.shape, "float32", lambda: turned),
-        )
-        copied = to.temporary(replace(to.tensors[node.inputs[0]], name=f"{node.inputs[0]}.copied"))
-        to.call(node, Call(self.kernel("copy"), {"n": array.size}, [node.inputs[0]], [copied]))
-        args = {"n": array.size, "stride": stride}
-        to.call(
-            node, Call(self.kernel("turned", "stride"), args, [copied, weight], node.outputs, inplace=True)
-        )
-
-
-def constant(node: Node, to: Lowering) -> np.ndarray:
-    array = to.constant(node.inputs[1])
-    if array is None or array.size % SIZE:
-        raise Refused("adds only a constant of whole groups")
-    return array
-
-
-def find_cost(name: str, node: Node, to: Lowering, level: Level) -> float:
-    return COSTS[name, str(level.name)]
-
-
-def network(op: str = "Add") -> Graph:
-    """relu(x) + w, and that + v: the second one reads what the first one writes at either level."""
-    new = Builder("network")
-    x = new.input("x", DType.F32, (2, SIZE))
-    y = new.one("Relu", [x], outputs=["y"])
-    w, v = (
-        new.weight(name, np.arange(2 * SIZE, dtype=np.float32).reshape(2, SIZE) * factor)
-        for name, factor in (("w", 1), ("v", 100))
-    )
-    z = new.one(op, [y, w], outputs=["z"])
-    return new.finish([new.one("Relu", [new.one(op, [z, v], outputs=["s"])], outputs=["r"])])
-
-
-def names(program: Program) -> list[tuple[str, tuple[str, ...]]]:
-    return [(str(call.kernel.name), call.levels) for call in program.calls]
-
-
-def check_numbers(target: Grouping, graph: Graph, program: Program, folder: Path) -> None:
-    """Compile the program for all levels and run it at the level that `is_fast` says."""
-    sources = code.library("cases", [plan_calls(program)], target.levels("host"))
-    model = native.load(shared_library(sources, host(), folder / "library"), "cases")["network"]
-    inputs = random_inputs(graph)
-    seen: list[str] = []
-    found = model.run(inputs, lambda layer, result: seen.append(layer))
-    np.testing.assert_array_equal(found["r"], execute(graph, inputs)["r"])
-    # Both levels' calls one after another would compute the same numbers, so those that were made are
-    # counted.
-    level = "fast" if target.is_fast else "base"
-    assert seen == [call.node for call in program.calls if call.is_made_at(level)]
-
-
-def folder_of(path: Path, name: str) -> Path:
-    path = path / name
-    path.mkdir()
-    return path
+from mace_core.selection import Selection
+from mace_core.testing.compiled import check_merged
+from mace_core.tuning import NO_TUNING, Tuning, TuningEntry
 
 
 @pytest.mark.slow
@@ -440,60 +304,6 @@ def test_what_one_level_computed_is_not_taken_for_another(tmp_path: Path) -> Non
         check_numbers(forced, graph, program, tmp_path / str(is_fast))
 
 
-def calls(*rows: tuple[Sequence[str], str, bool, tuple[str, ...]]) -> Program:
-    kernel = Kernel("k", Path("none"))
-    tensors = {name: Tensor(name, DType.F32, (16,)) for row in rows for name in (*row[0], row[1])}
-    made = tuple(
-        Call(kernel, {}, tuple(reads), (write,), inplace=inplace, levels=levels)
-        for reads, write, inplace, levels in rows
-    )
-    return Program("p", made, tensors, {}, {}, ("x",), (rows[-1][1],))
-
-
-def test_alternatives_write_one_tensor_that_takes_over_their_operand_if_both_may() -> None:
-    before, after = (["x"], "a", False, ()), (["b"], "o", False, ())
-    both = calls(before, (["a"], "b", True, ("l1",)), (["a"], "b", True, ("l2",)), after)
-    assert arena(both).bytes == 64
-    one = calls(before, (["a"], "b", True, ("l1",)), (["a"], "b", False, ("l2",)), after)
-    assert arena(one).bytes == 128
-    read_later = calls(
-        before,
-        (["a"], "b", True, ("l1",)),
-        (["a"], "b", True, ("l2",)),
-        (["a", "b"], "c", False, ("l1",)),
-        after,
-    )
-    assert arena(read_later).offsets["a"] != arena(read_later).offsets["b"]
-
-
-def test_temporaries_of_alternatives_share_bytes() -> None:
-    made = calls(
-        (["x"], "a", False, ()),
-        (["a"], "t1", False, ("l1",)),
-        (["t1"], "b", False, ("l1",)),
-        (["a"], "t2", False, ("l2",)),
-        (["t2"], "b", False, ("l2",)),
-        (["b"], "o", False, ()),
-    )
-    plan = arena(made)
-    assert plan.offsets["t1"] == plan.offsets["t2"]
-    assert len({plan.offsets["a"], plan.offsets["b"], plan.offsets["t1"]}) == 3
-
-
-def test_what_one_target_reads_at_its_levels_lives_whatever_level_another_target_chose() -> None:
-    made = calls(
-        (["x"], "a", False, ()),
-        (["a"], "b", True, ("l1",)),
-        (["a"], "b", True, ("l2",)),
-        (["a", "b"], "c", False, ("m1",)),
-        (["b"], "c", False, ("m2",)),
-        (["c"], "o", False, ()),
-    )
-    touches = touches_of(made, "one")[:3] + touches_of(made, "other")[3:]
-    plan = arena(made, touches)
-    assert plan.offsets["a"] != plan.offsets["b"]
-
-
 def test_joined_programs_keep_what_was_chosen(tmp_path: Path) -> None:
     graph = network()
     program = Grouping(tmp_path).lower(graph)
@@ -501,56 +311,6 @@ def test_joined_programs_keep_what_was_chosen(tmp_path: Path) -> None:
     assert isinstance(program.selections[0], Selection)
     assert isinstance(next(iter(program.weights.values())), Weight)
     assert NO_TUNING.entries == ()
-
-
-def written(folder: Path, text: str) -> Path:
-    file = folder / "tuning.yml"
-    file.write_text(text)
-    return file
-
-
-def test_a_tuning_file_is_read_with_its_lines(tmp_path: Path) -> None:
-    text = 'choices:\n  - {node: conv1, level: avx2, candidate: winograd}\n  - op: Conv\n    shapes: "f32 1x8x8x3"\n    candidate: direct\n'
-    tuning = read_tuning(written(tmp_path, text))
-    assert tuning.entries == (
-        TuningEntry("winograd", 2, node="conv1", level="avx2"),
-        TuningEntry("direct", 3, op="Conv", shapes="f32 1x8x8x3"),
-    )
-    json = '{"choices": [{"node": "conv1", "candidate": "direct", "target": "cpu"}]}'
-    assert read_tuning(written(tmp_path, json)).entries == (
-        TuningEntry("direct", 1, node="conv1", target="cpu"),
-    )
-
-
-BROKEN = [
-    ("choices:\n  - {node: a}\n", "tuning.yml:2: candidate: is missing"),
-    ("choices:\n  - {node: a, candidate: b, speed: 3}\n", "tuning.yml:2: speed: unknown key"),
-    (
-        "choices:\n  - {candidate: b}\n",
-        "tuning.yml:2: does not say which nodes it is about; write node, or op and shapes",
-    ),
-    ("choices:\n  - {op: Conv, candidate: b}\n", "tuning.yml:2: does not say which nodes it is about"),
-    (
-        "choices:\n  - {node: a, op: Conv, shapes: f32 1, candidate: b}\n",
-        "tuning.yml:2: names a node and an op",
-    ),
-    (
-        "choices:\n  - {node: a, candidate: b}\n  - {node: a, candidate: c}\n",
-        "tuning.yml:3: node 'a' was chosen for .* in line 2; keep one",
-    ),
-    ("nodes: 3\n", "nodes: unknown key"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), BROKEN)
-def test_a_faulty_tuning_file_is_told_with_its_lines(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match=message):
-        read_tuning(written(tmp_path, text))
-
-
-def test_a_missing_tuning_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match="cannot be read: No such file"):
-        read_tuning(tmp_path / "none.yml")
 
 
 @pytest.mark.slow

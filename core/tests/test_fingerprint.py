@@ -8,7 +8,7 @@ from pathlib import Path
 from mace_core.api import Transform
 from mace_core.deployment import Deployment, Model
 from mace_core.fingerprint import fingerprint
-from mace_core.generation import Job
+from mace_core.job import Job
 from mace_core.plugin_loader import Plugin
 from mace_core.registry import Registry
 

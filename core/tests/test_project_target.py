@@ -11,8 +11,9 @@ from mace_core.api import BuildConfig, PartFigures, Product, Region, Runner
 from mace_core.build_steps import Place, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.ir import Graph
+from mace_core.job import Job
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.registry import Registry
 from mace_core.run.runners import Native

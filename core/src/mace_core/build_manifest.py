@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mace_core.api import Target
 from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
+from mace_core.job import Job
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.plan import Plan
 from mace_core.registry import Registry
-
-if TYPE_CHECKING:
-    from mace_core.generation import Job
 
 RUNTIME = Path(__file__).parent / "runtime"
 """C that comes with every library."""

@@ -19,7 +19,8 @@ from mace_core.api import Compiler
 from mace_core.build_manifest import RUNTIME, SHIPPED, check_buildable, collect_manifests
 from mace_core.errors import PluginError
 from mace_core.fingerprint import fingerprint
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
+from mace_core.job import Job
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.package_files import package_files
 from mace_core.registry import Registry

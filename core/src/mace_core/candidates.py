@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Node
-from mace_core.json_types import Json, JsonObject
 from mace_core.levels import Level
-from mace_core.lowering import Lowering, Refused
-from mace_core.tuning import NO_TUNING, NodeKey, Tuning, TuningEntry, shape_key
-
-if TYPE_CHECKING:
-    from mace_core.kernel_target import Lower
+from mace_core.lowering import Lower, Lowering, Refused
+from mace_core.selection import CandidateChoice, NodeKey, Selection
+from mace_core.tuning import NO_TUNING, Tuning, TuningEntry, shape_key
 
 Cost = Callable[[Node, Lowering, Level], float]
 """Estimates the cost of a node at a level, in the target's `cost_unit`; lower is better."""
@@ -47,60 +43,6 @@ class Candidate:
     def serves(self, level: Level) -> bool:
         """Tell whether it may be used at a level."""
         return not self.levels or level.name in self.levels
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The candidate that computes a node at a level, and the reason for it.
-
-    costs: those of every candidate that takes the node, by name.
-    """
-
-    level: str
-    candidate: str
-    reason: str
-    costs: Mapping[str, float]
-
-    @classmethod
-    def of_json(cls, described: JsonObject) -> Choice:
-        """Read a choice that `Selection.as_json` wrote."""
-        level, candidate, reason = (described.string(key) for key in ("level", "candidate", "reason"))
-        costs = described.object("costs")
-        return cls(level, candidate, reason, {name: costs.number(name) for name in costs.values})
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The choices for a node that has several candidates.
-
-    key: identifies the node in tuning files.  unit: that of the costs.
-    refused: by candidate, why it does not take the node.
-    """
-
-    key: NodeKey
-    unit: str
-    choices: tuple[Choice, ...]
-    refused: Mapping[str, str]
-
-    def as_json(self) -> Json:
-        """Return it as a JSON object."""
-        choices = [
-            {"level": c.level, "candidate": c.candidate, "reason": c.reason, "costs": dict(c.costs)}
-            for c in self.choices
-        ]
-        return {**asdict(self.key), "unit": self.unit, "choices": choices, "refused": dict(self.refused)}
-
-    @classmethod
-    def of_json(cls, described: JsonObject) -> Selection:
-        """Read what `as_json` wrote."""
-        key = NodeKey(*(described.string(name) for name in ("target", "node", "op", "shapes")))
-        refused = described.object("refused")
-        return cls(
-            key,
-            described.string("unit"),
-            tuple(map(Choice.of_json, described.objects("choices"))),
-            {name: refused.string(name) for name in refused.values},
-        )
 
 
 @dataclass(frozen=True)
@@ -255,7 +197,7 @@ def _choose(
     shapes = shape_key([lowering.tensors[name] for name in node.inputs if name])
     key = NodeKey(chooser.target, node.name, node.op.name, shapes)
     chosen: dict[str, Candidate] = {}
-    choices: list[Choice] = []
+    choices: list[CandidateChoice] = []
     for level in chooser.levels:
         serving = {candidate.name: candidate for candidate in taking if candidate.serves(level)}
         if not serving:
@@ -272,7 +214,7 @@ def _choose(
     return chosen
 
 
-def _decide(key: NodeKey, level: str, costs: Mapping[str, float], tuning: Tuning) -> Choice:
+def _decide(key: NodeKey, level: str, costs: Mapping[str, float], tuning: Tuning) -> CandidateChoice:
     """Choose by the tuning file, else by cost; of equal costs the candidate that the target lists first.
 
     An entry that names no candidate of the level decides nothing here: `check_tuning` refuses it, together
@@ -280,9 +222,9 @@ def _decide(key: NodeKey, level: str, costs: Mapping[str, float], tuning: Tuning
     """
     entry = tuning.find(key, level)
     if entry and entry.candidate in costs:
-        return Choice(level, entry.candidate, f"named by {tuning.place(entry)}", costs)
+        return CandidateChoice(level, entry.candidate, f"named by {tuning.place(entry)}", costs)
     cheapest = min(costs, key=lambda name: costs[name])
-    return Choice(level, cheapest, "lowest cost" if len(costs) > 1 else "only candidate", costs)
+    return CandidateChoice(level, cheapest, "lowest cost" if len(costs) > 1 else "only candidate", costs)
 
 
 def _cost(candidate: Candidate, node: Node, lowering: Lowering, level: Level) -> float:

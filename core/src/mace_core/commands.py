@@ -19,8 +19,9 @@ from mace_core.deployment import Deployment, Model
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.explain import Explanation, explain
-from mace_core.generation import Job, generate
+from mace_core.generation import generate
 from mace_core.ir import Array
+from mace_core.job import Job
 from mace_core.pipeline import load_with
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Choice, Registry
@@ -31,7 +32,8 @@ from mace_core.run.ready import Finding
 from mace_core.run.results import Failure, LayerComparison, Timing, Validation
 from mace_core.run.samples import stored_samples
 from mace_core.run.tables import table
-from mace_core.run.validate import ValidationJob, validate
+from mace_core.run.validate import validate
+from mace_core.run.validation_job import ValidationJob
 
 
 def load_job(deployment: Path, target: str) -> tuple[Deployment, Choice, Registry]:

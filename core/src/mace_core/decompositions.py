@@ -35,7 +35,7 @@ def same_paddings(size: Shape, reach: Shape, strides: Shape) -> tuple[Shape, Sha
 
 
 def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
-    """Move blocks of the batch into the spatial axes, then crop these (TensorFlow's BatchToSpaceND).
+    """Move blocks of the batch into the spatial axes, then crop these (BatchToSpaceND).
 
     Raises ValueError if the batch does not divide into blocks.
     """
@@ -43,7 +43,7 @@ def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
     if blocks < 1 or len(crops) != rank or rank >= len(shape) or shape[0] % blocks:
         raise ValueError(f"a batch of {shape[0]} in blocks of {list(block)}")
     batch, spatial, rest = shape[0] // blocks, shape[1 : rank + 1], shape[rank + 1 :]
-    # TensorFlow orders the batch as [*block, batch], the position in the block slowest. Each spatial axis is
+    # The operator orders the batch as [*block, batch], the position in the block slowest. Each spatial axis is
     # then followed by its part of the block, so that a Reshape merges the two.
     pairs = chain.from_iterable((rank + 1 + axis, axis) for axis in range(rank))
     uncropped = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
@@ -68,7 +68,7 @@ def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
 
 
 def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
-    """Pad the spatial axes, then move their blocks into the batch (TensorFlow's SpaceToBatchND).
+    """Pad the spatial axes, then move their blocks into the batch (SpaceToBatchND).
 
     Raises ValueError if the padded axes do not divide into blocks.
     """
@@ -94,7 +94,7 @@ def space_to_batch(shape: Shape, block: Shape, pads: Pairs) -> Steps:
 
 @dataclass(frozen=True)
 class StridedSlice:
-    """The operands of TensorFlow's StridedSlice, which NumPy's indexing becomes.
+    """The operands of StridedSlice, the operator that NumPy's indexing becomes.
 
     begin, end, strides: a range for each position, that is, for each item between the brackets.
     The masks have bit i set if position i has no begin or end, is an ellipsis, a new axis, or one index.
@@ -127,7 +127,7 @@ class StridedSlice:
                 ranges += [range(size) for size in free]
                 sizes += free
             elif self.new_axis_mask >> i & 1:
-                # Before the shrink mask is looked at: TensorFlow ignores the other masks of a new axis.
+                # Before the shrink mask is looked at: the other masks of a new axis are ignored.
                 sizes.append(1)
             else:
                 ranges.append(self._range(i, shape[len(ranges)]))

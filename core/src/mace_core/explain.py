@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from mace_core.candidates import Selection
 from mace_core.compilation import CompiledModel
 from mace_core.json_types import Json
 from mace_core.refusal import NodeRefusal
 from mace_core.report import ModelReport
+from mace_core.selection import Selection
 
 
 @dataclass(frozen=True)

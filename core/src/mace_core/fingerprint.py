@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from mace_core.api import Target
-from mace_core.generation import Job
+from mace_core.job import Job
 from mace_core.registry import Registry
 
 

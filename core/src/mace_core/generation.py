@@ -15,24 +15,12 @@ from mace_core.build_manifest import (
     list_targets,
 )
 from mace_core.compilation import Compilation, CompiledModel, Progress, be_silent, compile_model
-from mace_core.deployment import Deployment
 from mace_core.emit import code
+from mace_core.job import Job
 from mace_core.part import Content
-from mace_core.registry import Choice, Registry
+from mace_core.registry import Registry
 from mace_core.report import LibraryReport
 from mace_core.transforms import describe_empty_phases
-
-
-@dataclass(frozen=True)
-class Job:
-    """Everything that the sources of one library depend on, besides the files that the deployment names.
-
-    no_fallback: refuse models of which a node would go to a target that nobody named.
-    """
-
-    deployment: Deployment
-    choice: Choice
-    no_fallback: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.levels import Level
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops import core_ops
 from mace_core.ops.cast import CastAttributes
 from mace_core.part import CallsBody, Part, PartFigures
@@ -26,9 +26,6 @@ from mace_core.tuning import NO_TUNING, Tuning, tuning_of
 
 MAX_DIMENSION = (1 << 31) - 1
 """Maximum dimension of a tensor, because `mace_tensor` of mace.h has int32_t."""
-
-Lower = Callable[[Node, Lowering], None]
-"""Appends the calls that compute one node; raises Refused with the reason where it cannot."""
 
 
 class _TargetLowering(Lowering):

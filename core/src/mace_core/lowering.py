@@ -14,7 +14,7 @@ from mace_core.program import Call, Program, Weight, find_root
 from mace_core.refusal import Refusal
 
 if TYPE_CHECKING:
-    from mace_core.candidates import Selection
+    from mace_core.selection import Selection
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -227,6 +227,10 @@ class Lowering:
             name = f"{stem}.{number}"
         self._numbers[stem] = number
         return name
+
+
+Lower = Callable[[Node, Lowering], None]
+"""Appends the calls that compute one node; raises Refused with the reason if it cannot."""
 
 
 def _need_room(call: Call, name: str, ctype: str) -> None:

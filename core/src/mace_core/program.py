@@ -15,7 +15,7 @@ from mace_core.errors import PluginError
 from mace_core.ir import Array, Graph, Shape, Tensor
 
 if TYPE_CHECKING:
-    from mace_core.candidates import Selection
+    from mace_core.selection import Selection
 
 FIELD_TYPES: Mapping[str, str] = MappingProxyType(
     {

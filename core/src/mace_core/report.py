@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
 from types import MappingProxyType
 
-from mace_core.candidates import Selection
 from mace_core.ir import DType, Quant, Tensor
 from mace_core.json_types import Json, JsonObject, JsonValue
 from mace_core.part import PartFigures
 from mace_core.plan import Plan, Transfer
 from mace_core.refusal import NodeRefusal, Refusal
+from mace_core.selection import Selection
 
 
 def tensor_json(tensor: Tensor) -> Json:

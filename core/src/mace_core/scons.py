@@ -31,7 +31,7 @@ from mace_core.deployment import Deployment
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings, report_failure
-from mace_core.generation import Job
+from mace_core.job import Job
 from mace_core.pipeline import load_with
 from mace_core.progress import show_progress
 from mace_core.registry import Choice, Registry

@@ -8,22 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mace_core.ir import Tensor
+from mace_core.selection import NodeKey
 
 if TYPE_CHECKING:
     from mace_core.deployment import Model
 
 TUNING = "tuning"
 """The deployment key that names a tuning file."""
-
-
-@dataclass(frozen=True)
-class NodeKey:
-    """Identifies a node in tuning files; shapes: see `shape_key`."""
-
-    target: str
-    node: str
-    op: str
-    shapes: str
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import pytest
 
 from mace_core.attributes import values_of
 from mace_core.ir import Graph, Node, Quant
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.shapes import AxisAttributes
 from mace_core.ops.windows import WindowAttributes

@@ -92,7 +92,7 @@ def _taps(g: Array, size: int, attrs: GridSampleAttributes) -> list[tuple[Array,
     """Return for each tap of one axis its positions, whether they are inside, and its weights."""
     mode = attrs.mode
     wide = g.astype(np.float64) + 1
-    # From -1 ... 1 to elements (the two conventions of PyTorch's grid_sample).
+    # From -1 ... 1 to elements (the two conventions of align_corners).
     v = limit_coordinates(wide * (size - 1) / 2 if attrs.align_corners else (wide * size - 1) / 2)
     v = _apply_padding(np.rint(v) if mode == "nearest" else v, size, attrs)
     first = np.floor(v)

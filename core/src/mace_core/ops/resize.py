@@ -107,7 +107,7 @@ def _coordinates(attrs: ResizeAttributes, axis: int, size: int) -> Array:
         case "align_corners":
             coordinates = i * F32(size - 1) / steps if out > 1 else i
         case "pytorch_half_pixel":
-            # PyTorch reads the first element where the result has only one; half_pixel reads the middle.
+            # Reads the first element where the result has only one; half_pixel reads the middle.
             coordinates = (i + half) / scale - half if out > 1 else i
         case "half_pixel_symmetric":
             # Keeps the center of the result over the center of x where scale * size is no integer.

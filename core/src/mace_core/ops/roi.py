@@ -121,7 +121,7 @@ def _align(x: Array, rois: Array, images: Array, attrs: RoiAlignAttributes) -> A
 def _bins(bounds: Array, bins: int, size: int, scale: float) -> list[tuple[int, int]]:
     """Return for each bin of one axis its first pixel and the one after its last."""
     scaled = limit_coordinates(bounds.astype(np.float64) * scale)
-    # C's round, as in Caffe: halves away from zero, where numpy rounds them to even.
+    # C's round, as in the first implementation: halves away from zero, where numpy rounds them to even.
     start, end = (int(v) for v in np.trunc(scaled + np.copysign(0.5, scaled)))
     length = max(end - start + 1, 1)
     # In integers, because a rounded quotient can move a bin's border by one pixel.

@@ -13,7 +13,8 @@ from mace_core.registry import Choice, Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.files import read_samples
 from mace_core.run.results import Failure, Timing, Validation
-from mace_core.run.validate import ValidationJob, validate
+from mace_core.run.validate import validate
+from mace_core.run.validation_job import ValidationJob
 
 Result = TypeVar("Result")
 

@@ -20,7 +20,8 @@ from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
 from mace_core.run.results import LayerComparison
 from mace_core.run.similarity import Similarity, numbers
-from mace_core.run.validate import ValidationJob, expectation, min_cosine
+from mace_core.run.validate import expectation, min_cosine
+from mace_core.run.validation_job import ValidationJob
 from mace_core.transforms import run_phases
 
 

@@ -15,8 +15,9 @@ from mace_core.build_manifest import check_buildable
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
-from mace_core.generation import Job, encode
+from mace_core.generation import encode
 from mace_core.ir import Graph
+from mace_core.job import Job
 from mace_core.json_types import Json
 from mace_core.pipeline import load, load_with
 from mace_core.registry import Choice, Registry

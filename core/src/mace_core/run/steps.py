@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from mace_core.graph_builder import NEXT
 from mace_core.io_spec import turn_axes
 from mace_core.ir import Array, Tensor
 from mace_core.run.framework import Framework, FrameworkSession
-
-if TYPE_CHECKING:
-    from mace_core.run.validate import ValidationJob
+from mace_core.run.validation_job import ValidationJob
 
 STEPS = 16
 """Runs in a row where the deployment file names no data: enough for a state that is lost or wrong to show."""

@@ -11,7 +11,6 @@ import numpy as np
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
 from mace_core.ir import Array, DType, Tensor
-from mace_core.registry import Registry
 from mace_core.report import ModelReport
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.flash import flash_bytes
@@ -20,6 +19,7 @@ from mace_core.run.results import Validation
 from mace_core.run.samples import fit_inputs, stored_samples
 from mace_core.run.similarity import Similarity, accuracy, numbers
 from mace_core.run.steps import STEPS, carried_states, run_steps
+from mace_core.run.validation_job import ValidationJob
 
 MIN_COSINE = 0.9999
 """Smallest cosine of a passing model of floats, unless its deployment file asks for less."""
@@ -32,22 +32,6 @@ A cosine alone would pass an output with a wrong sign bit in one small element.
 
 RANDOM_SAMPLES = 3
 ROUNDS = 20
-
-
-@dataclass(frozen=True)
-class ValidationJob:
-    """Says which model of a built library to validate.
-
-    threads: workers that compute.  labels: the right class of each sample.  min_accuracy: the share of right
-    classes that it must reach.
-    """
-
-    built: BuiltLibrary
-    model: Model
-    registry: Registry
-    threads: int = 1
-    labels: Array | None = None
-    min_accuracy: float = 0.0
 
 
 def validate(job: ValidationJob) -> Validation:

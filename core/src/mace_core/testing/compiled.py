@@ -13,12 +13,12 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from mace_core.api import BuildConfig, Compiler, GeneratedFiles, Region, Target
-from mace_core.candidates import Selection
 from mace_core.compilation import Compilation, CompiledModel, compile_graph, compile_region
 from mace_core.deployment import Deployment, Model
-from mace_core.generation import Job, encode
+from mace_core.generation import encode
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Tensor
+from mace_core.job import Job
 from mace_core.levels import Level
 from mace_core.manifest import Unit
 from mace_core.plan import Plan, make_plan
@@ -26,6 +26,7 @@ from mace_core.registry import Choice, Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
+from mace_core.selection import Selection
 from mace_core.tuning import TUNING
 from mace_core.verify import verify
 

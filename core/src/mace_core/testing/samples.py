@@ -169,7 +169,7 @@ def _operand(
     if place in VALUES:
         return builder.weight(f"w{i}", np.array(VALUES[place], kind.numpy), quant)
     if i in CONSTANT.get(op, ()):
-        # As in TFLite, weights have eight bits where activations have sixteen.
+        # As in quantized models, weights have eight bits where activations have sixteen.
         weight_type = DType.I8 if quant and dtype is DType.I16 else kind
         return builder.weight(f"w{i}", _weights(shape, weight_type), quant and Quant.of(quant.scale[0]))
     return builder.input(f"x{i}", kind, shape, quant)

@@ -31,8 +31,9 @@ from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Deployment, Model
 from mace_core.emit import code
 from mace_core.errors import MaceError
-from mace_core.generation import Job, encode
+from mace_core.generation import encode
 from mace_core.ir import Array, Graph, Tensor
+from mace_core.job import Job
 from mace_core.levels import Level
 from mace_core.plan import Plan as ModelPlan
 from mace_core.registry import Choice, Registry

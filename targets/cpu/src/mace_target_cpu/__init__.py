@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from mace_core.api import Target
 from mace_core.compact_weights import WideningKernels
 from mace_core.hookspecs import hookimpl
-from mace_core.kernel_target import KernelTarget, Lower
+from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
+from mace_core.lowering import Lower
 from mace_core.tables import rows
 from mace_target_cpu.isa import GENERIC, X86, CpuLevel, Packing
 

@@ -8,8 +8,7 @@ from math import gcd
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.batch_norm import fold_moments
 from mace_core.ops.norm import EpsilonAttributes
 from mace_core.program import Call, Kernel

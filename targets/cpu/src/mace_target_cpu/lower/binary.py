@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.binary import BitShiftAttributes, ModAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

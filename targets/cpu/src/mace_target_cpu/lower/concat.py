@@ -9,8 +9,7 @@ from math import prod
 import numpy as np
 
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.shapes import AxisAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mace_core.ir import DType, Node, Shape, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ClampAttributes, ConvAttributes
 from mace_core.ops.windows import Ints, Windows
 from mace_core.program import Arg, Call, Kernel

@@ -8,8 +8,7 @@ from math import prod
 import numpy as np
 
 from mace_core.ir import Array, Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.dft import DFTAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

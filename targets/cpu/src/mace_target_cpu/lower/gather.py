@@ -10,8 +10,7 @@ from math import prod
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.gather import GatherAttributes, GatherNDAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS

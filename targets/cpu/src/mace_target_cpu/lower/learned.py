@@ -8,8 +8,7 @@ import numpy as np
 
 from mace_core.emit.text import Code
 from mace_core.ir import Array, Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops import tree_ensemble
 from mace_core.ops.pairwise_coupling import MAX_ROUNDS, TOLERANCE, PairwiseCouplingAttributes
 from mace_core.ops.tree_ensemble import TreeEnsembleAttributes

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from mace_core.ir import DType, Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.lrn import LRNAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

@@ -10,8 +10,7 @@ import math
 import numpy as np
 
 from mace_core.ir import DType, Node, Shape
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ClampAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width

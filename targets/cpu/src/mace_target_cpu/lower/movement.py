@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mace_core.ir import Node, Shape
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.depth_space import BlockAttributes, DepthToSpaceAttributes, split_to_depth, split_to_space
 from mace_core.ops.slice import SliceAttributes
 from mace_core.ops.tile import ExpandAttributes, TileAttributes

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mace_core.ir import DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.nms import (
     CombinedSuppressionAttributes,
     DecodeBoxesAttributes,

@@ -9,8 +9,7 @@ from math import prod
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.norm import (
     MVN_EPSILON,
     EpsilonAttributes,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS

@@ -9,8 +9,7 @@ import numpy as np
 
 from mace_core.emit.text import CIdentifier
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops import gru, lstm, rnn
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS

@@ -8,8 +8,7 @@ from math import prod
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.arg import ArgAttributes
 from mace_core.ops.cumsum import CumulativeAttributes
 from mace_core.ops.reduce import ReduceAttributes

@@ -9,8 +9,7 @@ from math import isfinite, prod
 import numpy as np
 
 from mace_core.ir import DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.resize import ResizeAttributes, Taps, axis_taps
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS

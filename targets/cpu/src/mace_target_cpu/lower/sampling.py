@@ -7,8 +7,7 @@ from math import prod
 from typing import get_args
 
 from mace_core.ir import DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.grid_sample import GridSampleAttributes, Padding
 from mace_core.ops.roi import RoiAlignAttributes, RoiAttributes
 from mace_core.program import Call, Kernel

@@ -7,8 +7,7 @@ from math import prod
 
 from mace_core.emit.text import Code
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.topk import TopKAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

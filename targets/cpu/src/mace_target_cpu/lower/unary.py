@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from mace_core.attributes import values_of
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import DType, Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.unary_attrs import GeluAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_target_cpu.lower.conv_transpose import PARTS
 from mace_target_cpu.lower.subpixel import convolution
 from mace_target_cpu.quantized.conv import conv

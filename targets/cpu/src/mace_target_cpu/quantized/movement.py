@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from mace_core.ir import Node, Tensor
-from mace_core.kernel_target import Lower, conversion
-from mace_core.lowering import Lowering, Refused
+from mace_core.kernel_target import conversion
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.scatter import ScatterElementsAttributes, ScatterNDAttributes
 from mace_target_cpu.lower import concat as plain

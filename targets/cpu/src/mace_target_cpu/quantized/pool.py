@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering
+from mace_core.lowering import Lower, Lowering
 from mace_core.ops.pool import AveragePoolAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial

@@ -6,8 +6,7 @@ import numpy as np
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.igemm import INTEGER

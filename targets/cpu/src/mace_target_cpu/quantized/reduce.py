@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mace_core.emit.text import Code
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.reduce import ReduceAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

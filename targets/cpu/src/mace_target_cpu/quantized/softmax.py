@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from mace_core.ir import Node
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.softmax import SoftmaxAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS

@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.kernel_target import Lower
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_core.quantization import compute
 from mace_target_cpu.isa import KERNELS

@@ -1,0 +1,26 @@
+"""Defines what one validation depends on: a built library, one of its models, and the data to compare with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mace_core.deployment import Model
+from mace_core.ir import Array
+from mace_core.registry import Registry
+from mace_core.run.built_library import BuiltLibrary
+
+
+@dataclass(frozen=True)
+class ValidationJob:
+    """Says which model of a built library to validate.
+
+    threads: workers that compute.  labels: the right class of each sample.  min_accuracy: the share of right
+    classes that it must reach.
+    """
+
+    built: BuiltLibrary
+    model: Model
+    registry: Registry
+    threads: int = 1
+    labels: Array | None = None
+    min_accuracy: float = 0.0

@@ -1,0 +1,114 @@
+"""Rewriting: what rules see of a graph, and what becomes of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.rewrite import Match, copy_nodes, rewrite
+from mace_core.run.reference import execute
+
+X = np.array([[-2.0, 3.0]], np.float32)
+
+
+def chain(*ops: str) -> Graph:
+    builder = Builder("chain")
+    tensor = builder.input("x", DType.F32, (1, 2))
+    for op in ops:
+        tensor = builder.one(op, [tensor], outputs=[op.lower()])
+    return builder.finish([tensor], ["y"])
+
+
+def replace_abs(match: Match) -> Sequence[str] | None:
+    if match.node.op.name != "Abs":
+        return None
+    return match.emit("Neg", match.node.inputs)
+
+
+def test_a_rule_that_answers_nothing_keeps_every_node_itself() -> None:
+    graph = chain("Relu", "Abs")
+    after = rewrite(graph, lambda match: None)
+    assert after.nodes == graph.nodes
+    assert all(kept is node for kept, node in zip(after.nodes, graph.nodes, strict=True))
+
+
+def test_an_answer_takes_the_place_of_the_node_and_keeps_name_and_source() -> None:
+    after = rewrite(chain("Abs", "Relu"), replace_abs)
+    assert [node.op.name for node in after.nodes] == ["Neg", "Relu"]
+    assert (after.nodes[0].name, after.nodes[0].sources) == ("abs", ("abs",))
+    np.testing.assert_array_equal(execute(after, {"x": X})["y"], [[2, 0]])
+
+
+def test_a_node_that_nothing_reads_any_more_disappears() -> None:
+    def skip(match: Match) -> Sequence[str] | None:
+        return [match.builder.inputs[0]] if match.node.op.name == "Relu" else None
+
+    after = rewrite(chain("Abs", "Relu", "Neg"), skip)
+    assert [node.op.name for node in after.nodes] == ["Neg"]
+    np.testing.assert_array_equal(execute(after, {"x": X})["y"], -X)
+
+
+def test_a_producer_is_seen_only_by_its_sole_reader() -> None:
+    builder = Builder("two")
+    x = builder.input("x", DType.F32, (1, 2))
+    y = builder.one("Abs", [x])
+    graph = builder.finish([builder.one("Relu", [y]), builder.one("Neg", [y])], ["r", "n"])
+    seen: dict[str, bool] = {}
+
+    def look(match: Match) -> None:
+        seen[match.node.op.name] = match.sole_producer(0, "Abs") is not None
+
+    rewrite(graph, look)
+    rewrite(chain("Abs", "Sqrt"), look)
+    assert seen == {"Abs": False, "Relu": False, "Neg": False, "Sqrt": True}
+
+
+def test_a_producer_that_rounds_to_its_storage_is_hidden() -> None:
+    builder = Builder("quantized")
+    x = builder.input("x", DType.F32, (1, 2))
+    rounded = builder.one(
+        "Quantize", [x], outputs=[builder.reserve_output("q", Storage(DType.I8, Quant.of(0.5)))]
+    )
+    graph = builder.finish([builder.one("Dequantize", [rounded])], ["y"])
+    producers = []
+
+    def look(match: Match) -> None:
+        producers.append(match.sole_producer(0))
+
+    rewrite(graph, look)
+    assert producers == [None, None]
+
+
+def test_quantized_constants_are_no_constants_of_rules() -> None:
+    builder = Builder("constants")
+    x = builder.input("x", DType.F32, (1, 2))
+    plain = builder.weight("w", X)
+    integers = builder.weight("q", np.array([[1, 2]], np.int8), Quant.of(0.5))
+    graph = builder.finish([builder.one("Add", [builder.one("Add", [x, plain]), integers])], ["y"])
+    seen: list[bool] = []
+
+    def look(match: Match) -> None:
+        seen.append(match.constant(1) is not None)
+
+    rewrite(graph, look)
+    assert seen == [True, False]
+    assert Match(graph.nodes[0], builder, {}).constant(7) is None
+
+
+def test_merged_origins_come_in_the_order_of_the_graph_each_once() -> None:
+    first, second = chain("Abs", "Relu").nodes
+    merged = Match(second, Builder("b"), {}).merge_origins(first)
+    assert merged.sources == ("abs", "relu")
+    assert Match(merged, Builder("b"), {}).merge_origins(first).sources == ("abs", "relu")
+
+
+def test_copied_nodes_read_the_renamed_tensors_and_constants_are_computed() -> None:
+    graph = chain("Abs", "Relu")
+    builder = Builder("copy")
+    constant = builder.weight("c", X)
+    renamed = copy_nodes(graph, builder, {"x": constant})
+    assert builder.nodes == []
+    np.testing.assert_array_equal(builder.weights[renamed.get("y", "y")], np.abs(X))
