@@ -65,11 +65,15 @@ def _range(node: TensorFlowNode) -> Sequence[OptionalValue]:
     node.refuse_unless(bool(delta), "its delta is 0")
     if start.dtype.kind != "f":
         count = len(range(int(start), int(limit), int(delta)))
-    elif (limit - start) * delta > 0:
-        # As in sequence_ops.cc: the quotient in double precision, rounded up.
-        count = int(np.ceil(np.abs((float(limit) - float(start)) / float(delta))))
     else:
-        count = 0
+        # As in sequence_ops.cc: the quotient in the operands' type, rounded up. In double precision that of
+        # 0.3 and 0.1 lies above 3, which would make a fourth number.
+        with np.errstate(all="ignore"):
+            quotient = (limit - start) / delta
+        node.refuse_unless(
+            not np.isinf(quotient), f"it makes numbers from {start:g} to {limit:g} by {delta:g}"
+        )
+        count = int(np.ceil(quotient)) if quotient > 0 else 0
     node.refuse_unless(
         count * start.itemsize <= FOLD_LIMIT, f"it makes {count} numbers", "store them as a constant"
     )

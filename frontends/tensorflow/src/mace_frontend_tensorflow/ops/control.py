@@ -121,7 +121,7 @@ def _case(node: TensorFlowNode) -> Sequence[OptionalValue]:
     arguments = _operands(node)[1:]
     branches = node.operation.attrs["branches"].list.func
     index = node.integer(0, "branch")
-    # An index out of range runs the last branch (case_op.cc).
+    # An index out of range runs the last branch (functional_ops.cc).
     index = index if 0 <= index < len(branches) else len(branches) - 1
     node.refuse_unless(index >= 0, "it has no branches")
     branch = type(node.operation.attrs["branches"])()

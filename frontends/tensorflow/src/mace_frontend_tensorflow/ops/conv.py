@@ -84,7 +84,7 @@ def window_attrs(node: TensorFlowNode, order: AxisOrder, kernel: Sequence[int]) 
 
 
 def _dilations(node: TensorFlowNode, order: AxisOrder) -> Shape:
-    # Files of before 2017 have no such attribute.
+    # Older files have no such attribute.
     dilations = per_axis(node, "dilations", order, 1)
     node.refuse_unless(min(dilations) >= 1, f"its dilations are {list(dilations)}; each must be at least 1")
     return dilations

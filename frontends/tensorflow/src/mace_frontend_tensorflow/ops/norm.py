@@ -30,7 +30,7 @@ def _fused_batch_norm(node: TensorFlowNode) -> Sequence[OptionalValue]:
 
 
 def _global_batch_norm(node: TensorFlowNode) -> Sequence[OptionalValue]:
-    """Add a batch norm of before 2016; operands are the input, mean, variance, offset and scale."""
+    """Add an older batch norm; operands are the input, mean, variance, offset and scale."""
     x, mean, variance, offset, scale = (node.input(i) for i in range(5))
     # The scale is an operand also where the attribute says that it has no effect.
     if not node.attr("scale_after_normalization", True):

@@ -48,7 +48,7 @@ def _blocks(decompose: Callable[[Shape, Shape, Pairs], Steps], role: str) -> Han
 
 
 def _square_blocks(decompose: Callable[[Shape, Shape, Pairs], Steps], role: str) -> Handler:
-    """Return a handler of an operator of before 2016: blocks are squares, whose side is an attribute."""
+    """Return a handler of an older operator: blocks are squares, whose side is an attribute."""
 
     def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
         block = (node.attr("block_size", 0),) * 2
