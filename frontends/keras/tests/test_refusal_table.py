@@ -137,6 +137,7 @@ def test_what_a_layer_cannot_represent_is_refused(
     with pytest.raises(MaceError, match=re.escape(problem)) as error:
         load(file)
     assert f"model.h5: layer 'layer' ({layer['class_name']})" in str(error.value)
+    assert "; " in str(error.value), "it must say what to do"
 
 
 ACCEPTED: tuple[tuple[Config, tuple[int, ...], tuple[Any, ...], tuple[int, ...]], ...] = (

@@ -94,7 +94,10 @@ REFUSED = (
     (conv(floats(6, 3, 2, 4), DilationHFactor=0), "a window of (3, 2)"),
     (conv(floats(6, 3, 2, 3)), "filters of [6, 3, 2, 3] on 4 channels"),
     (conv(floats(6, 3, 2)), "filters of [6, 3, 2] on 4 channels"),
-    (conv(floats(6, 3, 2, 4), FusedActivationFunction=SIGN_BIT), "fused activation 5 is not supported"),
+    (
+        conv(floats(6, 3, 2, 4), FusedActivationFunction=SIGN_BIT),
+        "it has fused activation 5, which is not supported",
+    ),
     (
         Case(
             "depthwise", "DEPTHWISE_CONV_2D", [IMAGE, floats(2, 3, 2, 4)], ("DepthwiseConv2DOptions", WINDOW)
@@ -218,6 +221,7 @@ def test_what_a_handler_cannot_represent_is_refused(case: Case, problem: str, tm
     with pytest.raises(MaceError, match=re.escape(problem)) as error:
         load(tmp_path, case.written())
     assert f"({case.code})" in str(error.value)
+    assert "; " in str(error.value), "it must say what to do"
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=describe)

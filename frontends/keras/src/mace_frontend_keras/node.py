@@ -46,6 +46,15 @@ class KerasNode(ImportedNode):
         """The builder of the IR's graph."""
         return self.importer.builder
 
+    def require_consistent(self, condition: bool, text: str) -> None:
+        """Raise RefusedError unless the numbers of the node agree, as they do in undamaged files."""
+        self.refuse_unless(condition, f"{text}; save the model again")
+
+    def require_supported(self, condition: bool, text: str) -> None:
+        """Raise RefusedError unless the IR can express this form of the node."""
+        remedy = "cut the graph before it with output_tensors"
+        self.refuse_unless(condition, f"{text}, which is not supported; {remedy}")
+
     def get(self, key: str, default: Any = None) -> Any:
         """Return a setting of the layer; the default if it is absent or null."""
         value = self.layer.config.get(key)
@@ -54,7 +63,7 @@ class KerasNode(ImportedNode):
     def integer(self, key: str, default: int | None = None) -> int:
         """Return a setting that is one integer."""
         value = self.get(key, default)
-        self.refuse_unless(type(value) is int, f"{key} is {value!r}, an integer was expected")
+        self.require_consistent(type(value) is int, f"its {key} is {value!r}, an integer was expected")
         return int(value)
 
     def real(self, key: str, default: float) -> float:
@@ -64,7 +73,9 @@ class KerasNode(ImportedNode):
         if isinstance(value, dict):
             config = value.get("config")
             value = value.get("value", config.get("value") if isinstance(config, dict) else None)
-        self.refuse_unless(isinstance(value, int | float), f"{key} is {value!r}, a number was expected")
+        self.require_consistent(
+            isinstance(value, int | float), f"its {key} is {value!r}, a number was expected"
+        )
         return float(value)
 
     def integers(self, key: str, count: int, default: int | None = None) -> Shape:
@@ -72,7 +83,7 @@ class KerasNode(ImportedNode):
         value = self.get(key, default)
         values = tuple(value) if isinstance(value, list) else (value,) * count
         known = len(values) == count and all(type(item) is int for item in values)
-        self.refuse_unless(known, f"{key} is {value!r}, for {count} axes")
+        self.require_consistent(known, f"its {key} is {value!r}, for {count} axes")
         return values
 
     def argument(self, position: int, *keys: str, default: Any = None) -> Any:
@@ -142,9 +153,8 @@ class KerasNode(ImportedNode):
         # Keras writes the axis of a BatchNormalization as a list in some versions.
         if isinstance(axis, list) and len(axis) == 1:
             axis = axis[0]
-        self.refuse_unless(
-            type(axis) is int and -rank <= axis < rank, f"axis {axis!r} of a tensor of rank {rank}"
-        )
+        known = type(axis) is int and -rank <= axis < rank
+        self.require_consistent(known, f"it names axis {axis!r} of a tensor of rank {rank}")
         return int(axis) % rank
 
     def axes(self, axes: Any, rank: int) -> Shape:

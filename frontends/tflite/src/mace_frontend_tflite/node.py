@@ -62,6 +62,15 @@ class TfliteNode(OperandNode):
         """Return its options; defaults if the file has none of this kind."""
         return self.operator.options(kind)
 
+    def require_consistent(self, condition: bool, text: str) -> None:
+        """Raise RefusedError unless the numbers of the node agree, as they do in undamaged files."""
+        self.refuse_unless(condition, f"{text}; convert the model again")
+
+    def require_supported(self, condition: bool, text: str) -> None:
+        """Raise RefusedError unless the IR can express this form of the node."""
+        remedy = "cut the graph before it with output_tensors"
+        self.refuse_unless(condition, f"{text}, which is not supported; {remedy}")
+
     @property
     def count(self) -> int:
         """The number of inputs that it lists, absent ones included."""
@@ -158,7 +167,9 @@ class TfliteNode(OperandNode):
     def axis(self, axis: int, rank: int) -> int:
         """Return an axis counted from the front; RefusedError if there is none such."""
         # LiteRT takes a scalar for a tensor of one axis.
-        return super().axis(axis, max(rank, 1))
+        rank = max(rank, 1)
+        self.require_consistent(-rank <= axis < rank, f"it names axis {axis} of a tensor of rank {rank}")
+        return axis % rank
 
     def inner_name(self, tag: str) -> str:
         """Return a name that was not returned before, so that each iteration of a loop has its own."""
@@ -237,7 +248,7 @@ class TfliteNode(OperandNode):
         """
         bounds, storage = clamp_bounds(function), self.storage()
         if bounds is None:
-            self.refuse_unless(function in FUNCTIONS, f"fused activation {function} is not supported")
+            self.require_supported(function in FUNCTIONS, f"it has fused activation {function}")
             return self.done(FUNCTIONS[function], [self.emit(op, inputs, attrs)])
         # Integers saturate at the ends of their range, which a converter chose as the bounds of the
         # activation.

@@ -79,7 +79,7 @@ def glu(node: KerasNode, x: str, axis: int = -1) -> Sequence[str]:
     """Add the first half of an axis times the sigmoid of the second."""
     shape = node.shape(x)
     axis = node.axis(axis, len(shape))
-    node.refuse_unless(shape[axis] % 2 == 0, f"halves of {shape[axis]} elements")
+    node.require_consistent(shape[axis] % 2 == 0, f"it multiplies halves of {shape[axis]} elements")
     half = shape[axis] // 2
     names = [node.builder.fresh(f"{node.name}/half{i}") for i in range(2)]
     first, second = node.builder.add(

@@ -77,7 +77,7 @@ def _heads(node: KerasNode, key: str, tensor: str, count: int) -> str:
     """Return a tensor [B, T, E] projected to [B, heads, T, D]."""
     projection = node.child_node(f"{node.name}/{key}", node.layer.children[f"{key}_dense"])
     kernel = projection.array("kernel")
-    node.refuse_unless(
+    node.require_consistent(
         kernel.ndim == 3 and count % kernel.shape[1] == 0,
         f"its {key} projection has shape {list(kernel.shape)}",
     )
@@ -177,8 +177,9 @@ def _plain(node: KerasNode) -> Sequence[str]:
 
 
 def _refuse_other_ranks(node: KerasNode, *tensors: str) -> None:
-    node.refuse_unless(
-        all(len(node.shape(tensor)) == 3 for tensor in tensors), "tensors of rank 3 were expected"
+    node.require_supported(
+        all(len(node.shape(tensor)) == 3 for tensor in tensors),
+        "it is given tensors of other ranks; tensors of rank 3 were expected",
     )
 
 

@@ -20,8 +20,8 @@ def window_attributes(node: KerasNode, spatial: Shape, kernel: Shape) -> dict[st
     """Return strides, dilations and paddings of a layer's windows over an image of this size."""
     rank, padding = len(spatial), node.get("padding", "valid")
     strides, dilations = node.integers("strides", rank, 1), node.integers("dilation_rate", rank, 1)
-    node.refuse_unless(
-        min((*strides, *dilations)) > 0, f"strides {list(strides)}, dilations {list(dilations)}"
+    node.require_consistent(
+        min((*strides, *dilations)) > 0, f"it has strides {list(strides)}, dilations {list(dilations)}"
     )
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     before: Shape = (0,) * rank
@@ -32,7 +32,7 @@ def window_attributes(node: KerasNode, spatial: Shape, kernel: Shape) -> dict[st
         # A result must not depend on later steps: all padding lies before the first.
         before = tuple(r - 1 for r in reach)
     else:
-        node.refuse_unless(padding == "valid", f"padding {padding!r}")
+        node.require_supported(padding == "valid", f"it has padding {padding!r}")
     return {"strides": strides, "dilations": dilations, "pads_before": before, "pads_after": after}
 
 
@@ -56,7 +56,7 @@ def _bias(node: KerasNode) -> list[str]:
 
 def _filters(node: KerasNode, name: str, rank: int) -> Array:
     filters = node.array(name)
-    node.refuse_unless(
+    node.require_consistent(
         filters.ndim == rank and filters.size > 0, f"its {name} has shape {list(filters.shape)}"
     )
     return filters

@@ -15,7 +15,7 @@ from mace_frontend_keras.ops.activation import activate, done_with_activation
 
 def _dense(node: KerasNode) -> Sequence[str]:
     kernel = node.array("kernel")
-    node.refuse_unless(kernel.ndim == 2, f"a kernel of shape {list(kernel.shape)}")
+    node.require_consistent(kernel.ndim == 2, f"it has a kernel of shape {list(kernel.shape)}")
     inputs = [node.float_input(), node.weight("kernel"), *([node.weight("bias")] if node.has("bias") else [])]
     return done_with_activation(node, "MatMul", inputs)
 
@@ -71,7 +71,9 @@ class _Einsum:
         first, second, result = (labels.replace("...", dots) for labels in (first, second, result))
         once = all(len(set(labels)) == len(labels) for labels in (first, second, result))
         fits = (len(first), len(second)) == ranks and set(result) <= {*first, *second}
-        node.refuse_unless(once and fits, f"einsum {equation!r} of tensors of rank {ranks[0]} and {ranks[1]}")
+        node.require_supported(
+            once and fits, f"it computes einsum {equation!r} of tensors of rank {ranks[0]} and {ranks[1]}"
+        )
         return cls((first, second), result)
 
 
@@ -88,9 +90,9 @@ def einsum(node: KerasNode, equation: str, a: str, b: str) -> str:
     summed = [label for label in shared if label not in notation.result]
     rows = [label for label in first if label not in second]
     columns = [label for label in second if label not in first]
-    node.refuse_unless(
+    node.require_supported(
         {*rows, *columns} <= {*notation.result},
-        f"einsum {equation!r}, which sums over what only one operand has",
+        f"it computes einsum {equation!r}, which sums over what only one operand has",
     )
     matrices = []
     for tensor, labels, outer, inner in ((a, first, rows, summed), (b, second, summed, columns)):

@@ -18,7 +18,7 @@ def _terms(node: KerasNode) -> list[str]:
     """
     tensors = node.float_inputs()
     rank = max((len(node.shape(tensor)) for tensor in tensors), default=0)
-    node.refuse_unless(len(tensors) > 1, f"it joins {len(tensors)} tensors")
+    node.require_consistent(len(tensors) > 1, f"it joins {len(tensors)} tensors")
     terms = []
     for tensor in tensors:
         shape = node.shape(tensor)
@@ -45,7 +45,7 @@ def _each(op: str) -> Handler:
 
 def _subtract(node: KerasNode) -> Sequence[str]:
     terms = _terms(node)
-    node.refuse_unless(len(terms) == 2, f"it subtracts {len(terms)} tensors")
+    node.require_consistent(len(terms) == 2, f"it subtracts {len(terms)} tensors")
     return node.done("Sub", terms)
 
 
@@ -62,11 +62,11 @@ def _concatenate(node: KerasNode) -> Sequence[str]:
 def _dot(node: KerasNode) -> Sequence[str]:
     """Add the products along one axis of each tensor, for each element of the batch."""
     terms = [node.to_float(tensor) for tensor in node.inputs()]
-    node.refuse_unless(len(terms) == 2, f"it multiplies {len(terms)} tensors")
+    node.require_consistent(len(terms) == 2, f"it multiplies {len(terms)} tensors")
     setting = node.get("axes")
     pair = setting if isinstance(setting, list) and len(setting) == 2 else [setting, setting]
     axes = [node.axis(axis, len(node.shape(term))) for axis, term in zip(pair, terms, strict=True)]
-    node.refuse_unless(min(axes) > 0, "it multiplies along the batch")
+    node.require_supported(min(axes) > 0, "it multiplies along the batch")
     if node.get("normalize", False):
         terms = [
             done_unit_length(node.with_name(f"{node.name}/unit{i}"), term, (axis,))[0]

@@ -33,7 +33,9 @@ def _batch(node: KerasNode) -> Sequence[str]:
     gamma, beta = _vector(node, "gamma", size, 1.0), _vector(node, "beta", size, 0.0)
     mean, variance = node.array("moving_mean"), node.array("moving_variance")
     vectors = (("gamma", gamma), ("beta", beta), ("moving_mean", mean), ("moving_variance", variance))
-    node.refuse_unless(all(v.shape == (size,) for _, v in vectors), f"its weights do not fit {size} channels")
+    node.require_consistent(
+        all(v.shape == (size,) for _, v in vectors), f"its weights do not fit {size} channels"
+    )
     if axis == len(shape) - 1 and len(shape) <= 5:
         constants = [node.add_float(vector, name) for name, vector in vectors]
         return node.done("BatchNorm", [x, *constants], {"epsilon": epsilon})

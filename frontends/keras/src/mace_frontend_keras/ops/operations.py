@@ -264,7 +264,7 @@ def _where(node: KerasNode) -> Sequence[str]:
 
 def _cast(node: KerasNode) -> Sequence[str]:
     dtype = str(node.argument(1, "dtype"))
-    node.refuse_unless(dtype in TYPES, f"a cast to {dtype}")
+    node.require_supported(dtype in TYPES, f"it is a cast to {dtype}")
     return node.done("Cast", [first_operand(node)], {"to": TYPES[dtype]})
 
 

@@ -119,7 +119,7 @@ def _einsum(node: KerasNode) -> Sequence[str]:
 
 def _normalize(node: KerasNode) -> Sequence[str]:
     x = node.to_float(first_operand(node))
-    node.refuse_unless(node.setting("order", default=2) == 2, "a norm of another order than 2")
+    node.require_supported(node.setting("order", default=2) == 2, "it has a norm of another order than 2")
     axes = node.axes(node.setting("axis", default=-1), len(node.shape(x)))
     return done_unit_length(node, x, axes, float(node.setting("epsilon", default=1e-12)))
 

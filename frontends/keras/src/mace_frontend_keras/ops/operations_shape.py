@@ -84,7 +84,9 @@ def _squeeze(node: KerasNode) -> Sequence[str]:
     x = first_operand(node)
     shape, axis = node.shape(x), node.argument(1, "axis")
     axes = [i for i, d in enumerate(shape) if d == 1] if axis in (None, []) else node.axes(axis, len(shape))
-    node.refuse_unless(all(shape[a] == 1 for a in axes), f"axes {list(axes)} of {list(shape)} are not 1")
+    node.require_consistent(
+        all(shape[a] == 1 for a in axes), f"its axes {list(axes)} of {list(shape)} are not 1"
+    )
     return node.done("Reshape", [x], {"shape": tuple(d for i, d in enumerate(shape) if i not in axes)})
 
 
@@ -114,7 +116,7 @@ def _split(node: KerasNode) -> Sequence[str]:
     axis = node.axis(node.argument(2, "axis", default=0), len(shape))
     if type(sections) is int:
         fits = sections > 0 and shape[axis] % sections == 0
-        node.refuse_unless(fits, f"{shape[axis]} elements in {sections} parts")
+        node.require_consistent(fits, f"it splits {shape[axis]} elements in {sections} parts")
         return _done_parts(node, x, axis, (shape[axis] // sections,) * sections)
     bounds = [0, *_as_list(node, sections), shape[axis]]
     return _done_parts(node, x, axis, tuple(end - start for start, end in pairwise(bounds)))
@@ -162,7 +164,9 @@ def _get_item(node: KerasNode) -> Sequence[str]:
             ranges.append(range(*item.indices(size)))
             sizes.append(len(ranges[-1]))
         else:
-            node.refuse_unless(type(item) is int and -size <= item < size, f"place {item!r} of {size}")
+            node.require_supported(
+                type(item) is int and -size <= item < size, f"it reads place {item!r} of {size}"
+            )
             ranges.append(range(item % size, item % size + 1))
     attrs = {
         "starts": tuple(r.start if len(r) else 0 for r in ranges),
@@ -186,7 +190,9 @@ def _read_key(node: KerasNode, rank: int) -> list[Any]:
     ]
     node.refuse_unless(not list(refs(items)), "places that are computed at run time; use take()")
     taken = sum(item is not None and item is not ... for item in items)
-    node.refuse_unless(items.count(...) <= 1 and taken <= rank, f"{taken} places of a tensor of rank {rank}")
+    node.require_consistent(
+        items.count(...) <= 1 and taken <= rank, f"it reads {taken} places of a tensor of rank {rank}"
+    )
     # Axes that the key does not name are whole, at the ellipsis or at the end.
     position = items.index(...) if ... in items else len(items)
     return [*items[:position], *[slice(None)] * (rank - taken), *items[position + (... in items) :]]
@@ -250,9 +256,9 @@ def _pad(node: KerasNode) -> Sequence[str]:
     width = _as_list(node, node.argument(1, "pad_width", "paddings"))
     pairs = [[w, w] if type(w) is int else list(w) for w in (width * rank if len(width) == 1 else width)]
     mode = str(node.argument(2, "mode", default="constant")).lower()
-    node.refuse_unless(
+    node.require_supported(
         len(pairs) == rank and mode in ("constant", "reflect", "edge", "wrap"),
-        f"padding {width!r} of mode {mode!r}",
+        f"it has padding {width!r} of mode {mode!r}",
     )
     value = node.argument(3, "constant_values", default=0)
     attrs = {"before": tuple(p[0] for p in pairs), "after": tuple(p[-1] for p in pairs), "mode": mode}
@@ -282,7 +288,7 @@ def _take(node: KerasNode) -> Sequence[str]:
 def _one_hot(node: KerasNode) -> Sequence[str]:
     x = first_operand(node)
     depth = node.argument(1, "num_classes", "depth")
-    node.refuse_unless(type(depth) is int and depth > 0, f"{depth!r} classes")
+    node.require_consistent(type(depth) is int and depth > 0, f"it has {depth!r} classes")
     places = node.emit("Cast", [x], {"to": "i64"})
     values = node.add_float(np.array([0, 1]), "values")
     return node.done("OneHot", [places, values], {"depth": depth, "axis": node.setting("axis", default=-1)})
@@ -304,7 +310,9 @@ def _resize(node: KerasNode) -> Sequence[str]:
         )
     x, size = node.to_float(first_operand(node)), _as_list(node, node.argument(1, "size"))
     rank = len(node.shape(x))
-    node.refuse_unless(rank in (3, 4) and len(size) == 2, f"an image of rank {rank} to {size}")
+    node.require_consistent(
+        rank in (3, 4) and len(size) == 2, f"it resizes an image of rank {rank} to {size}"
+    )
     return done_resize(
         node, x, (int(size[0]), int(size[1])), rank - 2 if node.is_channels_first else rank - 3
     )

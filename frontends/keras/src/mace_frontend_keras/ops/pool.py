@@ -17,11 +17,11 @@ def _pool(op: str, rank: int) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
         x = node.to_channels_last(node.float_input())
         spatial = node.shape(x)[1:-1]
-        node.refuse_unless(
+        node.require_consistent(
             len(spatial) == rank, f"it is given {len(spatial)} spatial axes, {rank} were expected"
         )
         kernel = node.integers("pool_size", rank, 2)
-        node.refuse_unless(min(kernel) > 0, f"a pool of {list(kernel)}")
+        node.require_consistent(min(kernel) > 0, f"it has a pool of {list(kernel)}")
         # Without strides windows lie side by side.
         make_attributes = _side_by_side if node.get("strides") is None else window_attributes
         attrs = make_attributes(node, spatial, kernel)
@@ -42,7 +42,7 @@ def _side_by_side(node: KerasNode, spatial: Shape, kernel: Shape) -> dict[str, A
 def _global(op: str, rank: int) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
         x = node.float_input()
-        node.refuse_unless(
+        node.require_consistent(
             len(node.shape(x)) == rank + 2,
             f"it is given a tensor of rank {len(node.shape(x))}, expected {rank + 2}",
         )

@@ -76,7 +76,7 @@ def run(node: KerasNode, layer: KerasLayer, x: str, states: Sequence[str]) -> Se
     node.refuse_unless(
         not get("time_major"), "it wants the time before the batch; transpose before the layer"
     )
-    node.refuse_unless(
+    node.require_consistent(
         len(node.shape(x)) == 3,
         f"it is given a tensor of rank {len(node.shape(x))}, [batch, time, features] was expected",
     )
@@ -87,7 +87,7 @@ def run(node: KerasNode, layer: KerasLayer, x: str, states: Sequence[str]) -> Se
         bool(cells) and not unknown, f"cells {unknown} are not supported; use LSTM, GRU or SimpleRNN"
     )
     counts = [CELLS[inner.kind].states for inner in cells]
-    node.refuse_unless(len(states) in (0, sum(counts)), f"it is given {len(states)} states")
+    node.require_consistent(len(states) in (0, sum(counts)), f"it is given {len(states)} states")
     lasting: tuple[str, ...] = ()
     # States that the call is given take the place of those that the layer keeps from run to run.
     if get("stateful") and not states:
@@ -167,7 +167,7 @@ def _weights(cell: KerasNode, kind: CellKind) -> list[str]:
         kernel, recurrent = cell.array("kernel"), cell.array("recurrent_kernel")
         count = len(kind.gates)
         hidden = cell.integer("units")
-        cell.refuse_unless(
+        cell.require_consistent(
             recurrent.shape == (hidden, count * hidden),
             f"its recurrent_kernel has shape {list(recurrent.shape)}",
         )
@@ -250,7 +250,7 @@ def _bidirectional(node: KerasNode) -> Sequence[str]:
     )
     keys = ("return_sequences", "return_state")
     forward, backward = ([layer.config.get(key) for key in keys] for layer in layers)
-    node.refuse_unless(forward == backward, "its two layers give different things")
+    node.require_consistent(forward == backward, "its two layers give different things")
     half = len(states) // 2
     halves = (states[:half], states[half : 2 * half])
     results = [run(node, layer, x, initial) for layer, initial in zip(layers, halves, strict=True)]
@@ -273,7 +273,7 @@ def _merge_directions(node: KerasNode, first: str, second: str) -> list[str]:
     mode = node.layer.config.get("merge_mode", "concat")
     if mode is None:
         return [first, second]
-    node.refuse_unless(mode in MERGES, f"merge_mode {mode!r}")
+    node.require_supported(mode in MERGES, f"it has merge_mode {mode!r}")
     attrs = {"axis": len(node.shape(first)) - 1} if mode == "concat" else {}
     merged = node.emit(MERGES[mode], [first, second], attrs, tag="both")
     return [node.emit("Mul", [merged, node.add_float(0.5)])] if mode == "ave" else [merged]
@@ -283,7 +283,7 @@ def _time_distributed(node: KerasNode) -> Sequence[str]:
     """Add a layer on each step: the steps become part of the batch."""
     x = node.input()
     shape = node.shape(x)
-    node.refuse_unless(len(shape) >= 2, f"it is given a tensor of rank {len(shape)}")
+    node.require_consistent(len(shape) >= 2, f"it is given a tensor of rank {len(shape)}")
     rows = node.emit("Reshape", [x], {"shape": (prod(shape[:2]), *shape[2:])}, tag="rows")
     outputs: list[str] = []
     for i, result in enumerate(node.apply_child("layer", [rows])):

@@ -55,13 +55,13 @@ TRAINING = (
 
 def resolve_shape(node: KerasNode, dims: Sequence[Any], shape: Shape) -> Shape:
     """Return a new shape for as many elements as `shape` has, the -1 among its dimensions filled in."""
-    node.refuse_unless(
+    node.require_consistent(
         all(type(dim) is int and dim >= -1 for dim in dims) and list(dims).count(-1) <= 1,
-        f"a new shape of {dims!r}",
+        f"it has a new shape of {dims!r}",
     )
     known, elements = prod(dim for dim in dims if dim != -1), prod(shape)
     fits = (known > 0 and elements % known == 0) or elements == known
-    node.refuse_unless(fits, f"{elements} elements in a shape of {list(dims)}")
+    node.require_consistent(fits, f"it has {elements} elements in a shape of {list(dims)}")
     return tuple(elements // known if dim == -1 else int(dim) for dim in dims)
 
 
@@ -83,14 +83,18 @@ def _reshape(node: KerasNode) -> Sequence[str]:
 def _permute(node: KerasNode) -> Sequence[str]:
     x = node.input()
     dims, rank = node.get("dims", []), len(node.shape(x))
-    node.refuse_unless(sorted(dims) == list(range(1, rank)), f"dims {dims!r} of a tensor of rank {rank}")
+    node.require_consistent(
+        sorted(dims) == list(range(1, rank)), f"it has dims {dims!r} of a tensor of rank {rank}"
+    )
     return node.done("Transpose", [x], {"perm": (0, *dims)})
 
 
 def _repeat(node: KerasNode) -> Sequence[str]:
     x = node.input()
     shape, count = node.shape(x), node.integer("n")
-    node.refuse_unless(len(shape) == 2 and count > 0, f"{count} repetitions of a tensor of rank {len(shape)}")
+    node.require_consistent(
+        len(shape) == 2 and count > 0, f"it makes {count} repetitions of a tensor of rank {len(shape)}"
+    )
     row = node.emit("Reshape", [x], {"shape": (shape[0], 1, shape[1])})
     return node.done("Tile", [row], {"repeats": (1, count, 1)})
 
@@ -110,8 +114,8 @@ def _sides(node: KerasNode, key: str, rank: int) -> list[tuple[int, int]]:
     if rank == 1 and all(type(v) is int for v in value):
         value = [value]
     pairs = [[v, v] if type(v) is int else v for v in value]
-    node.refuse_unless(
-        len(pairs) == rank and all(len(p) == 2 and min(p) >= 0 for p in pairs), f"{key} is {value!r}"
+    node.require_consistent(
+        len(pairs) == rank and all(len(p) == 2 and min(p) >= 0 for p in pairs), f"its {key} is {value!r}"
     )
     return [(int(a), int(b)) for a, b in pairs]
 
@@ -120,7 +124,7 @@ def _cropping(rank: int) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
         x = node.input()
         shape, first = node.shape(x), _first_spatial(node)
-        node.refuse_unless(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
+        node.require_consistent(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
         starts, sizes = [0] * len(shape), list(shape)
         for axis, (low, high) in enumerate(_sides(node, "cropping", rank), first):
             starts[axis], sizes[axis] = low, shape[axis] - low - high
@@ -134,7 +138,7 @@ def _padding(rank: int) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
         x = node.input()
         total, first = len(node.shape(x)), _first_spatial(node)
-        node.refuse_unless(total == rank + 2, f"it is given a tensor of rank {total}")
+        node.require_consistent(total == rank + 2, f"it is given a tensor of rank {total}")
         before, after = [0] * total, [0] * total
         for axis, (low, high) in enumerate(_sides(node, "padding", rank), first):
             before[axis], after[axis] = low, high
@@ -174,7 +178,7 @@ def _upsampling(rank: int) -> Handler:
     def handle(node: KerasNode) -> Sequence[str]:
         x = node.float_input()
         shape, first = node.shape(x), _first_spatial(node)
-        node.refuse_unless(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
+        node.require_consistent(len(shape) == rank + 2, f"it is given a tensor of rank {len(shape)}")
         times = node.integers("size", rank, 2)
         return done_resize(node, x, tuple(shape[first + i] * t for i, t in enumerate(times)), first)
 
@@ -183,7 +187,7 @@ def _upsampling(rank: int) -> Handler:
 
 def _image_first(node: KerasNode, x: str) -> int:
     rank = len(node.shape(x))
-    node.refuse_unless(rank in (3, 4), f"it is given a tensor of rank {rank}")
+    node.require_consistent(rank in (3, 4), f"it is given a tensor of rank {rank}")
     return rank - 2 if node.is_channels_first else rank - 3
 
 

@@ -40,7 +40,7 @@ def _if(node: TfliteNode) -> Sequence[str]:
             node.importer.snapshot_states() == before,
             "a branch that is chosen at run time changes a state; convert the model without it",
         )
-    node.refuse_unless(len(sides[0]) == len(sides[1]), "its branches have different numbers of results")
+    node.require_consistent(len(sides[0]) == len(sides[1]), "its branches have different numbers of results")
     return [_select_result(node, i, pair) for i, pair in enumerate(zip(*sides, strict=True))]
 
 
@@ -68,7 +68,7 @@ def _while(node: TfliteNode) -> Sequence[str]:
             )
         if not bool(goes_on.reshape(())):
             return carried
-        node.refuse_unless(node.importer.has_room_for(1), "it turns too often to be written out")
+        node.require_supported(node.importer.has_room_for(1), "it turns too often to be written out")
         carried = inline(node, options.BodySubgraphIndex(), carried)
     raise RefusedError(f"it turns more than {MAX_TURNS} times, too often to be written out")
 

@@ -34,9 +34,9 @@ def window(node: TfliteNode, options: Any, kernel: Shape, axes: Sequence[str] = 
     # Options of pools have no dilation.
     dilations = tuple(int(getattr(options, f"Dilation{a}Factor", lambda: 1)()) for a in axes)
     size = node.shape(0)[1:-1]
-    node.refuse_unless(
+    node.require_consistent(
         len(size) == len(kernel) and min(*strides, *dilations) > 0,
-        f"a window of {kernel} by {strides} over {size}",
+        f"it has a window of {kernel} by {strides} over {size}",
     )
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     before, after = paddings(size, reach, strides, options.Padding() == tflite.Padding.SAME)
@@ -60,9 +60,9 @@ def _bias(node: TfliteNode, index: int) -> list[str]:
 def _conv(node: TfliteNode) -> Sequence[str]:
     options, filters = node.options("Conv2DOptions"), node.shape(1)
     channels = node.shape(0)[-1]
-    node.refuse_unless(
+    node.require_consistent(
         len(filters) == 4 and filters[3] > 0 and channels % filters[3] == 0,
-        f"filters of {list(filters)} on {channels} channels",
+        f"it has filters of {list(filters)} on {channels} channels",
     )
     # The format has no number of groups: the kernel divides the channels by the depth of a filter
     # (kernels/conv.cc).
@@ -84,7 +84,9 @@ def _depthwise(node: TfliteNode) -> Sequence[str]:
     # newer than TensorFlow 2.0 ignore it (schema.fbs, DepthwiseConv2DOptions).
     options, filters = node.options("DepthwiseConv2DOptions"), node.shape(1)
     channels = node.shape(0)[-1]
-    node.refuse_unless(len(filters) == 4 and filters[0] == 1, f"depthwise filters of {list(filters)}")
+    node.require_consistent(
+        len(filters) == 4 and filters[0] == 1, f"it has depthwise filters of {list(filters)}"
+    )
     attrs = window(node, options, filters[1:3]) | {"group": channels}
     inputs = [node.input(0), node.transpose_input(1, (3, 1, 2, 0)), *_bias(node, 2)]
     return node.done_with_activation("Conv", inputs, attrs, options.FusedActivationFunction())
@@ -96,12 +98,15 @@ def _conv_transpose(node: TfliteNode, options: Any, filters: str, axes: Sequence
     filters: [O, spatial axes, I].
     """
     out, x, kernel = node.ints(0, "output shape"), node.shape(2), node.tensor(filters).shape[1:-1]
-    node.refuse_unless(
-        len(out) == len(x) == len(kernel) + 2, f"operands of ranks {len(out)}, {len(x)} and {len(kernel) + 2}"
+    node.require_consistent(
+        len(out) == len(x) == len(kernel) + 2,
+        f"it has operands of ranks {len(out)}, {len(x)} and {len(kernel) + 2}",
     )
     strides = tuple(int(getattr(options, f"Stride{a}")()) for a in axes)
     dilations = tuple(int(getattr(options, f"Dilation{a}Factor", lambda: 1)()) for a in axes)
-    node.refuse_unless(min(*strides, *dilations) > 0, f"strides {strides} and dilations {dilations}")
+    node.require_consistent(
+        min(*strides, *dilations) > 0, f"it has strides {strides} and dilations {dilations}"
+    )
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
     before, _ = paddings(out[1:-1], reach, strides, options.Padding() == tflite.Padding.SAME)
     # The file states the size of the result, the IR how much of the full result is cut off. What SAME cuts is
@@ -137,8 +142,9 @@ def _fully_connected(node: TfliteNode) -> Sequence[str]:
     )
     units, depth = node.shape(1)
     shape = node.shape(0)
-    node.refuse_unless(
-        depth > 0 and prod(shape) % depth == 0, f"{list(shape)} times weights of {[units, depth]}"
+    node.require_consistent(
+        depth > 0 and prod(shape) % depth == 0,
+        f"it multiplies {list(shape)} times weights of {[units, depth]}",
     )
     x = node.input(0)
     # Without keep_num_dims the result has rank 2 whatever the rank of the input is; an input whose last axis

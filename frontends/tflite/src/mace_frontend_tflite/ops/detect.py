@@ -24,7 +24,9 @@ def _scalar(node: TfliteNode, index: int, meaning: str) -> float:
 def _select_boxes(node: TfliteNode) -> tuple[str, str]:
     """Return the numbers of the selected boxes, 0 behind the last, and their count."""
     boxes, limit = node.shape(0), node.ints(2, "number of boxes")[0]
-    node.refuse_unless(len(boxes) == 2 and 0 < limit <= MAX_BOXES, f"{limit} of boxes of shape {list(boxes)}")
+    node.require_consistent(
+        len(boxes) == 2 and 0 < limit <= MAX_BOXES, f"it selects {limit} of boxes of shape {list(boxes)}"
+    )
     attrs = {
         "per_class": limit,
         "iou_threshold": _scalar(node, 3, "overlap"),
@@ -55,7 +57,9 @@ def _nms(node: TfliteNode) -> Sequence[str]:
 def _nms_scores(node: TfliteNode) -> Sequence[str]:
     """Add NON_MAX_SUPPRESSION_V5(..., sigma), which also gives the scores of the selected boxes."""
     # With sigma above 0 the scores of overlapping boxes decay instead of being left out; the IR's op cannot.
-    node.refuse_unless(_scalar(node, 5, "sigma") == 0, "scores that fall with overlap (its soft form)")
+    node.require_supported(
+        _scalar(node, 5, "sigma") == 0, "it has scores that fall with overlap (its soft form)"
+    )
     selected, count = _select_boxes(node)
     size = node.tensor(selected).shape[0]
     scores = node.emit("Gather", [node.input(1), selected], {"axis": 0}, tag="scores")
@@ -113,9 +117,9 @@ def _detection(node: TfliteNode) -> Sequence[str]:
     images, count, width = node.shape(1)
     # A first column of scores may be the background's, which is never a result.
     known = width - options.classes in (0, 1) and options.classes > 0
-    node.refuse_unless(
+    node.require_consistent(
         known and 0 < options.limit <= MAX_BOXES,
-        f"{width} scores for {options.classes} classes",
+        f"it has {width} scores for {options.classes} classes",
     )
     scores = node.input(1)
     if node.tensor(scores).quant:

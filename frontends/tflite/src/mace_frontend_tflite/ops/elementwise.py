@@ -110,9 +110,7 @@ def _floor_div(node: TfliteNode) -> Sequence[str]:
 def _cast(node: TfliteNode) -> Sequence[str]:
     """Add a cast, of a quantized tensor from its stored integers: the kernel does not look at the scale."""
     target = node.output().dtype
-    node.refuse_unless(
-        target is not None, f"its result is of type {node.output().kind}, which is not supported"
-    )
+    node.require_supported(target is not None, f"its result is of type {node.output().kind}")
     assert target is not None
     return node.done("Cast", [node.stored_integers(0)], {"to": target.value})
 
@@ -146,7 +144,9 @@ def _fake_quant(node: TfliteNode) -> Sequence[str]:
     options = node.options("FakeQuantOptions")
     minimum, maximum = float(options.Min()), float(options.Max())
     levels = (1 << options.NumBits()) - 1 - int(options.NarrowRange())
-    node.refuse_unless(maximum > minimum and levels > 0, f"a range from {minimum} to {maximum}")
+    node.require_consistent(
+        maximum > minimum and levels > 0, f"it rounds to a range from {minimum} to {maximum}"
+    )
     step = (maximum - minimum) / levels
     # TensorFlow moves the range by less than a step so that 0 is exactly one of the steps
     # (NudgeQuantizationRange).

@@ -24,7 +24,9 @@ def _gather(node: TfliteNode) -> Sequence[str]:
         count += len(places)
     if count == 0:
         return node.done("Gather", [node.input(0), node.stored_input(1)], {"axis": axis})
-    node.refuse_unless(0 < count <= min(axis, len(places)), f"{count} batch dimensions before axis {axis}")
+    node.require_consistent(
+        0 < count <= min(axis, len(places)), f"it has {count} batch dimensions before axis {axis}"
+    )
     return _gather_in_batches(node, axis, count)
 
 
@@ -69,8 +71,8 @@ def _scatter_nd(node: TfliteNode) -> Sequence[str]:
 
 
 def _add_filled(node: TfliteNode, shape: Sequence[int], value: float, dtype: DType) -> str:
-    node.refuse_unless(
-        min(shape, default=0) >= 0 and prod(shape) <= MAX_PLACES, f"a result of shape {list(shape)}"
+    node.require_consistent(
+        min(shape, default=0) >= 0 and prod(shape) <= MAX_PLACES, f"it has a result of shape {list(shape)}"
     )
     return node.add_constant(np.full(tuple(shape), value, dtype.numpy), tag="filled")
 
@@ -82,8 +84,8 @@ def _sparse_to_dense(node: TfliteNode) -> Sequence[str]:
     """
     shape, places = node.ints(1, "shape"), node.shape(0)
     rows = (*places[:1], len(shape)) if places else (1, len(shape))
-    node.refuse_unless(
-        prod(places) == prod(rows), f"indices of shape {list(places)} for a result of {list(shape)}"
+    node.require_consistent(
+        prod(places) == prod(rows), f"it has indices of shape {list(places)} for a result of {list(shape)}"
     )
     indices = node.emit("Reshape", [node.stored_input(0)], {"shape": rows}, tag="rows")
     values = node.emit("Expand", [node.input(2)], {"shape": (rows[0],)}, tag="values")
@@ -99,8 +101,8 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
 
     def handle(node: TfliteNode) -> Sequence[str]:
         shape, ids, dtype = node.shape(0), node.shape(1), node.tensor(node.input(0)).real.dtype
-        node.refuse_unless(
-            shape[: len(ids)] == ids, f"numbers of shape {list(ids)} for data of {list(shape)}"
+        node.require_consistent(
+            shape[: len(ids)] == ids, f"it has numbers of shape {list(ids)} for data of {list(shape)}"
         )
         if count_input is None:
             count = int(node.constant(1, "segments").max(initial=-1)) + 1
@@ -130,14 +132,16 @@ def _segments(reduction: str, count_input: int | None) -> Handler:
 def _update_slice(node: TfliteNode) -> Sequence[str]:
     """Add DYNAMIC_UPDATE_SLICE(x, update, starts)."""
     shape, part = node.shape(0), node.shape(1)
-    node.refuse_unless(
+    node.require_consistent(
         len(shape) == len(part) and all(p <= d for p, d in zip(part, shape, strict=True)),
-        f"{list(part)} in {list(shape)}",
+        f"it writes {list(part)} in {list(shape)}",
     )
     # Axes that the update fills behind the last one that it does not fill need no index: whole slices are
     # written.
     depth = max((i + 1 for i, (p, d) in enumerate(zip(part, shape, strict=True)) if p != d), default=0)
-    node.refuse_unless(prod(part[:depth]) * max(depth, 1) <= MAX_PLACES, f"an update of shape {list(part)}")
+    node.require_supported(
+        prod(part[:depth]) * max(depth, 1) <= MAX_PLACES, f"it writes an update of shape {list(part)}"
+    )
     if depth == 0:
         return node.done("Identity", [node.input(1)])
     axes = np.meshgrid(*map(np.arange, part[:depth]), indexing="ij")

@@ -81,7 +81,7 @@ def _part(node: TfliteNode, x: str, starts: Sequence[int], sizes: Sequence[int])
 def _read_matrix(node: TfliteNode, index: int) -> tuple[str, str]:
     """Return the matrix of an input: [2, 2] that rotates and scales (x, y), and [2] that moves them."""
     shape = node.shape(index)
-    node.refuse_unless(math.prod(shape) == 16, f"a matrix of shape {list(shape)} instead of 4x4")
+    node.require_consistent(math.prod(shape) == 16, f"it has a matrix of shape {list(shape)} instead of 4x4")
     matrix = node.emit("Reshape", [node.input(index)], {"shape": (4, 4)}, tag="matrix")
     move = node.emit("Reshape", [_part(node, matrix, (0, 3), (2, 1))], {"shape": (2,)}, tag="move")
     return _part(node, matrix, (0, 0), (2, 2)), move
@@ -100,7 +100,9 @@ def _transform_landmarks(node: TfliteNode) -> Sequence[str]:
     _refuse_other_versions(node)
     shape = node.shape(0)
     known = len(shape) == 3 and shape[0] == 1 and shape[2] in (2, 3)
-    node.refuse_unless(known, f"landmarks of shape {list(shape)} instead of [1, N, 2] or [1, N, 3]")
+    node.require_consistent(
+        known, f"it has landmarks of shape {list(shape)} instead of [1, N, 2] or [1, N, 3]"
+    )
     count = shape[1]
     moved = _apply_matrix(node, _part(node, node.input(0), (0, 0, 0), (1, count, 2)), *_read_matrix(node, 1))
     if shape[2] == 2:
@@ -118,12 +120,12 @@ def _transform_image(node: TfliteNode) -> Sequence[str]:
     options = _read_options(node)
     size = [int(_number(node, options, name)) for name in ("output_height", "output_width")]
     shape, declared = node.shape(0), tuple(node.output().shape)
-    node.refuse_unless(
-        len(shape) == 4 and shape[0] == 1, f"an image of shape {list(shape)} instead of [1, H, W, C]"
+    node.require_consistent(
+        len(shape) == 4 and shape[0] == 1, f"it has an image of shape {list(shape)} instead of [1, H, W, C]"
     )
-    node.refuse_unless(
+    node.require_consistent(
         min(size) > 0 and declared in ((), (1, *size, shape[3])),
-        f"an output of {list(declared)}, its options say {size}",
+        f"it has an output of {list(declared)}, its options say {size}",
     )
     rows, columns = np.meshgrid(*(np.arange(n) + HALF_PIXEL for n in size), indexing="ij")
     centers = node.add_constant(np.stack([columns, rows], -1).astype(np.float32)[None], tag="centers")
@@ -167,14 +169,18 @@ class _Crop:
         options = _read_options(node)
         subset = options.get("subset_idxs")
         listed = isinstance(subset, list) and len(subset) > 0 and all(isinstance(i, int) for i in subset)
-        node.refuse_unless(listed, f"its option subset_idxs is {subset!r} instead of numbers of landmarks")
+        node.require_consistent(
+            listed, f"its option subset_idxs is {subset!r} instead of numbers of landmarks"
+        )
         names = ("left_rotation_idx", "right_rotation_idx", "output_width", "output_height")
         left, right, width, height = (int(_number(node, options, name)) for name in names)
         scale = _number(node, options, "scale_x"), _number(node, options, "scale_y")
         assert isinstance(subset, list)
         known = all(0 <= i < count for i in (*subset, left, right))
-        node.refuse_unless(known, f"its options name landmarks that are not among {count}")
-        node.refuse_unless(min(width, height, *scale) > 0, f"a crop of {(width, height)} scaled by {scale}")
+        node.require_consistent(known, f"its options name landmarks that are not among {count}")
+        node.require_consistent(
+            min(width, height, *scale) > 0, f"it has a crop of {(width, height)} scaled by {scale}"
+        )
         target = _number(node, options, "target_rotation_radians")
         return cls(tuple(subset), left, right, target, (width, height), scale)
 
@@ -246,9 +252,9 @@ def _crop_matrix(node: TfliteNode) -> Sequence[str]:
     """
     _refuse_other_versions(node)
     shape = node.shape(0)
-    node.refuse_unless(
+    node.require_consistent(
         len(shape) == 3 and shape[0] == 1 and shape[2] == 3,
-        f"landmarks of shape {list(shape)} instead of [1, N, 3]",
+        f"it has landmarks of shape {list(shape)} instead of [1, N, 3]",
     )
     crop = _Crop.read(node, shape[1])
     columns, center = _place_crop(node, crop, shape[1])

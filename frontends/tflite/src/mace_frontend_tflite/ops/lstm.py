@@ -33,7 +33,9 @@ def reverse_time(node: TfliteNode, x: str) -> str:
 def read_time_first(node: TfliteNode, time_major: bool) -> str:
     """Return the sequence at input 0 as [time, batch, inputs]."""
     x = node.input(0)
-    node.refuse_unless(len(node.tensor(x).shape) == 3, f"a sequence of shape {list(node.tensor(x).shape)}")
+    node.require_consistent(
+        len(node.tensor(x).shape) == 3, f"it has a sequence of shape {list(node.tensor(x).shape)}"
+    )
     return x if time_major else node.emit("Transpose", [x], {"perm": (1, 0, 2)}, tag="time-first")
 
 
@@ -51,16 +53,16 @@ def done_directions(node: TfliteNode, sides: tuple[str, str], merge: bool, time_
 
 
 def _clips(node: TfliteNode, options: Any) -> Clips:
-    node.refuse_unless(
+    node.require_supported(
         options.FusedActivationFunction() == tflite.ActivationFunctionType.TANH,
-        "a cell activation other than tanh",
+        "it has a cell activation other than tanh",
     )
     return Clips(float(options.CellClip()), float(options.ProjClip()))
 
 
 def _sequence(node: TfliteNode) -> Sequence[str]:
     options = node.options("UnidirectionalSequenceLSTMOptions")
-    node.refuse_unless(not options.DiagonalRecurrentTensors(), "diagonal recurrent weights")
+    node.require_supported(not options.DiagonalRecurrentTensors(), "it has diagonal recurrent weights")
     time_major = bool(options.TimeMajor())
     y = Direction(node, LAYER, _clips(node, options)).run(read_time_first(node, time_major))
     return done_sequence(node, y, time_major)
@@ -68,7 +70,7 @@ def _sequence(node: TfliteNode) -> Sequence[str]:
 
 def _both(node: TfliteNode) -> Sequence[str]:
     options = node.options("BidirectionalSequenceLSTMOptions")
-    node.refuse_unless(not any(node.has(i) for i in AUXILIARY), "an auxiliary input")
+    node.require_supported(not any(node.has(i) for i in AUXILIARY), "it has an auxiliary input")
     clips, time_major = _clips(node, options), bool(options.TimeMajor())
     x = read_time_first(node, time_major)
     back = reverse_time(node, Direction(node, BACKWARD, clips).run(reverse_time(node, x)))

@@ -72,11 +72,11 @@ class Storages:
         if node.storage() is None:
             return cls(None, None, None, None, None)
         cell, inner = node.info(places.cell), node.operator.intermediates
-        node.refuse_unless(
+        node.require_consistent(
             cell.quant is not None and cell.dtype is DType.I16 and len(inner) > 4,
             "it does not say how its state is stored",
         )
-        node.refuse_unless(inner[4] >= 0, "it does not say how its hidden state is stored")
+        node.require_consistent(inner[4] >= 0, "it does not say how its hidden state is stored")
         assert cell.quant is not None
         state = node.storage()
         hidden = state
@@ -101,15 +101,15 @@ class Direction:
         Return all hidden states [time, batch, units] for a sequence [time, batch, inputs].
         """
         node, places = self.node, self.places
-        node.refuse_unless(
+        node.require_consistent(
             all(node.has(places.weights + g) and node.has(places.recurrent + g) for g in (1, 2, 3)),
-            "gates are missing",
+            "its gates are missing",
         )
         plain = node.has(places.weights) and not node.has(places.projection) and not self._has_norms()
         if plain and node.storage() is None:
             return self._add_op(x)
-        node.refuse_unless(
-            not self._has_norms() or node.storage() is None, "layer normalization of quantized gates"
+        node.require_supported(
+            not self._has_norms() or node.storage() is None, "it has layer normalization of quantized gates"
         )
         return self._add_steps(x)
 
@@ -162,8 +162,8 @@ class Direction:
         """Add the layer step by step, each intermediate result stored as LiteRT stores it."""
         node = self.node
         time, batch, inputs = node.tensor(x).shape
-        node.refuse_unless(
-            node.importer.has_room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
+        node.require_supported(
+            node.importer.has_room_for(time * STEP_NODES), f"its {time} steps are too many to be written out"
         )
         storages = Storages.of(node, self.places)
         rows = node.emit("Reshape", [x], {"shape": (time * batch, inputs)}, tag="rows")

@@ -17,7 +17,7 @@ MAX_PLACES = 1 << 24
 
 
 def _diagonal(node: TfliteNode, rows: int, columns: int) -> str:
-    node.refuse_unless(rows * columns <= MAX_PLACES, f"a diagonal of {rows} by {columns}")
+    node.require_supported(rows * columns <= MAX_PLACES, f"it has a diagonal of {rows} by {columns}")
     return node.add_constant(np.eye(rows, columns, dtype=bool), tag="diagonal")
 
 

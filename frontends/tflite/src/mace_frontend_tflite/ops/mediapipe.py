@@ -43,11 +43,11 @@ def _conv_transpose_with_bias(node: TfliteNode) -> Sequence[str]:
     padding, *strides_wh = _parameters(node, 3)
     strides = (strides_wh[1], strides_wh[0])
     x, filters = node.shape(0), node.shape(1)
-    node.refuse_unless(
+    node.require_consistent(
         len(x) == len(filters) == 4 and min(strides) > 0,
-        f"{list(x)} by filters of {list(filters)} and strides {strides}",
+        f"it has an image of {list(x)}, filters of {list(filters)} and strides {strides}",
     )
-    node.refuse_unless(padding in (SAME, VALID), f"padding {padding}")
+    node.require_consistent(padding in (SAME, VALID), f"it has padding {padding}")
     cut = [0, 0]
     if padding == SAME:
         cut = [max(0, k - (n - 1) % s - 1) for n, k, s in zip(x[1:3], filters[1:3], strides, strict=True)]
@@ -65,19 +65,23 @@ def _conv_transpose_with_bias(node: TfliteNode) -> Sequence[str]:
 def _window(node: TfliteNode) -> tuple[int, Shape, Shape, int]:
     """Return padding, strides (H, W), size (H, W) and activation, as a TfLitePoolParams has them."""
     padding, stride_w, stride_h, width, height, activation = _parameters(node, 6)
-    node.refuse_unless(
-        min(stride_w, stride_h, width, height) > 0, f"a window of {(height, width)} by {(stride_h, stride_w)}"
+    node.require_consistent(
+        min(stride_w, stride_h, width, height) > 0,
+        f"it has a window of {(height, width)} by {(stride_h, stride_w)}",
     )
-    node.refuse_unless(len(node.shape(0)) == 4, f"an image of shape {list(node.shape(0))}")
+    node.require_consistent(len(node.shape(0)) == 4, f"it has an image of shape {list(node.shape(0))}")
     return padding, (stride_h, stride_w), (height, width), activation
 
 
 def _max_pool_with_places(node: TfliteNode) -> Sequence[str]:
     """Add MaxPoolingWithArgmax2D: the maximum of each window, and its place in the window as a float."""
     padding, strides, kernel, activation = _window(node)
-    node.refuse_unless(padding in (SAME, VALID), f"padding {padding}")
+    node.require_consistent(padding in (SAME, VALID), f"it has padding {padding}")
     bounds = clamp_bounds(activation)
-    node.refuse_unless(bounds is not None, f"fused activation {activation} is not supported")
+    node.refuse_unless(
+        bounds is not None,
+        f"fused activation {activation} is not supported; cut the graph before it with output_tensors",
+    )
     assert bounds is not None
     x, shape = node.input(0), node.shape(0)
     before, after = same_paddings(shape[1:3], kernel, strides) if padding == SAME else ((0, 0), (0, 0))
@@ -110,8 +114,9 @@ def _max_unpool(node: TfliteNode) -> Sequence[str]:
         f"windows of {kernel} at strides of {strides}; windows that lie side by side are supported",
     )
     batch, rows, columns, channels = node.shape(0)
-    node.refuse_unless(
-        node.shape(1) == node.shape(0), f"places of shape {list(node.shape(1))} for {list(node.shape(0))}"
+    node.require_consistent(
+        node.shape(1) == node.shape(0),
+        f"it has places of shape {list(node.shape(1))} for {list(node.shape(0))}",
     )
     count = prod(kernel)
     each = (batch, rows, columns, 1, channels)

@@ -41,9 +41,9 @@ def _pack(node: TfliteNode) -> Sequence[str]:
 def _unpack(node: TfliteNode) -> Sequence[str]:
     shape = node.shape(0)
     axis = node.axis(int(node.options("UnpackOptions").Axis()), len(shape))
-    node.refuse_unless(
+    node.require_consistent(
         shape[axis] == len(node.operator.outputs),
-        f"{shape[axis]} parts for {len(node.operator.outputs)} results",
+        f"it has {shape[axis]} parts for {len(node.operator.outputs)} results",
     )
     one = tuple(1 if i == axis else d for i, d in enumerate(shape))
     rest = {"shape": (*shape[:axis], *shape[axis + 1 :])}
@@ -61,8 +61,8 @@ def _split(node: TfliteNode) -> Sequence[str]:
     shape, count = node.shape(1), int(node.options("SplitOptions").NumSplits())
     axis = node.axis(node.ints(0, "axis")[0], len(shape))
     fits = 0 < count == len(node.operator.outputs) and shape[axis] % count == 0
-    node.refuse_unless(
-        fits, f"{shape[axis]} elements in {count} parts for {len(node.operator.outputs)} results"
+    node.require_consistent(
+        fits, f"it splits {shape[axis]} elements in {count} parts for {len(node.operator.outputs)} results"
     )
     return node.done("Split", [node.input(1)], {"axis": axis, "sizes": (shape[axis] // count,) * count})
 
@@ -118,7 +118,9 @@ def _mirror_pad(node: TfliteNode) -> Sequence[str]:
     # An element is mirrored at most once, so no padding is longer than its axis.
     shape = node.shape(0)
     fits = all(0 <= min(pair) <= max(pair) <= size for pair, size in zip(pads, shape, strict=False))
-    node.refuse_unless(len(pads) == len(shape) and fits, f"paddings of {pads} around {list(shape)}")
+    node.require_consistent(
+        len(pads) == len(shape) and fits, f"it has paddings of {pads} around {list(shape)}"
+    )
     return _symmetric(node, before, after)
 
 
@@ -168,8 +170,8 @@ def _space_to_batch(node: TfliteNode) -> Sequence[str]:
 def _resize(mode: str, kind: str) -> Handler:
     def handle(node: TfliteNode) -> Sequence[str]:
         options, shape, size = node.options(kind), node.shape(0), node.ints(1, "size")
-        node.refuse_unless(
-            len(shape) == 4 and len(size) == 2 and 0 not in shape, f"{list(shape)} to {list(size)}"
+        node.require_consistent(
+            len(shape) == 4 and len(size) == 2 and 0 not in shape, f"it resizes {list(shape)} to {list(size)}"
         )
         sizes = (shape[0], *size, shape[3])
         corners, half = options.AlignCorners(), options.HalfPixelCenters()
@@ -204,7 +206,7 @@ def _nearest_centers(node: TfliteNode, sizes: Shape) -> Sequence[str]:
     """
     x, shape = node.input(0), node.shape(0)
     for axis in (1, 2):
-        node.refuse_unless(0 <= sizes[axis] <= MAX_PLACES, f"a size of {list(sizes)}")
+        node.require_consistent(0 <= sizes[axis] <= MAX_PLACES, f"it has a size of {list(sizes)}")
         ratio = np.float32(shape[axis]) / np.float32(max(sizes[axis], 1))
         centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * ratio
         places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)

@@ -74,8 +74,8 @@ def _local_response(node: TfliteNode) -> Sequence[str]:
     """
     options, shape = node.options("LocalResponseNormalizationOptions"), node.shape(0)
     size = 2 * int(options.Radius())
-    node.refuse_unless(
-        0 < size <= 2 * max(shape[-1], 1), f"a radius of {size // 2} over {shape[-1]} channels"
+    node.require_consistent(
+        0 < size <= 2 * max(shape[-1], 1), f"it has a radius of {size // 2} over {shape[-1]} channels"
     )
     # The IR divides alpha by the size, as ONNX does.
     attrs = {

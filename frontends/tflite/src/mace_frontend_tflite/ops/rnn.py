@@ -29,7 +29,7 @@ def _direction(node: TfliteNode, x: str, first: int, function: int) -> str:
 
     Weights, recurrent weights, bias and state are the inputs from number `first` on.
     """
-    node.refuse_unless(node.storage() is None, "a quantized layer of this kind")
+    node.require_supported(node.storage() is None, "it is a quantized layer of this kind")
     # The IR's op has no clamps with an upper bound, such as RELU6.
     if function not in FUNCTIONS:
         return _add_steps(node, x, first, function)
@@ -56,11 +56,14 @@ def _direction(node: TfliteNode, x: str, first: int, function: int) -> str:
 
 def _add_steps(node: TfliteNode, x: str, first: int, function: int) -> str:
     bounds = clamp_bounds(function)
-    node.refuse_unless(bounds is not None, f"activation {function} is not supported")
+    node.refuse_unless(
+        bounds is not None,
+        f"activation {function} is not supported; cut the graph before it with output_tensors",
+    )
     assert bounds is not None
     time, batch, width = node.tensor(x).shape
-    node.refuse_unless(
-        node.importer.has_room_for(time * STEP_NODES), f"{time} steps are too many to be written out"
+    node.require_supported(
+        node.importer.has_room_for(time * STEP_NODES), f"its {time} steps are too many to be written out"
     )
     w, r = (node.transpose_input(i, (1, 0)) for i in (first, first + 1))
     hidden, hidden_states = node.stored_input(first + 3), []
@@ -87,7 +90,7 @@ def _sequence(node: TfliteNode) -> Sequence[str]:
 
 def _both(node: TfliteNode) -> Sequence[str]:
     options = node.options("BidirectionalSequenceRNNOptions")
-    node.refuse_unless(not any(node.has(i) for i in AUXILIARY), "an auxiliary input")
+    node.require_supported(not any(node.has(i) for i in AUXILIARY), "it has an auxiliary input")
     function, time_major = options.FusedActivationFunction(), bool(options.TimeMajor())
     x = read_time_first(node, time_major)
     back = reverse_time(node, _direction(node, reverse_time(node, x), 5, function))
@@ -111,7 +114,7 @@ def _svdf(node: TfliteNode) -> Sequence[str]:
     """
     options = node.options("SVDFOptions")
     rank, (batch, _), (filters, memory) = int(options.Rank()), node.shape(0), node.shape(2)
-    node.refuse_unless(rank > 0 and filters % rank == 0, f"{filters} filters of rank {rank}")
+    node.require_consistent(rank > 0 and filters % rank == 0, f"it has {filters} filters of rank {rank}")
     # The state has the features of the last `memory` runs, the newest at the end.
     before = node.emit("Reshape", [node.stored_input(4)], {"shape": (batch, filters, memory)}, tag="before")
     storage = node.tensor(before).storage

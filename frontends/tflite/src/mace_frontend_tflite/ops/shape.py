@@ -39,11 +39,13 @@ def _reshape(node: TfliteNode) -> Sequence[str]:
 def complete(node: TfliteNode, shape: Shape, elements: int) -> Shape:
     """Return a shape of so many elements with the one dimension that is -1 filled in."""
     known = prod(d for d in shape if d != -1)
-    node.refuse_unless(shape.count(-1) <= 1 and min(shape, default=0) >= -1, f"a new shape of {list(shape)}")
+    node.require_consistent(
+        shape.count(-1) <= 1 and min(shape, default=0) >= -1, f"it has a new shape of {list(shape)}"
+    )
     if -1 not in shape:
         return shape
-    node.refuse_unless(
-        known > 0 and elements % known == 0, f"{elements} elements in a shape of {list(shape)}"
+    node.require_consistent(
+        known > 0 and elements % known == 0, f"it has {elements} elements in a shape of {list(shape)}"
     )
     return tuple(elements // known if d == -1 else d for d in shape)
 
@@ -67,9 +69,9 @@ def _range(node: TfliteNode) -> str:
     dtype = node.constant(0, "start").dtype
     numbers = [node.constant(i, meaning) for i, meaning in enumerate(("start", "limit", "step"))]
     start, limit, delta = (number.reshape(()).item() for number in numbers)
-    node.refuse_unless(
+    node.require_consistent(
         delta != 0 and abs((limit - start) / delta) < MAX_RANGE,
-        f"a range from {start} to {limit} by {delta}",
+        f"it has a range from {start} to {limit} by {delta}",
     )
     return node.add_constant(np.arange(start, limit, delta, dtype=dtype), tag="range")
 
@@ -122,8 +124,9 @@ def _unique(node: TfliteNode) -> Sequence[str]:
 def _bitcast(node: TfliteNode) -> str:
     """Return the bits of a constant as another type of the same size."""
     dtype, array = node.output().dtype, node.constant(0, "bits")
-    node.refuse_unless(
-        dtype is not None and dtype.size == array.itemsize, f"bits of {array.dtype} as {node.output().kind}"
+    node.require_supported(
+        dtype is not None and dtype.size == array.itemsize,
+        f"it reads bits of {array.dtype} as {node.output().kind}",
     )
     assert dtype is not None
     return node.add_constant(np.ascontiguousarray(array).view(dtype.numpy).reshape(array.shape), tag="bits")

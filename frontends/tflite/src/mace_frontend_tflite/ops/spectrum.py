@@ -43,9 +43,9 @@ def handle_complex(node: TfliteNode) -> Sequence[str]:
 def _rfft_2d(node: TfliteNode) -> Sequence[str]:
     """Add the frequencies of the last two axes, cut or filled up with zeros to the stated lengths."""
     shape, lengths = node.shape(0), node.ints(1, "lengths")
-    node.refuse_unless(
+    node.require_consistent(
         len(shape) >= 2 and len(lengths) == 2 and min(lengths) > 0,
-        f"lengths {lengths} of a shape of {list(shape)}",
+        f"it has lengths {lengths} of a shape of {list(shape)}",
     )
     pairs = node.emit("Reshape", [node.input(0)], {"shape": (*shape, 1)}, tag="pairs")
     # The spectrum of real numbers is symmetric, so the last axis has its first half only.
