@@ -142,3 +142,41 @@ def test_conv_integer_with_zero_points_by_output_channel(form: Shape | None, tmp
     weights = w.astype(np.int64) - (0 if form is None else wz.astype(np.int64).reshape(-1, 1, 1, 1))
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) - 7, (3, 3), (2, 3))
     np.testing.assert_array_equal(result, np.einsum("nchwij,ocij->nohw", windows, weights))
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("form", [(), (3,)])
+@pytest.mark.parametrize("has_runtime_scale", [False, True])
+def test_qlinear_conv_with_scales_by_output_channel(
+    form: Shape, has_bias: bool, has_runtime_scale: bool, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    x, w = integers((1, 2, 5, 5), 0), integers((3, 2, 3, 3), 1)
+    w_scale = (0.02 * rng.uniform(0.5, 1.5, form)).astype(np.float32)
+    w_zero = rng.integers(100, 150, form).astype(np.uint8)
+    bias = rng.integers(-5000, 5000, 3).astype(np.int32) if has_bias else ABSENT
+    names = ("x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b")
+    scales = np.asarray(np.float32(0.02)), np.asarray(np.float32(0.09))
+    zeros = np.asarray(np.uint8(120)), np.asarray(np.uint8(130))
+    values = (x, scales[0], zeros[0], w, w_scale, w_zero, scales[1], zeros[1], bias)
+    arrays = dict(zip(names, values, strict=True))
+    constants = ("w", "wz", "b") if has_runtime_scale else names[1:]
+    result = compute("QLinearConv", arrays, constants, tmp_path / "m.onnx")
+    weights = w.astype(np.int64) - w_zero.astype(np.int64).reshape(-1, 1, 1, 1)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) - 120, (3, 3), (2, 3))
+    sums = np.einsum("nchwij,ocij->nohw", windows, weights)
+    if has_bias:
+        sums += bias.reshape(-1, 1, 1)
+    real = sums * (0.02 * w_scale.astype(np.float64)).reshape(-1, 1, 1) / 0.09
+    expected = np.clip(np.round(real) + 130, 0, 255)
+    # As in the product: a sum near a half may round either way.
+    assert np.abs(result.astype(int) - expected).max() <= 1
+    assert (result == expected).mean() > 0.9
+
+
+@pytest.mark.parametrize(("scale", "op"), [(0.5, "Quantize"), (0.0, "Div"), (-0.5, "Div"), (np.inf, "Div")])
+def test_scale_that_the_ir_has_not_is_computed_in_real_numbers(scale: float, op: str, tmp_path: Path) -> None:
+    x = np.linspace(-3, 3, 6, dtype=np.float32)
+    arrays = {"x": x, "s": np.asarray(np.float32(scale)), "z": np.asarray(np.uint8(9))}
+    save("QuantizeLinear", arrays, ("s", "z"), tmp_path / "m.onnx")
+    assert next(node.op.name for node in load(tmp_path / "m.onnx").nodes) == op
