@@ -157,6 +157,12 @@ PRODUCTS = (
         opset=26,
     ),
     Refusal(
+        "a = QLinearConv(x, s, z, w, s, z, s, z) y = Cast<to=1>(a)",
+        "its weights are computed at run time; export the model with constants",
+        "uint8[1,4,6,6] x, uint8[2,4,3,3] w",
+        {"s": weights(), "z": np.array(3, np.uint8)},
+    ),
+    Refusal(
         "a = ConvInteger(x, w) y = Cast<to=1>(a)",
         "its weights are computed at run time; export the model with constants",
         "uint8[1,4,6,6] x, uint8[2,4,3,3] w",
