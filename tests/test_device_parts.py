@@ -22,7 +22,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
 from mace_core.levels import Level
 from mace_core.manifest import Manifest, Product, Unit
-from mace_core.part import HOST, BlobBody, BufferKind, MemorySpace, Part, Port
+from mace_core.part import HOST, BlobBody, BufferKind, MemorySpace, Part, PartPort
 from mace_core.partition import partition
 from mace_core.plan import Plan, make_plan
 from mace_core.refusal import Refusal
@@ -67,7 +67,8 @@ class Fake(Cpu):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         inputs, outputs = (
-            [Port(port.tensor, self.space, kinds=self.kinds) for port in ports] for ports in region.ports()
+            [PartPort(port.tensor, self.space, kinds=self.kinds) for port in ports]
+            for ports in region.ports()
         )
         assert len(inputs) == len(outputs) == len(region.graph.nodes) == 1
         body = BlobBody(fake_code(), b"weights of a device", "fakec 7", "fake mark 1")

@@ -48,7 +48,7 @@ def read(case: Trained, folder: Path, outputs: tuple[Port, ...] = (), rows: int 
 @pytest.fixture(scope="module")
 def library(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, tuple[Trained, native.Model]]:
+) -> Mapping[str, tuple[Trained, native.LoadedModel]]:
     """Every pipeline that is tested in this run as a model of one compiled library."""
     folder = tmp_path_factory.mktemp("sklearn")
     cases, placed = {}, []
@@ -101,7 +101,7 @@ def difference(found: Array, wanted: Array) -> float:
 
 @pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("name", PIPELINES)
-def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.Model]]) -> None:
+def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.LoadedModel]]) -> None:
     case, compiled = library[name]
     found = compiled.run({compiled.inputs[0].name: case.x})
     labels, *others = found.values()

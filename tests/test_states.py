@@ -50,7 +50,7 @@ class InProcess:
     """
 
     name: str
-    loaded: native.Model
+    loaded: native.LoadedModel
     states: tuple[StateReport, ...] = ()
     forgets: bool = False
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mace_core.build_steps import Place, plan_variant
+from mace_core.build_steps import BuildPlace, plan_variant
 from mace_core.candidates import Candidate
 from mace_core.compilation import Compilation, CompiledModel, compile_model
 from mace_core.deployment import load_deployment
@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: 
 def test_a_change_of_the_file_makes_the_library_stale(registry: Registry, tmp_path: Path) -> None:
     deployment = tuned(tmp_path, "choices: []\n")
     job = Job(load_deployment(deployment), registry.select("host")[0])
-    variant = plan_variant(Place(deployment, tmp_path, "", {}), job, registry)
+    variant = plan_variant(BuildPlace(deployment, tmp_path, "", {}), job, registry)
     readers = [step for step in variant.steps if deployment in step.inputs]
     assert readers
     assert all(tmp_path / "digits/fast.yml" in step.inputs for step in readers)

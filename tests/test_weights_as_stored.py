@@ -30,7 +30,7 @@ LEVELS = [level.name for level in Cpu().levels("host")]
 WIDENING = {"half": {"widen_f16"}, "cast": {"widen_f16"}, "sparse": {"expand_sparse_f32"}}
 
 
-def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, native.Model]:
+def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, native.LoadedModel]:
     """The deployment's models in a library for one level only."""
     registry = Registry.load()
     work = Compilation(registry.select("host")[0], registry)

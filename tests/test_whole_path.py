@@ -21,13 +21,13 @@ import pytest
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
-from mace_core.plan import Plan as ModelPlan
+from mace_core.plan import WholePathOptions as ModelPlan
 from mace_core.plan import plan_calls
 from mace_core.program import Program
 from mace_core.testing.compiled import plan_graph
 from mace_core.testing.malformed import Damaged
-from mace_core.testing.sanitized import GAP, Finding, Sanitized, space
-from mace_core.testing.whole_path import Plan, take_whole_path
+from mace_core.testing.sanitized import GAP, Sanitized, SanitizerFinding, space
+from mace_core.testing.whole_path import WholePathOptions, take_whole_path
 from mace_target_cpu import Cpu
 
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not inst
 @pytest.mark.parametrize("frontend", FRONTENDS)
 def test_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path) -> None:
     models = mutants(frontend, seed=11, count=60, originals=12)
-    report = take_whole_path(frontend, models, tmp_path, Plan(COMPILED.get(frontend, 0)))
+    report = take_whole_path(frontend, models, tmp_path, WholePathOptions(COMPILED.get(frontend, 0)))
     assert not report.findings, report
     assert report.models == 60
     assert report.valid >= VALID * 60, report
@@ -61,7 +61,10 @@ def test_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path
 def test_many_changed_models_are_built_right_or_refused(frontend: str, tmp_path: Path) -> None:
     count = int(os.environ["MACE_FUZZ"])
     report = take_whole_path(
-        frontend, mutants(frontend, seed=1, count=count), tmp_path, Plan(count // 5, projects=("max78000",))
+        frontend,
+        mutants(frontend, seed=1, count=count),
+        tmp_path,
+        WholePathOptions(count // 5, projects=("max78000",)),
     )
     sys.stdout.write(f"{frontend}: {report}\n")
     assert not report.findings, report
@@ -119,7 +122,7 @@ def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
             program.outputs,
         )
         library = Sanitized({"chain": plan_calls(damaged)}, Cpu().levels("host")[-1:], tmp_path / str(wrong))
-        with pytest.raises(Finding, match="AddressSanitizer: use-after-poison"):
+        with pytest.raises(SanitizerFinding, match="AddressSanitizer: use-after-poison"):
             library.run("chain", {"x": np.ones(5, np.float32)})
 
 
@@ -136,4 +139,4 @@ def test_a_missing_toolchain_is_one_error_and_no_finding(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
     with pytest.raises(MaceError, match="no toolchain is ready"):
-        take_whole_path("onnx", [Damaged("nothing", {"m.onnx": b""})], tmp_path, Plan())
+        take_whole_path("onnx", [Damaged("nothing", {"m.onnx": b""})], tmp_path, WholePathOptions())

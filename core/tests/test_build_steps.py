@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.api import BlobBody, Part, Port
+from mace_core.api import BlobBody, Part, PartPort
 from mace_core.build_manifest import RUNTIME, check_drivers, collect_manifests, list_copies
-from mace_core.build_steps import Place, Step, Variant, common_steps, plan_variant
+from mace_core.build_steps import BuildPlace, Step, Variant, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import DType, Graph, Tensor
@@ -49,7 +49,7 @@ def job(*manifests: Manifest) -> tuple[Job, Registry]:
 
 
 def plan(folder: Path, *manifests: Manifest) -> Variant:
-    return plan_variant(Place(DIGITS, folder, "shown", {"PATH": "/usr/bin:/bin"}), *job(*manifests))
+    return plan_variant(BuildPlace(DIGITS, folder, "shown", {"PATH": "/usr/bin:/bin"}), *job(*manifests))
 
 
 def step_of(variant: Variant, product: str) -> Step:
@@ -232,7 +232,7 @@ def test_every_product_is_made_by_one_step(tmp_path: Path) -> None:
 
 
 def test_a_part_whose_driver_is_in_no_manifest_is_told_before_the_linker_is_asked() -> None:
-    port = Port(Tensor("x", DType.F32, (1,)))
+    port = PartPort(Tensor("x", DType.F32, (1,)))
     part = Part("acme0", "acme", (port,), (port,), BlobBody(b"code"), driver="acme_driver")
     plan = make_plan(Graph("m", (), {"x": port.tensor}, {}, ("x",), ("x",)), [])
     plan = replace(plan, parts=(part,))

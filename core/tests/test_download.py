@@ -18,7 +18,7 @@ from threading import Thread
 import pytest
 
 from mace_core.deployment import load_deployment
-from mace_core.deployment.download import Limits, cache_path, download
+from mace_core.deployment.download import DownloadLimits, cache_path, download
 from mace_core.errors import MaceError
 
 CONTENT = bytes(range(256)) * 1000
@@ -164,7 +164,7 @@ def test_a_slow_drip_ends_with_the_total_time_and_is_continued(server: Server) -
         MaceError,
         match=r"takes longer than 0\.4 seconds; run it again to continue, raise download_max_seconds",
     ):
-        download(server.url, CHECKSUM, Limits(seconds=0.4))
+        download(server.url, CHECKSUM, DownloadLimits(seconds=0.4))
     kept = part_of(server).read_bytes()
     # The whole content would take hours.
     assert kept == CONTENT[: len(kept)]
@@ -190,7 +190,11 @@ def test_a_server_that_never_ends_its_headers_ends_with_the_total_time(
 
         Thread(target=answer, daemon=True).start()
         with pytest.raises(MaceError, match="takes longer than"):
-            download(f"http://127.0.0.1:{listener.getsockname()[1]}/net.onnx", CHECKSUM, Limits(seconds=0.4))
+            download(
+                f"http://127.0.0.1:{listener.getsockname()[1]}/net.onnx",
+                CHECKSUM,
+                DownloadLimits(seconds=0.4),
+            )
 
 
 @pytest.mark.parametrize("length", ["", None])
@@ -199,7 +203,7 @@ def test_a_body_without_end_or_an_announced_size_above_the_limit_is_refused(
 ) -> None:
     server.endless, server.length = length == "", length
     with pytest.raises(MaceError, match=r"is larger than 0\.1[0-9]* MiB; raise download_max_mib"):
-        download(server.url, CHECKSUM, Limits(size=110_000))
+        download(server.url, CHECKSUM, DownloadLimits(size=110_000))
     assert part_of(server).stat().st_size <= len(CONTENT)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mace_core.errors import PluginError
 from mace_core.ir import DType, Tensor
-from mace_core.part import HOST, BlobBody, BufferKind, MemorySpace, Part, Port, ProjectBody
+from mace_core.part import HOST, BlobBody, BufferKind, MemorySpace, Part, PartPort, ProjectBody
 
 X = Tensor("x", DType.F32, (3,))
 Y = Tensor("y", DType.F32, (3,))
@@ -15,10 +15,10 @@ BLOB = BlobBody(b"code")
 
 
 def test_the_space_of_a_part_is_that_of_its_device() -> None:
-    part = Part("p", "acme", (Port(X, ISLAND),), (Port(Y, ISLAND, 64),), BLOB, driver="acme_driver")
+    part = Part("p", "acme", (PartPort(X, ISLAND),), (PartPort(Y, ISLAND, 64),), BLOB, driver="acme_driver")
     assert part.space == ISLAND
     assert [port.bytes for port in (*part.inputs, *part.outputs)] == [12, 64]
-    assert Part("p", "acme", (Port(X),), (Port(Y),), BLOB, driver="acme_driver").space == HOST
+    assert Part("p", "acme", (PartPort(X),), (PartPort(Y),), BLOB, driver="acme_driver").space == HOST
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_the_space_of_a_part_is_that_of_its_device() -> None:
     [
         ({"driver": ""}, "has a driver and no bytes for it, or bytes and no driver"),
         ({"body": ProjectBody({})}, "has a driver and no bytes for it, or bytes and no driver"),
-        ({"outputs": (Port(Y, MemorySpace("other")),)}, "uses the spaces island, other"),
-        ({"inputs": (Port(X, ISLAND, 8),)}, "gives 'x' 8 bytes of 12"),
+        ({"outputs": (PartPort(Y, MemorySpace("other")),)}, "uses the spaces island, other"),
+        ({"inputs": (PartPort(X, ISLAND, 8),)}, "gives 'x' 8 bytes of 12"),
         (
-            {"inputs": (Port(X, ISLAND, kinds=(BufferKind.DMABUF,)),)},
+            {"inputs": (PartPort(X, ISLAND, kinds=(BufferKind.DMABUF,)),)},
             "imports buffers into 'island' at 'x'",
         ),
         ({"driver": "", "body": ProjectBody({})}, "has tensors outside host memory that nothing can reach"),
@@ -37,8 +37,8 @@ def test_the_space_of_a_part_is_that_of_its_device() -> None:
 )
 def test_contradictions_name_the_target_and_the_part(change: dict[str, object], problem: str) -> None:
     stated = {
-        "inputs": (Port(X, ISLAND),),
-        "outputs": (Port(Y, ISLAND),),
+        "inputs": (PartPort(X, ISLAND),),
+        "outputs": (PartPort(Y, ISLAND),),
         "body": BLOB,
         "driver": "acme_driver",
         **change,

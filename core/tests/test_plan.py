@@ -14,7 +14,7 @@ from mace_core.errors import MaceError, PluginError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node
 from mace_core.memory import arena
-from mace_core.part import HOST, BlobBody, MemorySpace, Part, Port
+from mace_core.part import HOST, BlobBody, MemorySpace, Part, PartPort
 from mace_core.partition import partition
 from mace_core.plan import Plan, Run, Transfer, make_plan, scratch_name
 from mace_core.program import join
@@ -36,7 +36,7 @@ class Device(Cpu):
         return None if node.op.name in self.ops else Refusal("unsupported-op", f"no {node.op.name} here")
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
-        inputs, outputs = ([Port(port.tensor, self.space) for port in ports] for ports in region.ports())
+        inputs, outputs = ([PartPort(port.tensor, self.space) for port in ports] for ports in region.ports())
         body = BlobBody(b"code")
         return Part(
             region.name, self.name, tuple(inputs), tuple(outputs), body, f"{self.name}_driver", self.scratch
@@ -187,7 +187,7 @@ def broken(graph: Graph, change: Mapping[str, object]) -> Part:
 
 def test_parts_that_do_not_compute_the_graph_are_faults_of_their_target() -> None:
     graph = chain("Relu")
-    stranger = Port(replace(graph.tensors["x"], name="stranger"))
+    stranger = PartPort(replace(graph.tensors["x"], name="stranger"))
     with pytest.raises(
         PluginError, match="target 'cpu': part 'cpu0': reads stranger, which nothing before it computes"
     ):

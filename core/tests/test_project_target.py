@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import BuildConfig, PartFigures, Product, Region, Runner
-from mace_core.build_steps import Place, plan_variant
+from mace_core.build_steps import BuildPlace, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.generation import generate
@@ -109,7 +109,7 @@ def test_what_cannot_be_built_can_be_written(tmp_path: Path) -> None:
     work, registry = job(Unbuildable())
     assert "digits/main.c" in generate(work, registry).sources.files
     with pytest.raises(MaceError, match=r"digits\.elf: needs two cores; use make"):
-        plan_variant(Place(DIGITS, tmp_path, "shown", {}), work, registry)
+        plan_variant(BuildPlace(DIGITS, tmp_path, "shown", {}), work, registry)
 
 
 def test_a_file_that_the_layout_does_not_name_is_a_fault_of_the_target() -> None:

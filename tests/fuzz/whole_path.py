@@ -14,12 +14,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from mutants import FRONTENDS, mutants
 
-from mace_core.testing.whole_path import Plan, Report, take_whole_path
+from mace_core.testing.whole_path import Report, WholePathOptions, take_whole_path
 
 PROJECTS = ("max78000",)
 
 
-def fuzz(frontend: str, seed: int, count: int, plan: Plan, folder: Path) -> Report:
+def fuzz(frontend: str, seed: int, count: int, plan: WholePathOptions, folder: Path) -> Report:
     """Make so many models of a seed, and take them whole-path."""
     return take_whole_path(frontend, mutants(frontend, seed, count), folder, plan)
 
@@ -43,7 +43,11 @@ def main() -> int:
             folder = asked.keep / frontend if asked.keep else Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
             report = fuzz(
-                frontend, asked.seed, asked.count, Plan(asked.compile, asked.together, PROJECTS), folder
+                frontend,
+                asked.seed,
+                asked.count,
+                WholePathOptions(asked.compile, asked.together, PROJECTS),
+                folder,
             )
         sys.stdout.write(f"{frontend}: {report}\n{frontend}: {time.monotonic() - start:.0f} s\n")
         sys.stdout.flush()

@@ -25,7 +25,7 @@ from mace_core.part import (
     MemorySpace,
     Part,
     PartFigures,
-    Port,
+    PartPort,
     ProjectBody,
     Stream,
 )
@@ -48,7 +48,7 @@ __all__ = [
     "MemorySpace",
     "Part",
     "PartFigures",
-    "Port",
+    "PartPort",
     "PortNames",
     "Product",
     "ProjectBody",
@@ -232,11 +232,11 @@ class Region:
         """A name that no other region of the model has."""
         return f"{self.target.name}{self.number}"
 
-    def ports(self, space: MemorySpace = HOST) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def ports(self, space: MemorySpace = HOST) -> tuple[tuple[PartPort, ...], tuple[PartPort, ...]]:
         """Return its inputs and its outputs as they lie in a memory space."""
         tensors = self.graph.tensors
-        inputs = tuple(Port(tensors[name], space) for name in self.graph.inputs)
-        return inputs, tuple(Port(tensors[name], space) for name in self.graph.outputs)
+        inputs = tuple(PartPort(tensors[name], space) for name in self.graph.inputs)
+        return inputs, tuple(PartPort(tensors[name], space) for name in self.graph.outputs)
 
 
 def _refuse_reading(file: Path) -> Graph:

@@ -58,7 +58,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Place:
+class BuildPlace:
     """The folder in which a library is built, and its deployment file.
 
     folder: the library's folder.  displayed: the same as users should read it.
@@ -115,7 +115,7 @@ class Variant:
     steps: everything that is made. manifests: what it is made of.
     """
 
-    place: Place
+    place: BuildPlace
     job: Job
     manifests: tuple[Manifest, ...]
     steps: tuple[Step, ...]
@@ -137,14 +137,16 @@ class Variant:
         return os.path.join(self.place.displayed, paths.libraries if self.library else paths.programs)
 
 
-def plan_variant(place: Place, job: Job, registry: Registry) -> Variant:
+def plan_variant(place: BuildPlace, job: Job, registry: Registry) -> Variant:
     """Return the steps of everything that is made for one choice."""
     manifests = collect_manifests(job, registry)
     check_buildable(manifests)
     return Variant(place, job, manifests, tuple(_list_steps(place, job, registry, manifests)))
 
 
-def _list_steps(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Iterator[Step]:
+def _list_steps(
+    place: BuildPlace, job: Job, registry: Registry, manifests: Sequence[Manifest]
+) -> Iterator[Step]:
     paths = LibraryPaths(job.choice.text)
     yield _generate_step(place, job, registry, manifests)
     copies = dict(chain.from_iterable(manifest.copies.items() for manifest in manifests))
@@ -170,7 +172,7 @@ def _find_compiler(job: Job, registry: Registry, abi: str) -> Compiler:
     return registry.find_toolchain(abi).compiler(abi) if abi else job.choice.compiler
 
 
-def common_steps(place: Place, variants: Sequence[Variant]) -> list[Step]:
+def common_steps(place: BuildPlace, variants: Sequence[Variant]) -> list[Step]:
     """Return the steps of what all choices of a library share: headers, runtime sources, package files."""
     libraries = {variant.name: variant.library for variant in variants if variant.library}
     if not libraries:
@@ -195,7 +197,7 @@ class _Builder:
     abi: "" for that of the build; products of another lie beside the library.
     """
 
-    def __init__(self, place: Place, paths: LibraryPaths, compiler: Compiler, abi: str) -> None:
+    def __init__(self, place: BuildPlace, paths: LibraryPaths, compiler: Compiler, abi: str) -> None:
         self.place, self.paths, self.compiler, self.abi = place, paths, compiler, abi
         self.linked: tuple[str, ...] = ()
 
@@ -321,7 +323,7 @@ class _Builder:
         )
 
 
-def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:
+def _generate_step(place: BuildPlace, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:
     paths = LibraryPaths(job.choice.text)
     names = chain.from_iterable(manifest.generated for manifest in manifests)
     products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
@@ -339,7 +341,7 @@ def _generate_step(place: Place, job: Job, registry: Registry, manifests: Sequen
     return Step(products, (), run, announcement, fingerprint(job, registry), (place.deployment, *read))
 
 
-def _generate(place: Place, job: Job, registry: Registry, say: Say) -> None:
+def _generate(place: BuildPlace, job: Job, registry: Registry, say: Say) -> None:
     paths = LibraryPaths(job.choice.text)
     generated = generate(job, registry, say)
     write_all(place.folder / paths.generated, generated.sources.files)
@@ -360,7 +362,7 @@ def _generate(place: Place, job: Job, registry: Registry, say: Say) -> None:
             say(f"note: {manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
 
 
-def _copy_step(place: Place, product: str, source: str | Path) -> Step:
+def _copy_step(place: BuildPlace, product: str, source: str | Path) -> Step:
     """Copy a file of another step, given as a string, or one from outside, given as a path."""
     inside, outside = ((source,), ()) if isinstance(source, str) else ((), (source,))
     return Step(
@@ -374,7 +376,7 @@ def _copy(product: Path, source: Path, say: Say) -> None:
         product.chmod(0o755)
 
 
-def _write_step(place: Place, product: str, text: str) -> Step:
+def _write_step(place: BuildPlace, product: str, text: str) -> Step:
     return Step((product,), (), partial(_write, place.folder / product, text), signature=text)
 
 

@@ -43,8 +43,8 @@ def batch_to_space(shape: Shape, block: Shape, crops: Pairs) -> Steps:
     if blocks < 1 or len(crops) != rank or rank >= len(shape) or shape[0] % blocks:
         raise ValueError(f"a batch of {shape[0]} in blocks of {list(block)}")
     batch, spatial, rest = shape[0] // blocks, shape[1 : rank + 1], shape[rank + 1 :]
-    # The operator orders the batch as [*block, batch], the position in the block slowest. Each spatial axis is
-    # then followed by its part of the block, so that a Reshape merges the two.
+    # The operator orders the batch as [*block, batch], the position in the block slowest. Each spatial axis
+    # is then followed by its part of the block, so that a Reshape merges the two.
     pairs = chain.from_iterable((rank + 1 + axis, axis) for axis in range(rank))
     uncropped = (batch, *(s * b for s, b in zip(spatial, block, strict=True)), *rest)
     sizes = (

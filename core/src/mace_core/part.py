@@ -76,7 +76,7 @@ class BufferKind(Enum):
 
 
 @dataclass(frozen=True)
-class Port:
+class PartPort:
     """Describes a tensor at the edge of a part: the space in which it must lie, and its bytes there.
 
     size: bytes; 0 stands for the dense bytes of the tensor.
@@ -162,8 +162,8 @@ class Part:
 
     name: str
     target: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[PartPort, ...]
+    outputs: tuple[PartPort, ...]
     body: Body
     driver: str = ""
     scratch: int = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import DType, Graph, State, Tensor
 from mace_core.memory import Arena, Span, Touch, arena, arrange, touches_of
-from mace_core.part import HOST, BlobBody, CallsBody, MemorySpace, Part, Port, ProjectBody
+from mace_core.part import HOST, BlobBody, CallsBody, MemorySpace, Part, PartPort, ProjectBody
 from mace_core.program import Program, join, rename_apart
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
 def plan_calls(program: Program, levels: tuple[Level, ...] = (), target: str = "cpu") -> Plan:
     """Return the plan of a single program, which was not made by compiling a graph."""
     ports = [
-        tuple(Port(program.tensors[name]) for name in names) for names in (program.inputs, program.outputs)
+        tuple(PartPort(program.tensors[name]) for name in names)
+        for names in (program.inputs, program.outputs)
     ]
     part = Part(f"{target}0", target, ports[0], ports[1], CallsBody(program, levels))
     arenas = {HOST.name: arena(program)}
@@ -219,10 +220,10 @@ def _steps(graph: Graph, parts: Sequence[Part]) -> Iterator[Step]:
         for port in part.outputs:
             homes[port.tensor.name] = [port.space.name]
     for name in graph.outputs:
-        yield from _bring(Port(graph.tensors[name]), homes)
+        yield from _bring(PartPort(graph.tensors[name]), homes)
 
 
-def _bring(port: Port, homes: dict[str, list[str]]) -> Iterator[Transfer]:
+def _bring(port: PartPort, homes: dict[str, list[str]]) -> Iterator[Transfer]:
     """Yield the transfers that make a tensor available to a port, through host memory between two devices."""
     name, destination = port.tensor.name, port.space.name
     # Drivers copy between their own space and host memory only, so a tensor of another device goes through

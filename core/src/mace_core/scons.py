@@ -26,7 +26,7 @@ import SCons.SConsign
 import SCons.Script
 
 from mace_core.build_folder import BuildFolder
-from mace_core.build_steps import Place, Step, common_steps, plan_variant
+from mace_core.build_steps import BuildPlace, Step, common_steps, plan_variant
 from mace_core.deployment import Deployment
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
@@ -168,7 +168,7 @@ class Build:
             )
         self._libraries.add(parsed.library)
         folder = self._folder.path / parsed.library
-        place = Place(
+        place = BuildPlace(
             file, folder, self._path_to_show(folder), {k: os.environ[k] for k in PASSED_ON if k in os.environ}
         )
         variants = [

@@ -37,7 +37,7 @@ def load(path: Path, name: str, outputs: tuple[str, ...] = ()) -> Graph:
     return run_phases(verify(Onnx().load((path,), model, core_ops())), Registry.load()).with_name(name)
 
 
-def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Model]:
+def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.LoadedModel]:
     """The graphs as one library."""
     target, placed = pytest.importorskip("mace_target_cpu").Cpu(), []
     for graph in graphs:

@@ -81,7 +81,7 @@ def cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def built(cc: tuple[str, ...], all_cases: list[Case], folder: Path) -> dict[str, native.Model]:
+def built(cc: tuple[str, ...], all_cases: list[Case], folder: Path) -> dict[str, native.LoadedModel]:
     """Return the models of all cases, compiled by one compiler."""
     target = Cpu()
     placed = []
@@ -106,7 +106,7 @@ def best(run: Callable[[], object]) -> float:
     return least
 
 
-def runner(model: native.Model, graph: Graph) -> Callable[[], object]:
+def runner(model: native.LoadedModel, graph: Graph) -> Callable[[], object]:
     """Return a call that runs the model on memory prepared once."""
     given = random_inputs(graph)
     made = [np.zeros(t.shape, t.dtype.numpy) for t in model.outputs]

@@ -28,7 +28,7 @@ class Threads(c.Structure):
     )
 
 
-def shuffled(model: native.Model, given: dict[str, Array]) -> tuple[dict[str, Array], int]:
+def shuffled(model: native.LoadedModel, given: dict[str, Array]) -> tuple[dict[str, Array], int]:
     """The outputs of a run whose tasks come in another order, on one of WORKERS each.
 
     And the number of tasks.
@@ -44,7 +44,7 @@ def shuffled(model: native.Model, given: dict[str, Array]) -> tuple[dict[str, Ar
 
     threads = Threads(c.sizeof(Threads), WORKERS, None, PARALLEL(parallel))
     config = native.Config(c.sizeof(native.Config), 0, c.cast(c.pointer(threads), c.c_void_p))
-    outputs = native.Model(model._raw, model._functions, config).run(given)
+    outputs = native.LoadedModel(model._raw, model._functions, config).run(given)
     return outputs, len(done)
 
 

@@ -39,14 +39,14 @@ _log = logging.getLogger("mace.download")
 
 
 @dataclass(frozen=True)
-class Limits:
+class DownloadLimits:
     """Limits of one download: seconds and bytes in total."""
 
     seconds: float = 3600.0
     size: int = 4096 * MIB
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = DownloadLimits()
 
 
 class _LimitError(Exception):
@@ -90,7 +90,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(url: str, checksum: str, limits: Limits = DEFAULT_LIMITS) -> Path:
+def download(url: str, checksum: str, limits: DownloadLimits = DEFAULT_LIMITS) -> Path:
     """The file at a URL, from the cache if it is there and whole.
 
     Continues what an interrupted download left.
@@ -142,7 +142,7 @@ def _refuse(url: str, part: Path, checksums: tuple[str, str], fetched: _Fetched)
     raise MaceError(url, problem, "correct the checksum, or find out who changed the file")
 
 
-def _fetch(url: str, part: Path, limits: Limits, deadline: float) -> _Fetched:
+def _fetch(url: str, part: Path, limits: DownloadLimits, deadline: float) -> _Fetched:
     """Let a file hold all that the URL offers. See RFC 9110, section 14 for ranges."""
     if not is_url(url):
         raise ValueError("not an http:// or https:// URL")
@@ -194,7 +194,7 @@ class _Watch:
     A timeout of the socket does not help against a server that sends a byte now and then.
     """
 
-    def __init__(self, limits: Limits, deadline: float) -> None:
+    def __init__(self, limits: DownloadLimits, deadline: float) -> None:
         self.limits = limits
         self._deadline = deadline
         self.sockets: list[socket.socket] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from mace_core.deployment.convert import convert
-from mace_core.deployment.download import MIB, Limits, download, is_url, sha256
+from mace_core.deployment.download import MIB, DownloadLimits, download, is_url, sha256
 from mace_core.deployment.faults import Faults, shorten
 from mace_core.deployment.names import c_name, refusal
 from mace_core.deployment.objects import Deployment, Model, Port
@@ -306,7 +306,7 @@ class _Reader:
             return None
         checksum = str(stated.value) if stated and stated.value else ""
         if is_url(str(setting.value)):
-            limits = Limits(keys["download_max_seconds"].value, keys["download_max_mib"].value * MIB)
+            limits = DownloadLimits(keys["download_max_seconds"].value, keys["download_max_mib"].value * MIB)
             return self._download(key, setting, checksum, limits)
         path = self.faults.path.parent / str(setting.value)
         if problem := _absent(path):
@@ -346,7 +346,7 @@ class _Reader:
             )
         return str(path)
 
-    def _download(self, key: str, setting: Setting, checksum: str, limits: Limits) -> Path | None:
+    def _download(self, key: str, setting: Setting, checksum: str, limits: DownloadLimits) -> Path | None:
         if not checksum:
             remedy = f"state {key.replace('file_path', 'sha256_checksum')} with the file's SHA-256"
             self.faults.add(setting.line, f"{key}: a download needs a checksum", remedy)

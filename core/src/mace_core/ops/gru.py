@@ -12,7 +12,7 @@ import numpy as np
 from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.rnn import (
-    Activation,
+    RecurrentActivation,
     RecurrentAttributes,
     Sequences,
     activations,
@@ -46,7 +46,7 @@ class _Cell:
     """
 
     def __init__(
-        self, w: Array, r: Array, b: Array | None, functions: list[Activation], linear: bool
+        self, w: Array, r: Array, b: Array | None, functions: list[RecurrentActivation], linear: bool
     ) -> None:
         self.w = w.astype(np.float64).T
         self.r = np.split(r.astype(np.float64).transpose(), 3, axis=-1)

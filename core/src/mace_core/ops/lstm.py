@@ -12,7 +12,7 @@ import numpy as np
 from mace_core.ir import Array
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.rnn import (
-    Activation,
+    RecurrentActivation,
     RecurrentAttributes,
     Sequences,
     activations,
@@ -58,7 +58,7 @@ class _Cell:
     """
 
     def __init__(
-        self, weights: Weights, functions: list[Activation], coupled: bool, cell_clip: float
+        self, weights: Weights, functions: list[RecurrentActivation], coupled: bool, cell_clip: float
     ) -> None:
         w, r, b, p = weights
         self.w, self.r = w.astype(np.float64).T, r.astype(np.float64).T

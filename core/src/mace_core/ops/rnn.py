@@ -49,7 +49,7 @@ class RecurrentAttributes(Attributes):
 
 
 @dataclass(frozen=True)
-class Activation:
+class RecurrentActivation:
     """A function of one element that the recurrent ops can apply.
 
     alpha, beta: their defaults, those of the ONNX operator of that name; None where it has none.
@@ -66,22 +66,22 @@ class Activation:
 
 
 _ALL = (
-    Activation("Relu", lambda x, _a, _b: np.maximum(x, 0)),
-    Activation("Tanh", lambda x, _a, _b: np.tanh(x)),
-    Activation("Sigmoid", lambda x, _a, _b: 1 / (1 + np.exp(-x))),
-    Activation("Affine", lambda x, a, b: a * x + b, 1.0, 0.0),
-    Activation("LeakyRelu", lambda x, a, _b: np.where(x < 0, a * x, x), 0.01),
-    Activation("ThresholdedRelu", lambda x, a, _b: np.where(x > a, x, 0), 1.0),
-    Activation("ScaledTanh", lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
-    Activation("HardSigmoid", lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
-    Activation("Elu", lambda x, a, _b: np.where(x < 0, a * np.expm1(x), x), 1.0),
-    Activation("Softsign", lambda x, _a, _b: x / (1 + np.abs(x))),
-    Activation("Softplus", lambda x, _a, _b: np.logaddexp(0, x)),
+    RecurrentActivation("Relu", lambda x, _a, _b: np.maximum(x, 0)),
+    RecurrentActivation("Tanh", lambda x, _a, _b: np.tanh(x)),
+    RecurrentActivation("Sigmoid", lambda x, _a, _b: 1 / (1 + np.exp(-x))),
+    RecurrentActivation("Affine", lambda x, a, b: a * x + b, 1.0, 0.0),
+    RecurrentActivation("LeakyRelu", lambda x, a, _b: np.where(x < 0, a * x, x), 0.01),
+    RecurrentActivation("ThresholdedRelu", lambda x, a, _b: np.where(x > a, x, 0), 1.0),
+    RecurrentActivation("ScaledTanh", lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
+    RecurrentActivation("HardSigmoid", lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
+    RecurrentActivation("Elu", lambda x, a, _b: np.where(x < 0, a * np.expm1(x), x), 1.0),
+    RecurrentActivation("Softsign", lambda x, _a, _b: x / (1 + np.abs(x))),
+    RecurrentActivation("Softplus", lambda x, _a, _b: np.logaddexp(0, x)),
 )
-ACTIVATIONS: Mapping[str, Activation] = {a.name: a for a in _ALL}
+ACTIVATIONS: Mapping[str, RecurrentActivation] = {a.name: a for a in _ALL}
 
 
-def activations(attrs: RecurrentAttributes, defaults: Sequence[str]) -> list[list[Activation]]:
+def activations(attrs: RecurrentAttributes, defaults: Sequence[str]) -> list[list[RecurrentActivation]]:
     """Return for each direction its activations with their alpha and beta.
 
     defaults: names for one direction where the attribute is ().
@@ -101,7 +101,7 @@ def activations(attrs: RecurrentAttributes, defaults: Sequence[str]) -> list[lis
     for kind in map(ACTIVATIONS.__getitem__, names):
         alpha = None if kind.alpha is None else next(alphas, kind.alpha)
         beta = None if kind.beta is None else next(betas, kind.beta)
-        functions.append(Activation(kind.name, kind.compute, alpha, beta))
+        functions.append(RecurrentActivation(kind.name, kind.compute, alpha, beta))
     return [functions[i : i + len(defaults)] for i in range(0, len(functions), len(defaults))]
 
 

@@ -94,7 +94,7 @@ ABI = 2
 Observer = Callable[[str, Array], None]
 
 
-class Model:
+class LoadedModel:
     """One model of a loaded library, with a session of its own."""
 
     def __init__(self, raw: _Model, functions: _Functions, config: Config | None = None) -> None:
@@ -180,7 +180,7 @@ def _pointers(arrays: list[Array]) -> c.Array[c.c_void_p]:
     return (c.c_void_p * len(arrays))(*(a.ctypes.data or None for a in arrays))
 
 
-def load(library: Path, name: str, config: Config | None = None) -> dict[str, Model]:
+def load(library: Path, name: str, config: Config | None = None) -> dict[str, LoadedModel]:
     """Return the models of the shared library whose symbols start with `name`, each in a session of its own.
 
     MaceError where the library was built with another mace.h, or a session does not open.
@@ -195,5 +195,5 @@ def load(library: Path, name: str, config: Config | None = None) -> dict[str, Mo
         )
     count = c.c_int32.in_dll(handle, f"{name}_model_count").value
     table = (c.POINTER(_Model) * count).in_dll(handle, f"{name}_models")
-    models = [Model(table[i].contents, functions, config) for i in range(count)]
+    models = [LoadedModel(table[i].contents, functions, config) for i in range(count)]
     return {m.name: m for m in models}

@@ -1,4 +1,4 @@
-"""Defines what one validation depends on: a built library, one of its models, and the data to compare with."""
+"""Defines what one validation depends on: a built library, one of its models, and labels."""
 
 from __future__ import annotations
 

@@ -129,18 +129,18 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
     return choice, replace(installed, targets={target.name: target for target in targets})
 
 
-def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.Model]:
+def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.LoadedModel]:
     """Compile the result of `generate_library` and load it, with a session for each model."""
     manifests = tuple(replace(m, units=_choose_optimization(m.units)) for m in sources.manifests)
     return native.load(shared_library(replace(sources, manifests=manifests), host(), folder, ()), CASES)
 
 
 def _choose_optimization(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Return the units with -O1 for the kernels of each target's best level, which run here, and -O0 for all others.
+    """Return the units with -O1 for the kernels of each target's best level, and -O0 for all others.
 
     Compilers take most of the time of all tests, and more than twice as long for -O1 as for -O0. Without
-    optimization every kernel is still compiled for every level; a test of another level's numbers makes it the
-    only one (`with_levels`).
+    optimization every kernel is still compiled for every level; a test of another level's numbers makes that
+    level the only one (`with_levels`).
     """
     compiled: set[str] = set()
     chosen: list[Unit] = []
@@ -154,7 +154,7 @@ def _choose_optimization(units: Sequence[Unit]) -> tuple[Unit, ...]:
 
 def compile_graphs(
     target: Target, graphs: Iterable[Graph], folder: Path, abi: str = "host"
-) -> dict[str, native.Model]:
+) -> dict[str, native.LoadedModel]:
     """Compile and load a library of these graphs; a node that the target refuses fails the test."""
     return load_library(generate_library([target], list(graphs), abi), folder)
 

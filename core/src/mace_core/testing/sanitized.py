@@ -90,7 +90,7 @@ def _pad(weight: Weight, size: int) -> Weight:
     return Weight((size,), size, make)
 
 
-class Finding(Exception):  # noqa: N818  # the result that a fuzzer looks for, not an error of it
+class SanitizerFinding(Exception):  # noqa: N818  # the result that a fuzzer looks for, not an error of it
     """Says what is wrong with a program that was compiled and run."""
 
 
@@ -129,7 +129,7 @@ class Sanitized:
         for output, array in first.items():
             if array.tobytes() != second[output].tobytes():
                 pair = f"{array.ravel()[:8]} and {second[output].ravel()[:8]}"
-                raise Finding(f"output {output!r} depends on where tensors lie: {pair}")
+                raise SanitizerFinding(f"output {output!r} depends on where tensors lie: {pair}")
         return first
 
     def _run(self, name: str, model: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -159,9 +159,9 @@ class Sanitized:
                 errors="replace",
             )
         except subprocess.TimeoutExpired:
-            raise Finding(f"{model} runs for more than {SECONDS} s") from None
+            raise SanitizerFinding(f"{model} runs for more than {SECONDS} s") from None
         if done.returncode:
-            raise Finding(f"{model} exited with status {done.returncode}: {done.stderr[:3000]}")
+            raise SanitizerFinding(f"{model} exited with status {done.returncode}: {done.stderr[:3000]}")
         return self._outputs(program, result.read_bytes())
 
     def _outputs(self, program: Program, data: bytes) -> dict[str, Array]:
@@ -172,7 +172,7 @@ class Sanitized:
             offset += tensor.bytes
             # A boolean other than 0 and 1 is undefined behavior of C, and breaks kernels that count booleans.
             if tensor.dtype is DType.BOOL and any(byte > 1 for byte in raw):
-                raise Finding(f"output {name!r} holds booleans other than 0 and 1")
+                raise SanitizerFinding(f"output {name!r} holds booleans other than 0 and 1")
             outputs[name] = np.frombuffer(raw, tensor.dtype.numpy).reshape(tensor.shape)
         return outputs
 

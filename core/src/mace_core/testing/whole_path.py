@@ -27,7 +27,7 @@ PATIENCE = 900.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class WholePathOptions:
     """How many models are compiled, and how.
 
     compiled: maximum number of models that are compiled and run.  together: how many of them in one library.
@@ -66,14 +66,14 @@ class Report:
 
 
 def take_whole_path(
-    frontend: str, models: Sequence[Damaged], folder: Path, plan: Plan | None = None
+    frontend: str, models: Sequence[Damaged], folder: Path, plan: WholePathOptions | None = None
 ) -> Report:
     """Build each model as far as possible, in another process, whose end or silence is a finding as well.
 
     The first model should be valid: the modules that it loads are not counted.  folder: an empty one.
     Raises MaceError if this machine has no toolchain for a target; that is no finding about a model.
     """
-    plan = plan or Plan()
+    plan = plan or WholePathOptions()
     registry = Registry.load()
     for target in ("host", *plan.projects):
         registry.select(target)

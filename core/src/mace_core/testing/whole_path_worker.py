@@ -35,13 +35,13 @@ from mace_core.generation import encode
 from mace_core.ir import Array, Graph, Tensor
 from mace_core.job import Job
 from mace_core.levels import Level
-from mace_core.plan import Plan as ModelPlan
+from mace_core.plan import Plan
 from mace_core.registry import Choice, Registry
 from mace_core.run.reference import execute
 from mace_core.states import RESET
 from mace_core.testing.malformed import MEMORY
-from mace_core.testing.sanitized import Finding, Sanitized
-from mace_core.testing.whole_path import Plan
+from mace_core.testing.sanitized import Sanitized, SanitizerFinding
+from mace_core.testing.whole_path import WholePathOptions
 from mace_core.transforms import run_phases
 
 T = TypeVar("T")
@@ -63,13 +63,13 @@ ROUNDED_OTHERWISE = 0.02
 
 
 @dataclass
-class Candidate:
+class PendingModel:
     """A model that is to be compiled.  graph: as it was read.  normal: after the transforms."""
 
     number: int
     graph: Graph
     normal: Graph
-    plan: ModelPlan
+    plan: Plan
 
 
 @dataclass
@@ -78,9 +78,9 @@ class Worker:
 
     frontend: str
     folder: Path
-    plan: Plan
+    plan: WholePathOptions
     registry: Registry = field(default_factory=Registry.load)
-    waiting: list[Candidate] = field(default_factory=list)
+    waiting: list[PendingModel] = field(default_factory=list)
     batches: int = 0
     compiled: int = 0
 
@@ -119,7 +119,7 @@ class Worker:
         self._offer(number, model, normal)
         report_result(number, "valid", "")
         if self.compiled + len(self.waiting) < self.plan.compiled and _is_small(graph, normal, plan):
-            self.waiting.append(Candidate(number, graph, normal, plan))
+            self.waiting.append(PendingModel(number, graph, normal, plan))
             if len(self.waiting) >= self.plan.together:
                 self.compile_waiting()
 
@@ -153,7 +153,7 @@ class Worker:
         finally:
             resource.setrlimit(resource.RLIMIT_AS, limits)
 
-    def _compile(self, candidates: list[Candidate]) -> None:
+    def _compile(self, candidates: list[PendingModel]) -> None:
         """Compile models as one library and run each; if that fails, compile halves of them.
 
         So one model that does not compile costs few compilations, and is named.
@@ -180,11 +180,11 @@ class Worker:
                 _run(candidate, library)
                 report_result(candidate.number, "ran", isa.name)
             except Exception as error:  # noqa: BLE001
-                text = str(error) if isinstance(error, Finding) else traceback.format_exc()
+                text = str(error) if isinstance(error, SanitizerFinding) else traceback.format_exc()
                 report_result(candidate.number, "wrong", f"{isa.name}: {text[:3000]}")
 
 
-def _run(candidate: Candidate, library: Sanitized) -> None:
+def _run(candidate: PendingModel, library: Sanitized) -> None:
     """Run a model on random inputs and compare the outputs with the references of the graph that was read.
 
     Raises Finding if they differ.
@@ -204,7 +204,7 @@ def _run(candidate: Candidate, library: Sanitized) -> None:
         for stage, problem in stages.items():
             if problem:
                 nodes = "; ".join(map(str, graph.nodes))
-                raise Finding(f"output {name!r}: {stage}: {problem}: {nodes[:1200]}")
+                raise SanitizerFinding(f"output {name!r}: {stage}: {problem}: {nodes[:1200]}")
 
 
 def random_input(rng: np.random.Generator, tensor: Tensor) -> Array:
@@ -241,7 +241,7 @@ def _worst(actual: Array, expected: Array, off: Array) -> str:
     return f"{int(off.sum())} of {off.size} differ: {pairs}"
 
 
-def _is_small(graph: Graph, normal: Graph, plan: ModelPlan) -> bool:
+def _is_small(graph: Graph, normal: Graph, plan: Plan) -> bool:
     tensors = chain(graph.tensors.values(), normal.tensors.values())
     elements = sum(tensor.elements for tensor in tensors)
     return (
@@ -298,7 +298,7 @@ def main(frontend: str, folder: str, first: str, plan: str) -> None:
     worker = Worker(
         frontend,
         library_folder,
-        Plan(int(str(stated["compiled"])), int(str(stated["together"])), tuple(projects)),
+        WholePathOptions(int(str(stated["compiled"])), int(str(stated["together"])), tuple(projects)),
     )
     warnings.simplefilter("ignore")
     with np.errstate(all="ignore"):

@@ -16,7 +16,7 @@ from mace_core.api import (
     Manifest,
     MemorySpace,
     Part,
-    Port,
+    PartPort,
     Refusal,
     Region,
     Target,
@@ -67,7 +67,7 @@ class Island(Target):
         graph = region.graph
         made = encode(graph)
         inputs, outputs = (
-            tuple(Port(graph.tensors[name], SPACE) for name in names)
+            tuple(PartPort(graph.tensors[name], SPACE) for name in names)
             for names in (graph.inputs, graph.outputs)
         )
         return Part(
