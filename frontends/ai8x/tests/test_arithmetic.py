@@ -15,20 +15,20 @@ from mace_frontend_ai8x.arithmetic import outputs
 from mace_frontend_ai8x.network import (
     BUFFER,
     INPUT,
-    Activation,
     Buffer,
     Eltwise,
     Layer,
+    LayerActivation,
+    LayerPlacement,
     Network,
     Operation,
-    Place,
     Pool,
     Weights,
 )
 from mace_frontend_ai8x.options import NetworkOptions
 from mace_target_max78000.device import Chip
 
-HWC = Place(processors=0xF, output_processors=0xF)
+HWC = LayerPlacement(processors=0xF, output_processors=0xF)
 
 
 def run(
@@ -70,7 +70,7 @@ def random(shape: tuple[int, ...], low: int = -128, high: int = 127, seed: int =
     return np.random.default_rng(seed).integers(low, high + 1, shape)
 
 
-def bytes_of(layer: Layer, place: Place, device: Chip, output: Array) -> Array:
+def bytes_of(layer: Layer, place: LayerPlacement, device: Chip, output: Array) -> Array:
     """A layer's output as the facts about data memory state it: rows of address, bytes in use and their value, one for each result."""
     slots = np.array([p for p in range(64) if place.output_processors >> p & 1])
     channels, width = layer.out_channels, layer.width // 8
@@ -199,8 +199,8 @@ def test_narrowing_rounds_halves_up_and_saturates(shift: int) -> None:
 def test_activations() -> None:
     x = np.array([[[-128, -5, 0, 127]]])
     identity = convolution(Operation.CONV2D, x, np.array([[[[64]]]]), shift=1)
-    assert run([replace(identity, activation=Activation.RELU)], x)[0].ravel().tolist() == [0, 0, 0, 127]
-    assert run([replace(identity, activation=Activation.ABS)], x)[0].ravel().tolist() == [127, 5, 0, 127]
+    assert run([replace(identity, activation=LayerActivation.RELU)], x)[0].ravel().tolist() == [0, 0, 0, 127]
+    assert run([replace(identity, activation=LayerActivation.ABS)], x)[0].ravel().tolist() == [127, 5, 0, 127]
     assert run([identity], x)[0].ravel().tolist() == [-128, -5, 0, 127]
 
 

@@ -10,7 +10,7 @@ from described_files import HEAD, DescriptionFile, parameters, zeros
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.arithmetic import outputs
-from mace_frontend_ai8x.network import BUFFER, INPUT, STOP, Activation, Eltwise, Operation, Pool
+from mace_frontend_ai8x.network import BUFFER, INPUT, STOP, Eltwise, LayerActivation, Operation, Pool
 from mace_frontend_ai8x.options import NetworkOptions
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000
@@ -71,7 +71,7 @@ def test_a_layer_without_anything_is_a_3x3_convolution(files: DescriptionFile) -
         "layer0",
         (INPUT,),
         True,
-        Activation.NONE,
+        LayerActivation.NONE,
     )
     assert (place.processors, place.output_processors, place.in_offset, place.out_offset) == (
         0xFF,
@@ -133,8 +133,13 @@ def test_every_key(files: DescriptionFile) -> None:
     first, middle, second = network.layers
     assert [layer.name for layer in network.layers] == ["first", "layer7", "second"]
     assert (first.inputs, middle.inputs, second.inputs) == ((INPUT,), (0,), (0,))
-    assert (first.shift, first.activation, first.output, first.kernel) == (-2, Activation.RELU, True, (1, 1))
-    assert (second.shift, second.activation, second.output) == (1 + 4, Activation.ABS, False)
+    assert (first.shift, first.activation, first.output, first.kernel) == (
+        -2,
+        LayerActivation.RELU,
+        True,
+        (1, 1),
+    )
+    assert (second.shift, second.activation, second.output) == (1 + 4, LayerActivation.ABS, False)
     assert second.pool == Pool(False, (2, 3), 2, (2, 1))
     assert middle.pool == Pool(True, (2, 2), 1)
     assert second.weights is not None

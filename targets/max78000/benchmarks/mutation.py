@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_frontend_ai8x.network import Activation, Network
+from mace_frontend_ai8x.network import LayerActivation, Network
 from mace_target_max78000.device import FAST_FIFO, FIFO_CONTROL, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Step, Write
@@ -245,11 +245,13 @@ def must(subject: Subject, name: str, layer: int, step: Step) -> bool | None:
         shift = -(step.value >> 13 & 15) if step.value >> 17 & 1 else step.value >> 13 & 15
         other = replace(described, shift=shift)
     else:
-        other = replace(described, activation=Activation.RELU if step.value >> 9 & 1 else Activation.NONE)
+        other = replace(
+            described, activation=LayerActivation.RELU if step.value >> 9 & 1 else LayerActivation.NONE
+        )
     if (other.shift, other.activation) == (
         described.shift,
         described.activation,
-    ) or described.activation is Activation.ABS:
+    ) or described.activation is LayerActivation.ABS:
         return None
     layers = [other if i == layer else each for i, each in enumerate(subject.network.layers)]
     changed = synthesize(

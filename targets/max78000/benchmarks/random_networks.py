@@ -20,7 +20,16 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Pool, Weights
+from mace_frontend_ai8x.network import (
+    INPUT,
+    Eltwise,
+    Layer,
+    LayerActivation,
+    Network,
+    Operation,
+    Pool,
+    Weights,
+)
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.options import Options
@@ -119,7 +128,7 @@ def finished(draft: Draft) -> tuple[Layer, ...]:
     ]
     last = layers[-1]
     if last.weights is not None and last.groups == 1 and not runs_as_image(last) and draft.chance(30):
-        layers[-1] = replace(last, wide=True, shift=0, activation=Activation.NONE)
+        layers[-1] = replace(last, wide=True, shift=0, activation=LayerActivation.NONE)
     return tuple(layers)
 
 
@@ -172,7 +181,11 @@ def weighted(draft: Draft, layer: Layer) -> Layer:
         else None
     )
     return replace(
-        layer, weights=Weights(values, bits), bias=bias, shift=shift, activation=draft.pick(tuple(Activation))
+        layer,
+        weights=Weights(values, bits),
+        bias=bias,
+        shift=shift,
+        activation=draft.pick(tuple(LayerActivation)),
     )
 
 

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.ir import Array
-from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation
+from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, LayerActivation, Network, Operation
 
 DATA = 2.0**-7
 ELTWISE = {Eltwise.ADD: "Add", Eltwise.SUB: "Sub"}
@@ -171,7 +171,7 @@ class Writer:
     def finished(self, layer: Layer, y: str, line: bool = False) -> str:
         if layer.wide:
             return y
-        op = {Activation.RELU: "Relu", Activation.ABS: "Abs"}.get(layer.activation)
+        op = {LayerActivation.RELU: "Relu", LayerActivation.ABS: "Abs"}.get(layer.activation)
         made = self.stored(self.node(op, [y]) if op else y)
         self._note(made, line)
         if layer.operation is Operation.LINEAR and layer.out_dim == (1, 1):

@@ -16,7 +16,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.run.reference import execute
 from mace_frontend_ai8x.arithmetic import outputs
-from mace_frontend_ai8x.network import Network, Place
+from mace_frontend_ai8x.network import LayerPlacement, Network
 from mace_target_max78000.device import Chip
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph
 from mace_target_max78000.legalize.tensors import find_exponent, make_storage
@@ -125,7 +125,7 @@ def computed(
     formed: LegalizedGraph, x: Array, device: Chip, options: Options | None = None
 ) -> tuple[Array, ...]:
     """What every layer computes: [channels, rows, columns]."""
-    places = (Place(1, 1),) * len(formed.layers)
+    places = (LayerPlacement(1, 1),) * len(formed.layers)
     return outputs(
         Network("formed", formed.layers, places, formed.network_input.apply(x)), options or Options()
     )

@@ -12,9 +12,9 @@ from mace_frontend_ai8x.network import (
     INPUT,
     Eltwise,
     Layer,
+    LayerPlacement,
     Network,
     Operation,
-    Place,
     Weights,
     processors_needed,
 )
@@ -65,7 +65,7 @@ def weights_shape(made: Layer) -> tuple[int, ...]:
 
 
 def network(
-    *layers: Layer, sample: Array | None = None, places: tuple[Place, ...] = (), **changes: Any
+    *layers: Layer, sample: Array | None = None, places: tuple[LayerPlacement, ...] = (), **changes: Any
 ) -> Network:
     """Layers one after the other, each writing behind what it reads."""
     named = (
@@ -88,8 +88,10 @@ def network(
     return Network("net", tuple(named), places, sample, **changes)
 
 
-def place(made: Layer, in_offset: int = 0, out_offset: int = 0x4000, **changes: Any) -> Place:
-    return replace(Place(mask(made.channels), mask(made.out_channels), in_offset, out_offset), **changes)
+def place(made: Layer, in_offset: int = 0, out_offset: int = 0x4000, **changes: Any) -> LayerPlacement:
+    return replace(
+        LayerPlacement(mask(made.channels), mask(made.out_channels), in_offset, out_offset), **changes
+    )
 
 
 def told(given: Network, device: Chip = MAX78000, **options: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation
 from mace_target_max78000.device import Chip
 from mace_target_max78000.place.search import PlacedNetwork
 
@@ -70,7 +70,7 @@ class Checker:
                 self._find(index, range(layer.out_channels), layer.name)
         return self.faults
 
-    def _load(self, layer: Layer, place: Place) -> None:
+    def _load(self, layer: Layer, place: LayerPlacement) -> None:
         passes = -(-layer.channels // 64)
         step = passes * layer.operands
         positions = layer.dim[0] * layer.dim[1]
@@ -80,7 +80,7 @@ class Checker:
         if not place.streaming and (layer.operands == 1 or len(layer.inputs) > 1):
             self._tag(INPUT, range(layer.channels))
 
-    def _legal(self, layer: Layer, place: Place) -> None:
+    def _legal(self, layer: Layer, place: LayerPlacement) -> None:
         """Counts and alignment that the hardware asks for."""
         for channels, mask, offset in (
             (layer.channels, place.processors, place.in_offset),
@@ -99,7 +99,7 @@ class Checker:
                 place.processors == place.output_processors, f"{layer.name}: does not convolve, yet moves"
             )
 
-    def _begin_average(self, before: tuple[Layer, ...], layer: Layer, place: Place) -> None:
+    def _begin_average(self, before: tuple[Layer, ...], layer: Layer, place: LayerPlacement) -> None:
         """The second generation writes a word before an average that follows a layer with operands."""
         if (
             self.device.generation == 2
@@ -133,7 +133,7 @@ class Checker:
                 f"{reader}: value {maker} is overwritten",
             )
 
-    def _read(self, layer: Layer, place: Place) -> None:
+    def _read(self, layer: Layer, place: LayerPlacement) -> None:
         """Every channel of every input must lie where the layer's registers make it look, and be whole."""
         for source, channel, own, operand in self._channels(layer):
             lies = self.lies[source]
@@ -178,7 +178,7 @@ class Checker:
     def _count(self, source: int) -> int:
         return self.placed.layers[source].out_channels if source != INPUT else len(self.lies[INPUT].slots)
 
-    def _write(self, index: int, layer: Layer, place: Place) -> None:
+    def _write(self, index: int, layer: Layer, place: LayerPlacement) -> None:
         passes, gap = -(-layer.out_channels // 64), place.write_gap + 1
         positions = layer.out_dim[0] * layer.out_dim[1]
         slots = bits(place.output_processors)
@@ -189,7 +189,7 @@ class Checker:
         if not any(p.streaming for p in self.placed.places[index + 1 : index + 2]):
             self._tag(index, range(layer.out_channels))
 
-    def _spare(self, layer: Layer, place: Place, output: Lies) -> None:
+    def _spare(self, layer: Layer, place: LayerPlacement, output: Lies) -> None:
         """No word that a position still needs may be written before it has been computed."""
         last = last_needed(layer)
         needed = np.full(self.tags.shape, -1, np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from mace_core.api import Compiler
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
-from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Weights
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation, Weights
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import build_firmware
@@ -128,7 +128,7 @@ def network_of() -> Network:
         output=True,
     )
     return Network(
-        "tiny", (layer,), (Place(processors=15, output_processors=7),), np.zeros((4, 1, 1), np.int64)
+        "tiny", (layer,), (LayerPlacement(processors=15, output_processors=7),), np.zeros((4, 1, 1), np.int64)
     )
 
 

@@ -11,7 +11,7 @@ from automatic_graphs import Writer, assert_same, sample_of
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Quant
 from mace_core.run.reference import execute
-from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Pool
+from mace_frontend_ai8x.network import Eltwise, LayerActivation, Operation, Pool
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78000.legalize.tensors import make_storage
@@ -73,7 +73,7 @@ def test_a_pool_joins_the_convolution_behind_it(device: Chip) -> None:
     formed = assert_same(w.graph(w.dense(w.conv(y, 8, (3, 3), low=0.0), 10, power=None)), device)
     first, second, last = formed.layers
     assert (first.pool, second.pool) == (None, Pool(False, (2, 2), 2))
-    assert (first.activation, last.activation) == (Activation.RELU, Activation.NONE)
+    assert (first.activation, last.activation) == (LayerActivation.RELU, LayerActivation.NONE)
     assert (last.operation, last.flatten, last.wide, last.output) == (Operation.LINEAR, True, True, True)
 
 
@@ -217,7 +217,7 @@ def test_activations_of_their_own(device: Chip) -> None:
     b = w.one("Abs", [w.conv(a, 8, (3, 3))])
     c = w.one("Abs", [w.pool(b, (2, 2), 2)])
     formed = assert_same(w.graph(w.conv(c, 4, (1, 1))), device)
-    assert [layer.activation for layer in formed.layers].count(Activation.ABS) == 2
+    assert [layer.activation for layer in formed.layers].count(LayerActivation.ABS) == 2
 
 
 @DEVICES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from check_networks import C1, C2, NO, T2, layer, mask, network, place, told
 
-from mace_frontend_ai8x.network import Eltwise, Layer, Network, Place, Pool, Weights
+from mace_frontend_ai8x.network import Eltwise, Layer, LayerPlacement, Network, Pool, Weights
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
@@ -120,9 +120,9 @@ def streaming(second: dict[str, int], last: dict[str, int]) -> Network:
     """Three streaming layers on memories of their own where nothing else is said."""
     a, b, c = layer(C2, (4, 16, 16)), layer(C2, (4, 16, 16), inputs=(0,)), layer(C2, (4, 16, 16), inputs=(1,))
     places = [
-        Place(0xF, 0xF0, 0, 0x1000, streaming=True),
-        replace(Place(0xF0, 0xF00, 0x1000, 0x1000, streaming=True), **second),
-        replace(Place(0xF00, 0xF, 0x1000, 0x4000, streaming=True), **last),
+        LayerPlacement(0xF, 0xF0, 0, 0x1000, streaming=True),
+        replace(LayerPlacement(0xF0, 0xF00, 0x1000, 0x1000, streaming=True), **second),
+        replace(LayerPlacement(0xF00, 0xF, 0x1000, 0x4000, streaming=True), **last),
     ]
     return network(a, b, c, places=tuple(places))
 
@@ -186,7 +186,7 @@ def test_a_buffer_behind_the_memory_is_refused() -> None:
 def test_a_layer_behind_a_stream_may_write_over_what_streamed() -> None:
     """The vendor's tool keeps no account of what streaming layers wrote, and its demo facedet_tinierssd relies on that."""
     stream, conv = layer(C2, (4, 16, 16)), layer(C2, (4, 16, 16), inputs=(0,))
-    places = (Place(0xF, 0xF0, 0, 0x1000, streaming=True), Place(0xF0, 0xF0, 0x1000, 0xF00))
+    places = (LayerPlacement(0xF, 0xF0, 0, 0x1000, streaming=True), LayerPlacement(0xF0, 0xF0, 0x1000, 0xF00))
     assert found(network(stream, conv, places=places)) == []
     plain = (replace(places[0], streaming=False), places[1])
     given = network(stream, conv, places=plain)

@@ -7,8 +7,8 @@ import pytest
 from check_networks import C1, C2, FC, NO, T2, eltwise, layer, network, told
 
 from mace_frontend_ai8x.network import (
-    Activation,
     Layer,
+    LayerActivation,
     Pool,
     Weights,
 )
@@ -57,8 +57,8 @@ from mace_target_max78002.device import MAX78002
         (layer(NO, (80, 2, 2), pool=Pool(False, (2, 2), 2)), MAX78000, None),
         (layer(NO, (80, 8, 8), pool=Pool(False, (2, 2), 2)), MAX78002, None),
         (layer(NO, (4, 8, 8), wide=True), MAX78000, "output_width"),
-        (layer(NO, (4, 8, 8), activation=Activation.RELU), MAX78000, "activate"),
-        (layer(C2, (4, 8, 8), activation=Activation.ABS, wide=True), MAX78000, "activate"),
+        (layer(NO, (4, 8, 8), activation=LayerActivation.RELU), MAX78000, "activate"),
+        (layer(C2, (4, 8, 8), activation=LayerActivation.ABS, wide=True), MAX78000, "activate"),
         (layer(FC, (4, 16, 16), 5, flatten=True), MAX78000, None),
         (layer(FC, (4, 17, 16), 5, flatten=True), MAX78000, "flatten"),
         (layer(FC, (80, 16, 16), 5, flatten=True), MAX78000, "flatten"),

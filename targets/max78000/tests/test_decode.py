@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from test_simulator import network
 
-from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation, Place, Weights
+from mace_frontend_ai8x.network import (
+    INPUT,
+    Eltwise,
+    Layer,
+    LayerActivation,
+    LayerPlacement,
+    Network,
+    Operation,
+    Weights,
+)
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Write
@@ -20,7 +29,7 @@ from mace_target_max78002.device import MAX78002
 Registers = dict[int, dict[str, int]]
 
 
-def single(layer: Layer, place: Place, operands: int = 1) -> Network:
+def single(layer: Layer, place: LayerPlacement, operands: int = 1) -> Network:
     sample = np.zeros((layer.channels * operands, *layer.dim), np.int64)
     return Network("single", (layer,), (place,), sample)
 
@@ -31,13 +40,13 @@ def copying(operands: int = 1) -> Network:
     layer = Layer(
         "copy", Operation.PASSTHROUGH, (INPUT,), 4, (4, 4), 4, eltwise=eltwise, operands=operands, output=True
     )
-    return single(layer, Place(0xF, 0xF, out_offset=0x1000), operands)
+    return single(layer, LayerPlacement(0xF, 0xF, out_offset=0x1000), operands)
 
 
 def two_passes() -> Network:
     weights = Weights(np.ones((4, 68, 1, 1), np.int64))
     layer = Layer("wide", Operation.CONV2D, (INPUT,), 68, (4, 4), 4, weights=weights, bias=None, output=True)
-    return single(layer, Place((1 << 36) - 1, 0xF, out_offset=0x1000))
+    return single(layer, LayerPlacement((1 << 36) - 1, 0xF, out_offset=0x1000))
 
 
 def registers_of(of: Network, device: Chip, layer: int) -> Registers:
@@ -168,7 +177,7 @@ def test_what_the_registers_of_a_convolution_say(device: Chip) -> None:
     assert (second.kernel.bits, second.kernel.count) == (4, 5 * second.reading.passes)
     assert first.processors == (0, 1, 2)
     assert second.processors == tuple(range(20))
-    assert (first.relu, second.relu) == (TWO.layers[0].activation is Activation.RELU, False)
+    assert (first.relu, second.relu) == (TWO.layers[0].activation is LayerActivation.RELU, False)
     assert second.sources == {1}
     assert (first.writing.slots, second.writing.slots) == (20, 5)
     assert second.reading.base == 0x800 // 4

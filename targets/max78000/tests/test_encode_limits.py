@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mace_core.errors import MaceError
-from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place, Weights
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation, Weights
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode.bias_memory import place_bias
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
@@ -29,7 +29,7 @@ def linear(index: int, outputs: int, bias: bool = True) -> HardwareLayer:
         weights=Weights(np.ones((outputs, 1, 1, 1), np.int64), 8),
         bias=np.full(outputs, index + 1) if bias else None,
     )
-    return HardwareLayer(layer, Place(1, ALL), index)
+    return HardwareLayer(layer, LayerPlacement(1, ALL), index)
 
 
 @DEVICES
@@ -68,7 +68,7 @@ def test_a_bias_of_zeros_takes_no_memory() -> None:
 def test_a_weight_memory_is_filled_to_its_last_word(device: Chip) -> None:
     """A word holds nine weights of 8 bits; processor 0 of the larger part has more words than the others."""
     words = device.kernel_capacity(1)
-    unit = HardwareLayer(linear(0, 9 * 16, bias=False).layer, Place(2, (1 << 48) - 1), 0)
+    unit = HardwareLayer(linear(0, 9 * 16, bias=False).layer, LayerPlacement(2, (1 << 48) - 1), 0)
     runs = place_runs([unit], device)
     count = runs[0].count
     full = [HardwareLayer(unit.layer, unit.place, index) for index in range(words // (-(-count // 4) * 4))]

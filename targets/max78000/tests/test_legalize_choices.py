@@ -6,7 +6,7 @@ import pytest
 from automatic_graphs import Writer, assert_same
 
 from mace_core.errors import MaceError
-from mace_frontend_ai8x.network import Activation, Operation
+from mace_frontend_ai8x.network import LayerActivation, Operation
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.legalize.pipeline import legalize_graph
 from mace_target_max78002.device import MAX78002
@@ -40,7 +40,7 @@ def test_results_of_32_bits_are_the_sums_themselves(device: Chip) -> None:
     y = writer.conv(writer.input(4, 4, 4), 5, (1, 1), power=None)
     (layer,) = assert_same(writer.graph(y), device).layers
     assert layer.wide
-    assert (layer.shift, layer.activation) == (0, Activation.NONE)
+    assert (layer.shift, layer.activation) == (0, LayerActivation.NONE)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

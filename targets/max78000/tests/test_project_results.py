@@ -23,7 +23,7 @@ from project_images import (
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
-from mace_frontend_ai8x.network import Place, Unload
+from mace_frontend_ai8x.network import LayerPlacement, Unload
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.emulator.command import run_firmware
 from mace_target_max78000.firmware import emit_project
@@ -113,7 +113,7 @@ def test_softmax_to_the_base_of_two(build: Build) -> None:
     image = image_of(MAX78000)
     block = Block(MAX78000.data_address(0), tuple(v & 0xFFFFFFFF for v in values), 0)
     layer = replace(network_of().layers[0], out_channels=4)
-    network = replace(network_of(), layers=(layer,), places=(Place(15, 15),))
+    network = replace(network_of(), layers=(layer,), places=(LayerPlacement(15, 15),))
     outcome = run_firmware(
         build(replace(image, inputs=(block,), known_answer=()), network, Options(softmax=True)),
         MAX78000,

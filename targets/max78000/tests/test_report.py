@@ -14,12 +14,12 @@ from references import references
 from mace_core.testing.requirements import require
 from mace_frontend_ai8x.network import (
     INPUT,
-    Activation,
     Eltwise,
     Layer,
+    LayerActivation,
+    LayerPlacement,
     Network,
     Operation,
-    Place,
     Pool,
     Weights,
 )
@@ -48,7 +48,7 @@ def layer(channels: int, dim: tuple[int, int], out: int, **given: Any) -> Layer:
 
 def first() -> Layer:
     """The first layer of the vendor's MNIST network."""
-    return layer(1, (28, 28), 60, activation=Activation.RELU, **SQUARE)
+    return layer(1, (28, 28), 60, activation=LayerActivation.RELU, **SQUARE)
 
 
 def network() -> Network:
@@ -77,9 +77,9 @@ def network() -> Network:
         ),
     )
     places = (
-        Place(0xF, 0xF, 0x100, 0, write_gap=1),
-        Place(0xF, 0xF, 0x100, 4, write_gap=1),
-        Place(0xF, 0xFF0, 0, 0x200),
+        LayerPlacement(0xF, 0xF, 0x100, 0, write_gap=1),
+        LayerPlacement(0xF, 0xF, 0x100, 4, write_gap=1),
+        LayerPlacement(0xF, 0xFF0, 0, 0x200),
     )
     return Network("small", layers, places, np.zeros((4, 4, 4), np.int64))
 
@@ -126,7 +126,10 @@ def test_operations_of_each_kind() -> None:
 
 def estimate(made: Layer, processors: int, output: int, pipeline: bool = False, **given: Any) -> int:
     network = Network(
-        "", (made,), (Place(processors, output, **given),), np.zeros((made.channels, *made.dim), np.int64)
+        "",
+        (made,),
+        (LayerPlacement(processors, output, **given),),
+        np.zeros((made.channels, *made.dim), np.int64),
     )
     return estimate_cycles(
         make_hardware_layers(network, MAX78002 if pipeline else MAX78000)[0], (0,), pipeline

@@ -13,7 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_frontend_ai8x.network import INPUT, Activation, Layer, Network, Operation, Place, Pool, Weights
+from mace_frontend_ai8x.network import (
+    INPUT,
+    Layer,
+    LayerActivation,
+    LayerPlacement,
+    Network,
+    Operation,
+    Pool,
+    Weights,
+)
 from mace_target_max78000 import simulate as simulator_package
 from mace_target_max78000.device import FIFO_CONTROL, FIFO_DATA, FIFO_STATUS, MAX78000, Chip
 from mace_target_max78000.encode import synthesize
@@ -40,7 +49,7 @@ def network(streaming: bool = False) -> Network:
         bias=None if streaming else random.integers(-128, 128, 20),
         kernel=(3, 3),
         pad=(1, 1),
-        activation=Activation.RELU,
+        activation=LayerActivation.RELU,
     )
     second = Layer(
         "second",
@@ -56,8 +65,8 @@ def network(streaming: bool = False) -> Network:
         output=True,
     )
     places = (
-        Place(0x7, 0xFFFFF, out_offset=0x800, streaming=streaming),
-        Place(0xFFFFF, 0x1F, in_offset=0x800, out_offset=0x2000, streaming=streaming),
+        LayerPlacement(0x7, 0xFFFFF, out_offset=0x800, streaming=streaming),
+        LayerPlacement(0xFFFFF, 0x1F, in_offset=0x800, out_offset=0x2000, streaming=streaming),
     )
     return Network("two", (first, second), places, random.integers(-128, 128, (3, 8, 7)))
 
@@ -81,7 +90,7 @@ def answer(image: Image) -> np.ndarray:
         sums = np.einsum("cyxij,ocij->oyx", windows, layer.weights.values)
         sums += 0 if layer.bias is None else 128 * layer.bias[:, None, None]
         x = np.clip(
-            (sums * 2**layer.shift + 64) >> 7, 0 if layer.activation is Activation.RELU else -128, 127
+            (sums * 2**layer.shift + 64) >> 7, 0 if layer.activation is LayerActivation.RELU else -128, 127
         )
     return x
 

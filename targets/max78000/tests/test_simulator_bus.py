@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_simulator import CLOCK, DEVICES, SYNC, network, program
 
-from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Weights
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation, Weights
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
@@ -137,7 +137,7 @@ def test_sums_that_no_float32_holds_are_exact(device: Chip) -> None:
         wide=True,
         output=True,
     )
-    place = Place((1 << 64) - 1, 0xF, out_offset=0x1000)
+    place = LayerPlacement((1 << 64) - 1, 0xF, out_offset=0x1000)
     image = synthesize(Network("sums", (layer,), (place,), sample), Options(), device).image
     expected = 127 * 127 * 9 * 192 - 127
     assert expected > 1 << 24

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_simulator_layers import changed, convolution, depthwise, pair, program
 
-from mace_frontend_ai8x.network import Network, Place, Pool
+from mace_frontend_ai8x.network import LayerPlacement, Network, Pool
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
@@ -100,7 +100,7 @@ def test_results_of_the_last_layer_over_its_own_buffer() -> None:
 
 def biased_convolution(device: Chip) -> Image:
     layer = convolution(20, 4, bias=np.arange(4) + 1)
-    return program((layer,), (Place(0xFFFFF, 0xF, out_offset=0x4000),), device, Options())
+    return program((layer,), (LayerPlacement(0xFFFFF, 0xF, out_offset=0x4000),), device, Options())
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
@@ -124,7 +124,9 @@ def test_a_depthwise_bias_in_other_quadrants_than_channels(
     quadrant: int, value: Callable[[int], int]
 ) -> None:
     layer = replace(depthwise(20, 3), bias=np.arange(20))
-    image = program((layer,), (Place(0xFFFFF << 16, 0xFFFFF, out_offset=0x4000),), MAX78002, Options())
+    image = program(
+        (layer,), (LayerPlacement(0xFFFFF << 16, 0xFFFFF, out_offset=0x4000),), MAX78002, Options()
+    )
     with pytest.raises(SimulationError, match="have channels"):
         replay(planted(image, "POST", quadrant, value))
 
@@ -132,7 +134,9 @@ def test_a_depthwise_bias_in_other_quadrants_than_channels(
 @pytest.mark.parametrize("value", [lambda v: v + 1, lambda v: v - 1, lambda v: v + 16])
 def test_a_depthwise_bias_at_another_byte_is_another_answer(value: Callable[[int], int]) -> None:
     layer = replace(depthwise(20, 3), bias=np.arange(20) * 5 - 50)
-    both = Network("net", (layer,), (Place(0xFFFFF << 8, 0xFFFFF, 0, 0x4000),), np.full((20, 8, 7), 3))
+    both = Network(
+        "net", (layer,), (LayerPlacement(0xFFFFF << 8, 0xFFFFF, 0, 0x4000),), np.full((20, 8, 7), 3)
+    )
     image = synthesize(both, Options(), MAX78002).image
     assert list(find_mismatches(replay(image), image)) == []
     assert caught(planted(image, "POST", 1, value), image)
@@ -144,7 +148,9 @@ def test_a_depthwise_bias_at_another_byte_is_another_answer(value: Callable[[int
 @pytest.mark.parametrize("quadrant", [1, 2])
 def test_a_scattering_layers_write_pointer_at_another_memory(quadrant: int) -> None:
     layer = depthwise(17, 3)
-    image = program((layer,), (Place(0x1FFFF << 24, 0x1FFFF << 12, out_offset=0x2000),), MAX78002, Options())
+    image = program(
+        (layer,), (LayerPlacement(0x1FFFF << 24, 0x1FFFF << 12, out_offset=0x2000),), MAX78002, Options()
+    )
     assert list(find_mismatches(replay(image), image)) == []
     assert caught(planted(image, "WPTR_BASE", quadrant, lambda v: v + (1 << 15)), image)
 
@@ -154,7 +160,7 @@ def test_a_scattering_layers_write_pointer_at_another_memory(quadrant: int) -> N
 
 def test_planes_that_share_a_memory() -> None:
     layer = convolution(2, 4)
-    image = program((layer,), (Place(0x11, 0xF, out_offset=0x4000, chw=True),), MAX78000, Options())
+    image = program((layer,), (LayerPlacement(0x11, 0xF, out_offset=0x4000, chw=True),), MAX78000, Options())
     assert list(find_mismatches(replay(image), image)) == []
     with pytest.raises(SimulationError, match="channels in planes share a data memory"):
         replay(planted(image, "ENA", 0, lambda _: 0x00030003))
@@ -165,9 +171,13 @@ def test_planes_that_share_a_memory() -> None:
 
 def test_not_modeled() -> None:
     layer = depthwise(20, 3)
-    place = Place(0xFFFFF, 0xFFFFF, out_offset=0x4000, read_ahead=True)
+    place = LayerPlacement(0xFFFFF, 0xFFFFF, out_offset=0x4000, read_ahead=True)
     with pytest.raises(NotModeledError, match="depthwise layers that read ahead"):
         replay(program((layer,), (place,), MAX78002, Options()))
     four = convolution(4, 8, kernel=(1, 1), pad=(0, 0))
     with pytest.raises(NotModeledError, match="kernels that are not 3x3"):
-        replay(program((four,), (Place(0xF, 0xFF, out_offset=0x4000, calcx4=True),), MAX78002, Options()))
+        replay(
+            program(
+                (four,), (LayerPlacement(0xF, 0xFF, out_offset=0x4000, calcx4=True),), MAX78002, Options()
+            )
+        )

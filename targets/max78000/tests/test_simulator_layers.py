@@ -12,12 +12,12 @@ import pytest
 
 from mace_frontend_ai8x.network import (
     INPUT,
-    Activation,
     Eltwise,
     Layer,
+    LayerActivation,
+    LayerPlacement,
     Network,
     Operation,
-    Place,
     Pool,
     Weights,
 )
@@ -95,36 +95,51 @@ def depthwise(channels: int, size: int) -> Layer:
     )
 
 
-def cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
+def cases() -> Iterator[tuple[str, Layer, LayerPlacement, tuple[Chip, ...]]]:
     """Name, layer, place and parts."""
     for first in (1, 2, 3):
-        yield f"first-slot-{first}", convolution(5, 9), Place(0x1F, 0x1FF << first), DEVICES
-    yield "first-slot-two-passes", convolution(MANY, 9), Place(MANY_MAP, 0x1FF << 1), DEVICES
-    yield "slots-apart", convolution(5, 8), Place(0x1F, 0xF0F), DEVICES
-    yield "outputs-of-two-passes", convolution(5, MANY), Place(0x1F, MANY_MAP, write_gap=2), DEVICES
-    yield "wide", convolution(5, 9, wide=True), Place(0x1F, 0x1FF, write_gap=1), DEVICES
-    yield "wide-two-passes", convolution(5, MANY, wide=True), Place(0x1F, MANY_MAP), DEVICES
-    yield "absolute", convolution(5, 9, activation=Activation.ABS), Place(0x1F, 0x1FF), DEVICES
-    yield "subsampled", convolution(5, 9, stride=2), Place(0x1F, 0x1FF), DEVICES
-    yield "planes", convolution(3, 9, pool=Pool(False, (2, 2), 2)), Place(0x10101, 0x1FF, chw=True), DEVICES
+        yield f"first-slot-{first}", convolution(5, 9), LayerPlacement(0x1F, 0x1FF << first), DEVICES
+    yield "first-slot-two-passes", convolution(MANY, 9), LayerPlacement(MANY_MAP, 0x1FF << 1), DEVICES
+    yield "slots-apart", convolution(5, 8), LayerPlacement(0x1F, 0xF0F), DEVICES
+    yield "outputs-of-two-passes", convolution(5, MANY), LayerPlacement(0x1F, MANY_MAP, write_gap=2), DEVICES
+    yield "wide", convolution(5, 9, wide=True), LayerPlacement(0x1F, 0x1FF, write_gap=1), DEVICES
+    yield "wide-two-passes", convolution(5, MANY, wide=True), LayerPlacement(0x1F, MANY_MAP), DEVICES
+    yield "absolute", convolution(5, 9, activation=LayerActivation.ABS), LayerPlacement(0x1F, 0x1FF), DEVICES
+    yield "subsampled", convolution(5, 9, stride=2), LayerPlacement(0x1F, 0x1FF), DEVICES
+    yield (
+        "planes",
+        convolution(3, 9, pool=Pool(False, (2, 2), 2)),
+        LayerPlacement(0x10101, 0x1FF, chw=True),
+        DEVICES,
+    )
     for pad in (0, 1, 2):
-        yield f"transposed-{pad}", transposed(5, 6, pad), Place(0x1F, 0x3F), DEVICES
-        yield f"transposed-{pad}-two-passes", transposed(MANY, 6, pad), Place(MANY_MAP, 0x3F), DEVICES
-    yield "length-two-passes", one_dimensional(MANY, 20, 4, 0), Place(MANY_MAP, 0xFFFFF), DEVICES
+        yield f"transposed-{pad}", transposed(5, 6, pad), LayerPlacement(0x1F, 0x3F), DEVICES
+        yield (
+            f"transposed-{pad}-two-passes",
+            transposed(MANY, 6, pad),
+            LayerPlacement(MANY_MAP, 0x3F),
+            DEVICES,
+        )
+    yield "length-two-passes", one_dimensional(MANY, 20, 4, 0), LayerPlacement(MANY_MAP, 0xFFFFF), DEVICES
     yield (
         "length-average",
         one_dimensional(10, 20, 4, 1, pool=Pool(True, (3, 1), 2)),
-        Place(0x3FF, 0xFFFFF),
+        LayerPlacement(0x3FF, 0xFFFFF),
         DEVICES,
     )
     for bits in (1, 2, 4, 8):
-        yield f"flattened-{bits}", linear(10, 36, bits), Place(0x3FF, (1 << 36) - 1), DEVICES
-        yield f"flattened-two-passes-{bits}", linear(10, 70, bits), Place(0x3FF, (1 << 36) - 1), DEVICES
+        yield f"flattened-{bits}", linear(10, 36, bits), LayerPlacement(0x3FF, (1 << 36) - 1), DEVICES
+        yield (
+            f"flattened-two-passes-{bits}",
+            linear(10, 70, bits),
+            LayerPlacement(0x3FF, (1 << 36) - 1),
+            DEVICES,
+        )
     yield from eltwise_cases()
     yield from depthwise_cases()
 
 
-def eltwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
+def eltwise_cases() -> Iterator[tuple[str, Layer, LayerPlacement, tuple[Chip, ...]]]:
     for operation in Eltwise:
         for operands in (2, 3):
             for pool in (None, Pool(False, (2, 2), 2), Pool(True, (2, 2), 1)):
@@ -133,19 +148,19 @@ def eltwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
                         5, 9, eltwise=operation, operands=operands, pool_first=first, pool=pool
                     )
                     name = f"{operation.name.lower()}-{operands}-{'none' if pool is None else 'average' if pool.average else 'max'}-{first}"
-                    yield name, layer, Place(0x1F, 0x1FF), DEVICES
+                    yield name, layer, LayerPlacement(0x1F, 0x1FF), DEVICES
     for operands in (2, 3):
         layer = passthrough(MANY, eltwise=Eltwise.ADD, operands=operands)
-        yield f"operands-two-passes-{operands}", layer, Place(MANY_MAP, MANY_MAP), DEVICES
+        yield f"operands-two-passes-{operands}", layer, LayerPlacement(MANY_MAP, MANY_MAP), DEVICES
     yield (
         "pooled-only",
         passthrough(20, pool=Pool(True, (2, 2), 2)),
-        Place(0xFFFFF0, 0xFFFFF0, write_gap=1),
+        LayerPlacement(0xFFFFF0, 0xFFFFF0, write_gap=1),
         DEVICES,
     )
 
 
-def depthwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
+def depthwise_cases() -> Iterator[tuple[str, Layer, LayerPlacement, tuple[Chip, ...]]]:
     maps = {
         "same": (20, 0xFFFFF, 0xFFFFF),
         "moved": (20, 0xFFFFF << 4, 0xFFFFF << 8),
@@ -154,10 +169,15 @@ def depthwise_cases() -> Iterator[tuple[str, Layer, Place, tuple[Chip, ...]]]:
     maps |= {"moved-two-passes": (MANY, MANY_MAP, MANY_MAP << 12), "moved-down": (20, 0xFFFFF << 8, 0xFFFFF)}
     for name, (channels, processors, slots) in maps.items():
         for size in (1, 3):
-            yield f"depthwise-{name}-{size}", depthwise(channels, size), Place(processors, slots), (MAX78002,)
+            yield (
+                f"depthwise-{name}-{size}",
+                depthwise(channels, size),
+                LayerPlacement(processors, slots),
+                (MAX78002,),
+            )
     for bits in (1, 2, 4):
         layer = convolution(MANY, MANY, bits, groups=MANY)
-        yield f"depthwise-{bits}", layer, Place(MANY_MAP, MANY_MAP), (MAX78002,)
+        yield f"depthwise-{bits}", layer, LayerPlacement(MANY_MAP, MANY_MAP), (MAX78002,)
 
 
 CASES = [
@@ -167,7 +187,9 @@ CASES = [
 ]
 
 
-def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Chip, options: Options) -> Image:
+def program(
+    layers: tuple[Layer, ...], places: tuple[LayerPlacement, ...], device: Chip, options: Options
+) -> Image:
     """The program of these layers, with a random sample."""
     first = layers[0]
     shape = (first.channels * first.operands, *(first.dim if not first.one_dimensional else first.dim[:1]))
@@ -177,7 +199,7 @@ def program(layers: tuple[Layer, ...], places: tuple[Place, ...], device: Chip, 
 
 
 @pytest.mark.parametrize(("layer", "place", "device"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_layer(layer: Layer, place: Place, device: Chip) -> None:
+def test_layer(layer: Layer, place: LayerPlacement, device: Chip) -> None:
     image = program((layer,), (replace(place, out_offset=0x4000),), device, Options())
     assert list(find_mismatches(replay(image), image)) == []
 
@@ -191,19 +213,19 @@ def test_averages(device: Chip, documented: bool, rounding: bool) -> None:
         convolution(5, 9, pool=Pool(True, (2, 3), 2)),
         one_dimensional(5, 9, 3, 1, pool=Pool(True, (2, 1), 2)),
     ):
-        image = program((layer,), (Place(0x1F, 0x1FF, out_offset=0x4000),), device, options)
+        image = program((layer,), (LayerPlacement(0x1F, 0x1FF, out_offset=0x4000),), device, options)
         assert list(find_mismatches(replay(image, documented), image)) == []
 
 
-def pair(streaming: bool, planar: bool, biased: bool) -> tuple[tuple[Layer, ...], tuple[Place, ...]]:
+def pair(streaming: bool, planar: bool, biased: bool) -> tuple[tuple[Layer, ...], tuple[LayerPlacement, ...]]:
     """Two convolutions, the first of which may stream from a FIFO."""
     bias = RANDOM.integers(-99, 99, 8) if biased else None
     first = replace(convolution(3, 8, bias=bias), dim=(20, 21), output=False)
     second = replace(convolution(8, 4, pool=Pool(False, (2, 2), 2)), dim=(20, 21), inputs=(0,))
     processors = 0x100010001 if planar else 0x7
     return (first, second), (
-        Place(processors, 0xFF, out_offset=0x1000, chw=planar, streaming=streaming),
-        Place(0xFF, 0xF, in_offset=0x1000, out_offset=0x3000, streaming=streaming),
+        LayerPlacement(processors, 0xFF, out_offset=0x1000, chw=planar, streaming=streaming),
+        LayerPlacement(0xFF, 0xF, in_offset=0x1000, out_offset=0x3000, streaming=streaming),
     )
 
 
@@ -274,18 +296,23 @@ def test_streams_that_cannot_work(name: str, layer: int, value: Callable[[int], 
 def test_input_that_is_overwritten_too_early(device: Chip) -> None:
     run = partial(program, device=device, options=Options(overlap_data=True))
     layer = convolution(4, 4)
-    behind = run(layers=(layer,), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x40),))
+    behind = run(layers=(layer,), places=(LayerPlacement(0xF, 0xF, in_offset=0x40, out_offset=0x40),))
     assert list(find_mismatches(replay(behind), behind)) == []
-    ahead = run(layers=(layer,), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x80),))
+    ahead = run(layers=(layer,), places=(LayerPlacement(0xF, 0xF, in_offset=0x40, out_offset=0x80),))
     assert list(find_mismatches(replay(ahead), ahead)) != []
-    one_word_ahead = run(layers=(passthrough(4),), places=(Place(0xF, 0xF, in_offset=0x40, out_offset=0x44),))
+    one_word_ahead = run(
+        layers=(passthrough(4),), places=(LayerPlacement(0xF, 0xF, in_offset=0x40, out_offset=0x44),)
+    )
     with pytest.raises(SimulationError, match="word 17 of its own input is overwritten before it is read"):
         replay(one_word_ahead)
 
 
 def test_two_channels_in_one_place() -> None:
     image = program(
-        (passthrough(20),), (Place(0xFFFFF << 4, 0xFFFFF << 8, out_offset=0x4000),), MAX78000, Options()
+        (passthrough(20),),
+        (LayerPlacement(0xFFFFF << 4, 0xFFFFF << 8, out_offset=0x4000),),
+        MAX78000,
+        Options(),
     )
     with pytest.raises(SimulationError, match="two channels are written to the same place"):
         replay(image)

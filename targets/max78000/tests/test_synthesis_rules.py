@@ -17,7 +17,7 @@ from test_simulator_layers import (
     transposed,
 )
 
-from mace_frontend_ai8x.network import Layer, Network, Operation, Place, Pool, processors_needed
+from mace_frontend_ai8x.network import Layer, LayerPlacement, Network, Operation, Pool, processors_needed
 from mace_target_max78000.check import find_faults
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import bias_memory, synthesize, weight_runs
@@ -34,18 +34,20 @@ COUNTS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 20, 33, 60, 64, 65, 76, 100, 111, 120
 """Numbers of channels: below, at and above what a word, a quadrant and a pass hold."""
 
 
-def network(layer: Layer, place: Place, random: np.random.Generator) -> Network:
+def network(layer: Layer, place: LayerPlacement, random: np.random.Generator) -> Network:
     shape = (layer.channels * layer.operands, *layer.dim[: 1 if layer.one_dimensional else 2])
     return Network("net", (layer,), (place,), random.integers(-128, 128, shape))
 
 
-def wrong(layer: Layer, place: Place, device: Chip, **options: Any) -> list[str]:
+def wrong(layer: Layer, place: LayerPlacement, device: Chip, **options: Any) -> list[str]:
     """Words of the known answer that the program does not compute."""
     image = synthesize(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
     return list(find_mismatches(replay(image), image))
 
 
-def registers(layer: Layer, place: Place, device: Chip, **options: Any) -> dict[tuple[str, int], int]:
+def registers(
+    layer: Layer, place: LayerPlacement, device: Chip, **options: Any
+) -> dict[tuple[str, int], int]:
     """The layer's registers by name and quadrant."""
     image = synthesize(network(layer, place, np.random.default_rng(5)), Options(**options), device).image
     values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
@@ -73,7 +75,7 @@ def test_random_layers_compute_their_arithmetic(seed: int) -> None:
         checked += 1
 
 
-def _random_layer(random: np.random.Generator, device: Chip) -> tuple[Layer, Place]:
+def _random_layer(random: np.random.Generator, device: Chip) -> tuple[Layer, LayerPlacement]:
     channels, outputs = (int(n) for n in random.choice(COUNTS, 2))
     bits = int(random.choice([1, 2, 4, 8]))
     pointwise: dict[str, Any] = {"kernel": (1, 1), "pad": (0, 0)} if random.integers(2) else {}
@@ -105,7 +107,7 @@ def _random_layer(random: np.random.Generator, device: Chip) -> tuple[Layer, Pla
         and not random.integers(4)
     )
     gap = int(random.integers(2))
-    return layer, Place(
+    return layer, LayerPlacement(
         reading,
         reading if same else slots,
         0,
@@ -130,26 +132,28 @@ def _mask(channels: int, random: np.random.Generator) -> int:
 def test_narrow_kernels_go_on_over_output_passes(bits: int, outputs: int, device: Chip) -> None:
     """An output pass that is no multiple of the kernels in a byte leaves no gap before the next one."""
     slots = processors_needed(outputs)
-    assert wrong(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1, 0, 0x4000), device) == []
-    unit = HardwareLayer(convolution(4, outputs, bits), Place(0xF, (1 << slots) - 1), 0)
+    assert (
+        wrong(convolution(4, outputs, bits), LayerPlacement(0xF, (1 << slots) - 1, 0, 0x4000), device) == []
+    )
+    unit = HardwareLayer(convolution(4, outputs, bits), LayerPlacement(0xF, (1 << slots) - 1), 0)
     positions = weight_runs.lay_out_runs(unit).bytes
     assert np.array_equal(positions, np.arange(len(positions)))
 
 
 def test_words_of_unused_slots_stay_free() -> None:
     """The words before the first slot in use are the next layer's, and its kernels are counted from there."""
-    first = HardwareLayer(convolution(4, 3), Place(0xF, 0xE), 0)
+    first = HardwareLayer(convolution(4, 3), LayerPlacement(0xF, 0xE), 0)
     layout = weight_runs.lay_out_runs(first)
     assert layout.used.tolist() == [False, True, True, True]
-    gaps = weight_runs.lay_out_runs(HardwareLayer(convolution(4, 2), Place(0xF, 0b1001), 0))
+    gaps = weight_runs.lay_out_runs(HardwareLayer(convolution(4, 2), LayerPlacement(0xF, 0b1001), 0))
     assert gaps.used.tolist() == [True, False, False, True]
-    small = HardwareLayer(convolution(4, 1, kernel=(1, 1), pad=(0, 0)), Place(0xF, 1), 1)
+    small = HardwareLayer(convolution(4, 1, kernel=(1, 1), pad=(0, 0)), LayerPlacement(0xF, 1), 1)
     # the first words are free for a layer that needs one of them
     assert weight_runs.place_runs((first, small), MAX78000) == {
         0: weight_runs.WeightRun(0, 4),
         1: weight_runs.WeightRun(0, 1),
     }
-    aligned = HardwareLayer(convolution(4, 3), Place(0xF, 0x7), 0)
+    aligned = HardwareLayer(convolution(4, 3), LayerPlacement(0xF, 0x7), 0)
     assert weight_runs.place_runs((aligned, small), MAX78000) == {
         0: weight_runs.WeightRun(0, 3),
         1: weight_runs.WeightRun(4, 1),
@@ -161,7 +165,7 @@ def test_a_layer_in_words_that_another_one_leaves_computes_its_own() -> None:
         replace(convolution(4, 3), output=False),
         replace(convolution(3, 1, kernel=(1, 1), pad=(0, 0)), inputs=(0,), name="second"),
     )
-    places = Place(0xF, 0xE, 0, 0x1000), Place(0xE, 0x1, 0x1000, 0x2000)
+    places = LayerPlacement(0xF, 0xE, 0, 0x1000), LayerPlacement(0xE, 0x1, 0x1000, 0x2000)
     sample = np.random.default_rng(0).integers(-128, 128, (4, 8, 7))
     for device in DEVICES:
         image = synthesize(Network("net", (first, second), places, sample), Options(), device).image
@@ -170,7 +174,10 @@ def test_a_layer_in_words_that_another_one_leaves_computes_its_own() -> None:
 
 def test_larger_memories_are_filled_from_the_top() -> None:
     """By steps that are the vendor's: below a run from a multiple of four on, so that up to three words stay free."""
-    tops = [HardwareLayer(convolution(1, n), Place(1, (1 << n) - 1), i) for i, n in enumerate((10, 10, 4))]
+    tops = [
+        HardwareLayer(convolution(1, n), LayerPlacement(1, (1 << n) - 1), i)
+        for i, n in enumerate((10, 10, 4))
+    ]
     for unit in tops:
         weights = unit.layer.weights
         assert weights is not None
@@ -192,16 +199,22 @@ def test_depthwise_kernels_lie_in_one_physical_memory(start: int, count: int, fi
 def test_four_channels_at_once(channels: int, outputs: int) -> None:
     reading, slots = ((1 << processors_needed(n)) - 1 for n in (channels, outputs))
     assert (
-        wrong(convolution(channels, outputs), Place(reading, slots, 0, 0x10000, calcx4=True), MAX78002) == []
+        wrong(
+            convolution(channels, outputs), LayerPlacement(reading, slots, 0, 0x10000, calcx4=True), MAX78002
+        )
+        == []
     )
     biased = convolution(channels, outputs, bias=np.arange(outputs) - 8)
-    assert wrong(biased, Place(reading, slots, 0, 0x10000, calcx4=True, read_ahead=True), MAX78002) == []
+    assert (
+        wrong(biased, LayerPlacement(reading, slots, 0, 0x10000, calcx4=True, read_ahead=True), MAX78002)
+        == []
+    )
 
 
 # Bias
 
 
-def place_bias(*layers: tuple[Layer, Place]) -> tuple[dict[int, bias_memory.Bias], dict[int, bytes]]:
+def place_bias(*layers: tuple[Layer, LayerPlacement]) -> tuple[dict[int, bias_memory.Bias], dict[int, bytes]]:
     made = [HardwareLayer(layer, place, i) for i, (layer, place) in enumerate(layers)]
     return bias_memory.place_bias(made, (0, 1, 2, 3), MAX78002, ignore_groups=False)
 
@@ -209,14 +222,14 @@ def place_bias(*layers: tuple[Layer, Place]) -> tuple[dict[int, bias_memory.Bias
 def test_a_scattering_layers_bias_begins_with_its_first_processor() -> None:
     """The gap before the first processor lies at the end of its quadrant, as the vendor's programs have it."""
     deep = replace(depthwise(20, 3), bias=np.arange(1, 21))
-    (found, memories) = place_bias((deep, Place(((1 << 20) - 1) << 8, (1 << 20) - 1)))
+    (found, memories) = place_bias((deep, LayerPlacement(((1 << 20) - 1) << 8, (1 << 20) - 1)))
     assert memories == {0: bytes([*range(1, 9), *[0] * 8]), 1: bytes(range(9, 21))}
     assert found[0].offsets == {0: 0, 1: 0}
 
 
 def test_a_broadcasting_layers_bias_lies_by_its_place_in_four_memories() -> None:
     deep = replace(depthwise(6, 3), bias=np.arange(1, 7))
-    _, memories = place_bias((deep, Place(0x3F, 0x3F)))
+    _, memories = place_bias((deep, LayerPlacement(0x3F, 0x3F)))
     assert memories == {0: bytes([1, 5, 0, 0, 2, 6, 0, 0, 3, 0, 0, 0, 4])}
 
 
@@ -227,15 +240,15 @@ def test_bias_of_depthwise_layers_wherever_they_begin(first: int, channels: int)
     first = min(first, (64 - slots) // 4 * 4)
     deep = replace(depthwise(channels, 3), bias=np.arange(channels) - 50)
     reading, zero = ((1 << slots) - 1) << first, (1 << slots) - 1
-    assert wrong(deep, Place(reading, zero, 0, 0x4000), MAX78002) == []
+    assert wrong(deep, LayerPlacement(reading, zero, 0, 0x4000), MAX78002) == []
     if reading & 0xFFFF:  # the first quadrant must be in use
-        assert wrong(deep, Place(reading, reading, 0, 0x4000), MAX78002) == []
+        assert wrong(deep, LayerPlacement(reading, reading, 0, 0x4000), MAX78002) == []
 
 
 def test_only_quadrants_that_read_have_a_bias() -> None:
     """Layer 1 reads in quadrant 1 alone; the other quadrants of the network must not add anything."""
     deep = replace(depthwise(8, 3), bias=np.arange(8) + 1)
-    given = registers(deep, Place(0xFF << 16, 0xFF), MAX78002)
+    given = registers(deep, LayerPlacement(0xFF << 16, 0xFF), MAX78002)
     assert [given["POST", q] >> 12 & 1 for q in range(4)] == [0, 1, 0, 0]
 
 
@@ -248,9 +261,9 @@ def test_write_pointers_of_layers_that_scatter() -> None:
     One below the first that is read in points nowhere.
     """
     deep = depthwise(17, 3)
-    given = registers(deep, Place(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002)
+    given = registers(deep, LayerPlacement(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002)
     assert [given["WPTR_BASE", q] for q in range(3)] == [0, 0x18800, 0x28800]
-    assert wrong(deep, Place(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002) == []
+    assert wrong(deep, LayerPlacement(0x1FFFF << 24, 0x1FFFF << 12, 0, 0x2000), MAX78002) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -259,9 +272,9 @@ def test_write_pointers_of_layers_that_scatter() -> None:
 )
 def test_a_pool_of_one_position_is_no_pool(device: Chip, average: bool, size: int, bit: int) -> None:
     pooled = convolution(4, 4, pool=Pool(average, (size, size), 2))
-    given = registers(pooled, Place(0xF, 0xF, 0, 0x4000), device)
+    given = registers(pooled, LayerPlacement(0xF, 0xF, 0, 0x4000), device)
     assert given["LCTL", 0] >> 7 & 1 == bit
-    assert wrong(pooled, Place(0xF, 0xF, 0, 0x4000), device) == []
+    assert wrong(pooled, LayerPlacement(0xF, 0xF, 0, 0x4000), device) == []
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -269,7 +282,7 @@ def test_a_pool_of_one_position_is_no_pool(device: Chip, average: bool, size: in
     ("reading", "slots"), [(0x11111, 0x1000F), (0x1111, 0xF), (0x8421, 0xF), (0xF, 0xF0)]
 )
 def test_results_of_passthrough_layers_are_packed(device: Chip, reading: int, slots: int) -> None:
-    assert wrong(passthrough(reading.bit_count()), Place(reading, slots, 0, 0x4000), device) == []
+    assert wrong(passthrough(reading.bit_count()), LayerPlacement(reading, slots, 0, 0x4000), device) == []
 
 
 def test_quadrants_of_the_fast_fifo() -> None:
@@ -278,7 +291,9 @@ def test_quadrants_of_the_fast_fifo() -> None:
         layer = convolution(processors.bit_count(), 4)
         options = Options(fast_fifo=True, riscv=True)
         image = synthesize(
-            network(layer, Place(processors, 0xF0000, 0, 0x1000), np.random.default_rng(1)), options, MAX78000
+            network(layer, LayerPlacement(processors, 0xF0000, 0, 0x1000), np.random.default_rng(1)),
+            options,
+            MAX78000,
         ).image
         starts = [(step.address, step.value) for step in image.start if isinstance(step, Write)]
         first, second = (MAX78000.control_register(q, 0) for q in (0, 1))
@@ -301,7 +316,7 @@ def test_quadrants_of_the_fast_fifo() -> None:
 def test_planes_through_a_fifo_with_pooling(device: Chip, start: int, wait: int) -> None:
     """The first generation counts positions, the second one words, of which each holds four positions of a plane."""
     layer = convolution(4, 15, pool=Pool(False, (2, 2), 1))
-    place = Place(0x0001000100010001, 0xFFFE, 0, 0x400, chw=True, streaming=True)
+    place = LayerPlacement(0x0001000100010001, 0xFFFE, 0, 0x400, chw=True, streaming=True)
     moved = replace(layer, dim=(11, 17))
     given = registers(moved, place, device, fifo=True)
     assert (given["STREAM1", 0], given["STREAM2", 0]) == (start, wait)
@@ -338,7 +353,7 @@ def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
             before = setting
 
 
-def _streaming(random: np.random.Generator) -> tuple[tuple[Layer, ...], tuple[Place, ...]]:
+def _streaming(random: np.random.Generator) -> tuple[tuple[Layer, ...], tuple[LayerPlacement, ...]]:
     def pool() -> Pool | None:
         stride = int(random.integers(1, 4))
         return (
@@ -353,8 +368,8 @@ def _streaming(random: np.random.Generator) -> tuple[tuple[Layer, ...], tuple[Pl
     planar = bool(random.integers(2))
     reading = 0x0001000100010001 if planar else 0xF
     return (first, second), (
-        Place(reading, 0xFF0, 0, 0x1000, chw=planar, streaming=True),
-        Place(0xFF0, 0xF000, 0x1000, 0x4000, streaming=True),
+        LayerPlacement(reading, 0xFF0, 0, 0x1000, chw=planar, streaming=True),
+        LayerPlacement(0xFF0, 0xF000, 0x1000, 0x4000, streaming=True),
     )
 
 
@@ -390,7 +405,7 @@ def test_a_1x1_kernel_behind_a_stream_is_widened() -> None:
     """The layer that reads what streamed waits for rows as well, though it does not stream itself."""
     first = replace(convolution(4, 4), output=False)
     second = replace(convolution(4, 4, kernel=(1, 1), pad=(0, 0)), inputs=(0,), name="second")
-    places = Place(0xF, 0xF0, 0, 0x1000, streaming=True), Place(0xF0, 0xF, 0x1000, 0x4000)
+    places = LayerPlacement(0xF, 0xF0, 0, 0x1000, streaming=True), LayerPlacement(0xF0, 0xF, 0x1000, 0x4000)
     given = Network("net", (first, second), places, np.zeros((4, 8, 7), np.int64))
     assert [unit.layer.kernel for unit in make_hardware_layers(given, MAX78000)] == [(3, 3), (3, 3)]
     plain = replace(given, places=tuple(replace(place, streaming=False) for place in places))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation
 from mace_target_max78000.encode.data_memory import list_results
 from mace_target_max78000.firmware.tensor_words import TensorBinding
 from mace_target_max78000.options import Options
@@ -13,7 +13,7 @@ from mace_target_max78000.options import Options
 
 def network(channels: int, slots: int, wide: bool) -> Network:
     layer = Layer("conv", Operation.CONV2D, (INPUT,), 4, (2, 3), channels, wide=wide, output=True)
-    return Network("net", (layer,), (Place(0xF, slots),), np.zeros((4, 2, 3), np.int64))
+    return Network("net", (layer,), (LayerPlacement(0xF, slots),), np.zeros((4, 2, 3), np.int64))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mace_core.errors import MaceError
 from mace_frontend_ai8x.checkpoint import Checkpoint, LayerParameters, load_checkpoint
 from mace_frontend_ai8x.described_model import parameter_reader
 from mace_frontend_ai8x.description import read_description
-from mace_frontend_ai8x.network import Activation, Network
+from mace_frontend_ai8x.network import LayerActivation, Network
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.firmware import emit_project
@@ -104,8 +104,10 @@ def test_a_switch_of_layers_holds_for_all_layers(tmp_path: Path, name: str) -> N
 
 def test_activations_are_ignored(tmp_path: Path) -> None:
     kinds = [layer.activation for layer in read(tmp_path).layers]
-    assert kinds == [Activation.RELU, Activation.ABS, Activation.NONE]
-    assert {layer.activation for layer in read(tmp_path, "--ignore-activation").layers} == {Activation.NONE}
+    assert kinds == [LayerActivation.RELU, LayerActivation.ABS, LayerActivation.NONE]
+    assert {layer.activation for layer in read(tmp_path, "--ignore-activation").layers} == {
+        LayerActivation.NONE
+    }
 
 
 def test_layers_of_the_description_are_skipped(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mace_core.api import BuildConfig
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
-from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place, Weights
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation, Weights
 from mace_target_max78000 import project as project_module
 from mace_target_max78000.check.graph_comparison import compare_with_graph
 from mace_target_max78000.check.program import check_program
@@ -167,7 +167,7 @@ def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device
     kernel = {"weights": Weights(values), "kernel": (3, 3), "pad": (1, 1)}
     plain = Layer("plain", Operation.CONV2D, (INPUT,), 4, (6, 6), 4, **kernel)
     up = Layer("up", Operation.CONV_TRANSPOSE2D, (0,), 4, (6, 6), 4, output=True, **kernel)
-    places = (Place(0xF, 0xF, 0, 0x1000), Place(0xF, 0xF, 0x1000, 0x2000))
+    places = (LayerPlacement(0xF, 0xF, 0, 0x1000), LayerPlacement(0xF, 0xF, 0x1000, 0x2000))
     made = Network("two", (plain, up), places, np.random.default_rng(1).integers(-128, 128, (4, 6, 6)))
     program = synthesize(made, Options(), device)
     assert program.runs[0] != program.runs[1]

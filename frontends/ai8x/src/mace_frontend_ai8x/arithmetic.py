@@ -23,13 +23,13 @@ from mace_core.ir import Array
 from mace_frontend_ai8x.network import (
     BUFFER,
     INPUT,
-    Activation,
     Buffer,
     Eltwise,
     Layer,
+    LayerActivation,
+    LayerPlacement,
     Network,
     Operation,
-    Place,
     Pool,
 )
 from mace_frontend_ai8x.options import NetworkOptions
@@ -79,13 +79,13 @@ def outputs(network: Network, options: NetworkOptions) -> tuple[Array, ...]:
     return tuple(results)
 
 
-def _read(buffer: Buffer, data: Array, layer: Layer, place: Place) -> Array:
+def _read(buffer: Buffer, data: Array, layer: Layer, place: LayerPlacement) -> Array:
     """Return what a layer reads of a buffer from its offset on."""
     start = (place.in_offset - buffer.offset) // buffer.pitch
     return data[:, start : start + prod(layer.dim)].reshape(buffer.channels, *layer.dim)
 
 
-def _write(buffer: Buffer, data: Array, place: Place, output: Array) -> None:
+def _write(buffer: Buffer, data: Array, place: LayerPlacement, output: Array) -> None:
     """Put an output where it lies in a buffer, if it does."""
     start = (place.out_offset - buffer.offset) // buffer.pitch
     if place.output_processors == buffer.processors and 0 <= start < data.shape[1]:
@@ -93,7 +93,7 @@ def _write(buffer: Buffer, data: Array, place: Place, output: Array) -> None:
         data[:, start : start + values.shape[1]] = values
 
 
-def _crop(inputs: Sequence[Array], place: Place) -> list[Array]:
+def _crop(inputs: Sequence[Array], place: LayerPlacement) -> list[Array]:
     before, after = place.in_crop
     return [x[:, before : x.shape[1] - after] for x in inputs]
 
@@ -264,7 +264,7 @@ def _narrow(sums: Array, shift: int) -> Array:
     return np.clip(y, LOW, HIGH)
 
 
-def _activate(x: Array, activation: Activation) -> Array:
-    if activation is Activation.RELU:
+def _activate(x: Array, activation: LayerActivation) -> Array:
+    if activation is LayerActivation.RELU:
         return np.maximum(x, 0)
-    return np.minimum(np.abs(x), HIGH) if activation is Activation.ABS else x
+    return np.minimum(np.abs(x), HIGH) if activation is LayerActivation.ABS else x

@@ -20,7 +20,16 @@ from mace_core.ir import Array, DType, Graph, Node, Quant, Storage, Tensor
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops.op import Op, Spec
 from mace_frontend_ai8x.arithmetic import outputs
-from mace_frontend_ai8x.network import BUFFER, INPUT, Activation, Eltwise, Layer, Network, Operation, Pool
+from mace_frontend_ai8x.network import (
+    BUFFER,
+    INPUT,
+    Eltwise,
+    Layer,
+    LayerActivation,
+    Network,
+    Operation,
+    Pool,
+)
 from mace_frontend_ai8x.options import NetworkOptions
 
 UNIT = 1.0 / 128
@@ -237,7 +246,7 @@ class _Writer:
 
     def _convolve(self, x: str) -> str:
         layer = self.layer
-        low = {"low": 0.0} if layer.activation is Activation.RELU else {}
+        low = {"low": 0.0} if layer.activation is LayerActivation.RELU else {}
         storage = _stored_as(layer)
         if layer.operation is Operation.LINEAR:
             flat = self.builder.one("Reshape", [x], {"shape": (1, int(np.prod(self.builder.shape(x))))})
@@ -286,7 +295,7 @@ class _Writer:
         )
 
     def _activate(self, x: str) -> str:
-        return self._add_stored("Abs", [x]) if self.layer.activation is Activation.ABS else x
+        return self._add_stored("Abs", [x]) if self.layer.activation is LayerActivation.ABS else x
 
 
 def _windows(

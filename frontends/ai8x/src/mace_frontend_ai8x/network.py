@@ -39,7 +39,7 @@ class Eltwise(Enum):
     XOR = 3
 
 
-class Activation(Enum):
+class LayerActivation(Enum):
     """The function after the shift; every layer that is not wide also saturates to 8 bits."""
 
     NONE = "none"
@@ -111,7 +111,7 @@ class Layer:
     pool_first: bool = True
     flatten: bool = False
     shift: int = 0
-    activation: Activation = Activation.NONE
+    activation: LayerActivation = LayerActivation.NONE
     wide: bool = False
     output: bool = False
 
@@ -178,7 +178,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Place:
+class LayerPlacement:
     """Where a layer works.
 
     processors: bit p for each processor that reads input.  output_processors: bit p for each slot that a
@@ -227,7 +227,7 @@ def processors_needed(channels: int) -> int:
 
 
 STOP = -2
-"""As `Place.next`: the network ends here."""
+"""As `LayerPlacement.next`: the network ends here."""
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Network:
 
     name: str
     layers: tuple[Layer, ...]
-    places: tuple[Place, ...]
+    places: tuple[LayerPlacement, ...]
     sample: Array
     unloads: tuple[Unload, ...] = ()
     notes: tuple[str, ...] = field(default=())

@@ -13,7 +13,7 @@ import numpy as np
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
-from mace_frontend_ai8x.network import Layer, Network, Place
+from mace_frontend_ai8x.network import Layer, LayerPlacement, Network
 from mace_target_max78000.check.graph_comparison import AcceleratorResults
 from mace_target_max78000.device import PROCESSORS, Chip
 from mace_target_max78000.encode.weight_memory import ALIGNMENT, words_of
@@ -195,7 +195,8 @@ def _measure_extra_loss(plan: QuantizationPlan, node: Node) -> dict[int, float]:
 def _count_words(layers: Sequence[Layer], device: Chip) -> list[tuple[int, int]]:
     """Return for each layer the words that it takes of each processor's weight memory, and of how many."""
     places = [
-        Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
+        LayerPlacement(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels))
+        for layer in layers
     ]
     counts = {}
     for unit in make_units(layers, places, device):

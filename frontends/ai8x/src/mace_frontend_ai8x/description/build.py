@@ -20,8 +20,8 @@ from mace_frontend_ai8x.description.place import buffers, check_buffers, places,
 from mace_frontend_ai8x.network import (
     BUFFER,
     INPUT,
-    Activation,
     Layer,
+    LayerActivation,
     Network,
     Operation,
     processors_needed,
@@ -173,7 +173,7 @@ class _Builder:
         """Return a layer as the options change it: its activation, bias, or width of the last result."""
         without, width = self.options.no_bias, self.options.output_width
         if self.options.ignore_activation:
-            layer = replace(layer, activation=Activation.NONE)
+            layer = replace(layer, activation=LayerActivation.NONE)
         if without is not None and (not without or index in without):
             layer = replace(layer, bias=None)
         return replace(layer, wide=width == 32) if width and index == self._last() else layer

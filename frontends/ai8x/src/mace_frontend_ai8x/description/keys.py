@@ -13,7 +13,7 @@ from mace_core.deployment.source import Written, read_source
 from mace_frontend_ai8x.checkpoint import Form
 from mace_frontend_ai8x.description import values as v
 from mace_frontend_ai8x.description.values import Pair
-from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Origin, Section
+from mace_frontend_ai8x.network import Eltwise, LayerActivation, Operation, Origin, Section
 
 MAX_NUMBER = 1 << 12
 """Larger than any size of the hardware, so that a number beyond its limits is reported as that."""
@@ -48,9 +48,9 @@ OPERATIONS: Mapping[str, NamedOperation] = {
     "mlp": NamedOperation(Operation.LINEAR),
     **{word: NamedOperation(_PASS, operation) for word, operation in ELTWISE.items()},
 }
-ACTIVATIONS: Mapping[str, Activation] = {
-    a.value: a for a in (Activation.RELU, Activation.ABS, Activation.NONE)
-} | {"": Activation.NONE}
+ACTIVATIONS: Mapping[str, LayerActivation] = {
+    a.value: a for a in (LayerActivation.RELU, LayerActivation.ABS, LayerActivation.NONE)
+} | {"": LayerActivation.NONE}
 BINARY = 0
 """Value of `quantization` for one bit that stands for -1 and +1."""
 
@@ -80,7 +80,7 @@ class LayerDescription:
     groups: int = 1
     pool_first: bool = True
     operands: int | None = None
-    activation: Activation = Activation.NONE
+    activation: LayerActivation = LayerActivation.NONE
     quantization: int | None = None
     output_shift: int | None = None
     kernel_size: Pair | None = None

@@ -19,10 +19,10 @@ FORWARD = ("next_sequence", "snoop_sequence", "simulated_sequence")
 class Links:
     """The layers that a layer refers to, by index.
 
-    inputs: as `Layer.inputs`.  following: as `Place.next`.  weights: the layer whose parameters are used,
-    this one or an earlier one.
-    conditional: as `Place.conditional_next`.  simulated: the layer that follows when the sample runs, `STOP`
-    for none.
+    inputs: as `Layer.inputs`.  following: as `LayerPlacement.next`.
+    weights: the layer whose parameters are used: this one or an earlier one.
+    conditional: as `LayerPlacement.conditional_next`.
+    simulated: the layer that follows when the sample runs, `STOP` for none.
     """
 
     inputs: tuple[int, ...]

@@ -8,21 +8,21 @@ from mace_core.deployment.faults import Faults
 from mace_frontend_ai8x.description.keys import Description
 from mace_frontend_ai8x.description.layer import axes, line_or_plane
 from mace_frontend_ai8x.description.links import Links
-from mace_frontend_ai8x.network import Buffer, Layer, Place, Unload, processors_needed
+from mace_frontend_ai8x.network import Buffer, Layer, LayerPlacement, Unload, processors_needed
 from mace_frontend_ai8x.options import NetworkOptions
 
 
 def places(
     description: Description, links: Sequence[Links], layers: Sequence[Layer], options: NetworkOptions
-) -> tuple[Place, ...]:
+) -> tuple[LayerPlacement, ...]:
     """Return the placements of the layers, which may be fewer than the description has."""
-    placements: list[Place] = []
+    placements: list[LayerPlacement] = []
     for index, (d, link) in enumerate(zip(description.layers, links, strict=True)):
         if index == len(layers):
             break
         before = placements[-1].out_offset if placements else options.input_offset or 0
         placements.append(
-            Place(
+            LayerPlacement(
                 processors=d.processors,
                 output_processors=d.output_processors or _following(description, index, layers[index]),
                 in_offset=before if d.in_offset is None else d.in_offset,
@@ -63,7 +63,7 @@ def unloads(description: Description) -> tuple[Unload, ...]:
     )
 
 
-def check_buffers(description: Description, laid: Sequence[Place], faults: Faults) -> None:
+def check_buffers(description: Description, laid: Sequence[LayerPlacement], faults: Faults) -> None:
     """Report layers that shift or extend a buffer and lie at another offset than that needs."""
     all_buffers = buffers(description)
     for d, place in zip(description.layers, laid, strict=False):

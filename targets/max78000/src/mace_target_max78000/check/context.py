@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
-from mace_frontend_ai8x.network import BUFFER, INPUT, Layer, Network, Operation, Place
+from mace_frontend_ai8x.network import BUFFER, INPUT, Layer, LayerPlacement, Network, Operation
 from mace_target_max78000.device import Chip
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.options import Options
@@ -65,7 +65,7 @@ class LayerContext:
         return self.network.layers[self.index]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LayerPlacement:
         """Where it lies."""
         return self.network.places[self.index]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mace_frontend_ai8x.network import Operation, Place
+from mace_frontend_ai8x.network import LayerPlacement, Operation
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
 from mace_target_max78000.device import (
     KERNEL_BYTES,
@@ -78,7 +78,7 @@ def find_network_feature_faults(sites: Sequence[LayerContext]) -> Iterator[Fault
         )
 
 
-def _check_switches(place: Place, site: LayerContext) -> Iterator[Fault]:
+def _check_switches(place: LayerPlacement, site: LayerContext) -> Iterator[Fault]:
     """Check that the part has every feature that is switched on."""
     features: ChipFeatures = site.device.features
     switches = {

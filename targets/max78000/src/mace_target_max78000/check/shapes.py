@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mace_frontend_ai8x.network import Activation, Operation
+from mace_frontend_ai8x.network import LayerActivation, Operation
 from mace_target_max78000.check.context import Fault, LayerContext, format_size
 from mace_target_max78000.device import (
     KERNELS,
@@ -301,7 +301,7 @@ def find_output_faults(site: LayerContext) -> Iterator[Fault]:
             "32",
             "give the layer a convolution, or remove output_width",
         )
-    if layer.activation is not Activation.NONE:
+    if layer.activation is not LayerActivation.NONE:
         word = layer.activation.value
         if layer.wide:
             yield site.fault("activate", "none with output_width 32", word, "remove one of them")

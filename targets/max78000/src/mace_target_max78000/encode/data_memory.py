@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_ai8x.network import Layer, Network, Place, Unload
+from mace_frontend_ai8x.network import Layer, LayerPlacement, Network, Unload
 from mace_target_max78000.device import FIFO_DATA, PER_MEMORY, PER_QUADRANT, Chip
 from mace_target_max78000.encode.hardware_layers import HardwareLayer, bits_of
 from mace_target_max78000.image import Block, Check
@@ -179,7 +179,7 @@ def _listed_block(unload: Unload) -> ResultBlock:
     return _block(slots, (unload.channels, pixels), (unload.offset, unload.width, unload.write_gap))
 
 
-def _output(layer: Layer, place: Place) -> ResultBlock:
+def _output(layer: Layer, place: LayerPlacement) -> ResultBlock:
     pixels = layer.out_dim[0] * layer.out_dim[1]
     return _block(
         bits_of(place.output_processors),

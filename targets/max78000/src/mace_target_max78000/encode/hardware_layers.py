@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_ai8x.network import Layer, Network, Operation, Place
+from mace_frontend_ai8x.network import Layer, LayerPlacement, Network, Operation
 from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, Chip
 
 
@@ -24,7 +24,7 @@ class HardwareLayer:
     """
 
     layer: Layer
-    place: Place
+    place: LayerPlacement
     index: int
     ignored: int = 0
     emulated_rows: int = 1
@@ -261,7 +261,7 @@ def _widen(layer: Layer) -> Layer:
     return replace(layer, kernel=(3, 3), pad=(1, 1), weights=replace(layer.weights, values=values))
 
 
-def _dilate(layer: Layer, place: Place, index: int) -> HardwareLayer:
+def _dilate(layer: Layer, place: LayerPlacement, index: int) -> HardwareLayer:
     """Return a dilated Conv1d in a form that the hardware has.
 
     Its kernel is filled with zeros up to the longest one; beyond that, the data become rows of as many

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from mace_frontend_ai8x.network import Activation, Operation
+from mace_frontend_ai8x.network import LayerActivation, Operation
 from mace_target_max78000.device import PER_MEMORY, Chip
 from mace_target_max78000.encode.bias_memory import Bias
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
@@ -193,7 +193,7 @@ class LayerRegisters:
             (place.chw, 6),
             (layer.pools, 7),
             (layer.pool is None or not layer.pool.average, 8),
-            (layer.activation is Activation.RELU, 9),
+            (layer.activation is LayerActivation.RELU, 9),
             (True, 11),
             (layer.wide, 16),
             (place.bypass, 30),
@@ -302,7 +302,7 @@ class LayerRegisters:
             # No sum joins the processors, so they write in turn: bit 24 gives them time slots, bit 25
             # writes one by one.
             value |= (1 if layer.operands > 1 else 3) << 24
-        value |= (layer.activation is Activation.ABS) << 26 | (
+        value |= (layer.activation is LayerActivation.ABS) << 26 | (
             layer.operation is Operation.CONV_TRANSPOSE2D
         ) << 28
         if unit.joins:

@@ -15,7 +15,7 @@ from mace_core.attributes import values_of
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops import core_ops
-from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation
 from mace_target_max78000.device import Chip
 from mace_target_max78000.encode.data_memory import list_results, make_input_blocks
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
@@ -106,7 +106,7 @@ class TensorBinding:
             self.channels,
             operands=self.operands,
         )
-        unit = HardwareLayer(first, Place(self.processors, self.processors, chw=self.chw), 0)
+        unit = HardwareLayer(first, LayerPlacement(self.processors, self.processors, chw=self.chw), 0)
         blocks = make_input_blocks(
             unit, data.reshape(self.channels * self.operands, -1), Options(fifo=self.fifo), device
         )

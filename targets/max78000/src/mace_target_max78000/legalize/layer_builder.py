@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.shapes import AxisAttributes
-from mace_frontend_ai8x.network import INPUT, Activation, Layer, Operation
+from mace_frontend_ai8x.network import INPUT, Layer, LayerActivation, Operation
 from mace_target_max78000.device import PROCESSORS, SHIFTS, UNIT_SHIFT, Chip
 from mace_target_max78000.legalize.copies import LINE_RANK, ROW_RANK
 from mace_target_max78000.legalize.layer_fields import (
@@ -159,12 +159,12 @@ class LayerBuilder:
         if index == INPUT or self.fusion.uses[tensor] != 1:
             return False
         layer = self.layers[index]
-        return layer.weights is not None and layer.activation is Activation.NONE and not layer.wide
+        return layer.weights is not None and layer.activation is LayerActivation.NONE and not layer.wide
 
     def _activate_abs(self, node: Node) -> None:
         """Make an Abs the activation of the layer before it."""
         index = self.layer_of[node.inputs[0]]
-        self.layers[index] = replace(self.layers[index], activation=Activation.ABS)
+        self.layers[index] = replace(self.layers[index], activation=LayerActivation.ABS)
         self.tensors[index] = node.outputs[0]
         del self.layer_of[node.inputs[0]]  # the values with their signs are not in memory any more
         self.layer_of[node.outputs[0]] = index

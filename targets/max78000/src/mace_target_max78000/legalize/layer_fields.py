@@ -12,7 +12,7 @@ from mace_core.ir import Array, Graph, Node, Tensor
 from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.pool import PoolAttributes
 from mace_core.quantization import dequantize
-from mace_frontend_ai8x.network import Activation, Eltwise, Operation, Pool, Weights
+from mace_frontend_ai8x.network import Eltwise, LayerActivation, Operation, Pool, Weights
 from mace_target_max78000.device import SHIFTS, UNIT_SHIFT, WEIGHT_BITS
 from mace_target_max78000.legalize.refusals import NoEquivalentError
 from mace_target_max78000.legalize.tensors import find_exponent, find_producers, find_view, is_native
@@ -84,7 +84,7 @@ class LayerArithmetic:
 
     bias: Array | None
     shift: int
-    activation: Activation
+    activation: LayerActivation
     wide: bool
     note: str = ""
 
@@ -101,7 +101,7 @@ def derive_arithmetic(graph: Graph, node: Node, data_power: int, weight_power: i
     low, high = clamp.low, clamp.high
     if not is_native(output):
         _check_wide(output, sum_power, (low, high))
-        return LayerArithmetic(bias, 0, Activation.NONE, True, note)
+        return LayerArithmetic(bias, 0, LayerActivation.NONE, True, note)
     power = find_exponent(output.quant)
     assert power is not None
     # The hardware computes floor(sum * 2 ** shift / 128 + 1/2): a shift of 7 keeps the steps of the sum.
@@ -122,16 +122,16 @@ def _check_wide(output: Tensor, sum_power: int, limits: tuple[float, float]) -> 
         raise NoEquivalentError(f"{problem}; quantize it to 8 bits")
 
 
-def _find_activation(low: float, high: float, power: int) -> Activation:
+def _find_activation(low: float, high: float, power: int) -> LayerActivation:
     """Return the activation for limits; saturation to -128 and 127 steps is free."""
     minimum, maximum = low / 2.0**power, high / 2.0**power
     if maximum < 127:
         problem = f"it is limited to {high:g}, which is {maximum:g} of 127 steps"
         raise NoEquivalentError(f"{problem}; scale its channels so that the limit is 127 steps")
     if minimum <= -128:
-        return Activation.NONE
+        return LayerActivation.NONE
     if minimum == 0:
-        return Activation.RELU
+        return LayerActivation.RELU
     problem = f"it is limited to {low:g} and above, and the hardware limits to 0 or {-128 * 2.0**power:g}"
     raise NoEquivalentError(f"{problem}; limit it to 0, or limit it outside")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
-from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation
 from mace_target_max78000.device import PER_MEMORY, PROCESSORS, Chip
 from mace_target_max78000.encode.weight_memory import ALIGNMENT, words_of
 from mace_target_max78000.place.inserted_layers import copy_layer, select_layer
@@ -76,7 +76,8 @@ def arrange_values(layers: Sequence[Layer], source: Layer, device: Chip) -> Arra
 
 def _count_kernel_words(layers: Sequence[Layer], device: Chip) -> tuple[int, ...]:
     places = [
-        Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
+        LayerPlacement(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels))
+        for layer in layers
     ]
     units = make_units(layers, places, device)
     return tuple(0 if u.layer.weights is None else -(-words_of(u) // ALIGNMENT) * ALIGNMENT for u in units)

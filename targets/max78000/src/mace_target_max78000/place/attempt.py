@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from mace_core.errors import MaceError
-from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS, QUADRANTS, WORD_BYTES, Chip
 from mace_target_max78000.encode.bias_memory import place_bias
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
@@ -75,7 +75,7 @@ class PlacementResult:
     nothing else fails then.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[LayerPlacement, ...]
     options: Options
     touched: int = 0
     highest: int = 0
@@ -187,14 +187,14 @@ class PlacementAttempt:
         ]
         return [GroupDemand(self._mask(self.layers[i].inputs, origin), self.words[i]) for i in weighted]
 
-    def _places(self, offsets: Mapping[int, int]) -> tuple[Place, ...]:
+    def _places(self, offsets: Mapping[int, int]) -> tuple[LayerPlacement, ...]:
         """Return all places.  offsets: by cluster; where it has none, the lowest."""
         return tuple(self._place(i, layer, offsets) for i, layer in enumerate(self.layers))
 
-    def _place(self, index: int, layer: Layer, offsets: Mapping[int, int]) -> Place:
+    def _place(self, index: int, layer: Layer, offsets: Mapping[int, int]) -> LayerPlacement:
         source, target = self.lanes[layer.inputs[0]], self.lanes[index]
         is_single = len(layer.inputs) == 1
-        return Place(
+        return LayerPlacement(
             processors=self._mask(layer.inputs, self.starts),
             output_processors=self._mask((index,), self.starts),
             # Several operands lie interleaved from the first one's word on, which is where the layer begins.

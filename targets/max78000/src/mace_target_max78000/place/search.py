@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from mace_core.errors import MaceError
-from mace_frontend_ai8x.network import INPUT, Layer, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation
 from mace_target_max78000.device import (
     FIFO_CHANNELS,
     MAX_STREAMING_LAYERS,
@@ -41,7 +41,7 @@ class PlacedNetwork:
     """
 
     layers: tuple[Layer, ...]
-    places: tuple[Place, ...]
+    places: tuple[LayerPlacement, ...]
     options: Options
     touched: int
     highest: int

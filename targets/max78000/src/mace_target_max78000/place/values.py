@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_frontend_ai8x.network import INPUT, Layer, Network, Operation, Place
+from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation
 from mace_target_max78000.device import MAX_KERNEL_1D, PER_MEMORY, PROCESSORS, Chip
 from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers
 
@@ -53,7 +53,9 @@ def contiguous_slots(channels: int) -> int:
     return (1 << processors_per_pass(channels)) - 1
 
 
-def make_units(layers: Sequence[Layer], places: Sequence[Place], device: Chip) -> tuple[HardwareLayer, ...]:
+def make_units(
+    layers: Sequence[Layer], places: Sequence[LayerPlacement], device: Chip
+) -> tuple[HardwareLayer, ...]:
     """Return the layers as the hardware runs them."""
     # Only layers and places decide; the sample does not.
     network = Network("", tuple(layers), tuple(places), np.zeros(0, np.int64))
@@ -76,7 +78,8 @@ def describe_source(layers: Sequence[Layer], shape: tuple[int, ...] | None) -> L
 def list_values(layers: Sequence[Layer], source: Layer, device: Chip) -> dict[int, StoredValue]:
     """Return the value of each layer, and that of the input under `INPUT`."""
     places = [
-        Place(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels)) for layer in layers
+        LayerPlacement(contiguous_slots(layer.channels), contiguous_slots(layer.out_channels))
+        for layer in layers
     ]
     values = {unit.index: _output_value(unit) for unit in make_units(layers, places, device)}
     first = layers[0]

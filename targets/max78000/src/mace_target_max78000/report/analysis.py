@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from mace_frontend_ai8x.network import INPUT, Activation, Eltwise, Layer, Network, Operation
+from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, LayerActivation, Network, Operation
 from mace_target_max78000.device import KERNEL_BYTES, PER_MEMORY, PROCESSORS, QUADRANTS, Chip
 from mace_target_max78000.encode import Synthesis
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
@@ -66,7 +66,7 @@ def count_operations(layer: Layer) -> Operations:
     """
     outputs = layer.out_channels * prod(layer.out_dim)
     # The vendor counts each output of an activation as one comparison.
-    compared = outputs if layer.activation is not Activation.NONE else 0
+    compared = outputs if layer.activation is not LayerActivation.NONE else 0
     added = bitwise = 0
     if layer.pool is not None:
         elements = (
