@@ -1,0 +1,96 @@
+"""How much of the data memory values take: words, slots, and which layers read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Operation, Weights
+from mace_target_max78000.device import MAX78000
+from mace_target_max78000.place.values import (
+    StoredValue,
+    contiguous_slots,
+    count_passes,
+    describe_source,
+    find_readers,
+    list_values,
+    processors_per_pass,
+    runs_as_image,
+)
+
+
+def pointwise(inputs: tuple[int, ...], channels: int, outputs: int, dim: tuple[int, int] = (4, 5)) -> Layer:
+    weights = Weights(np.ones((outputs, channels, 1, 1), np.int64))
+    return Layer("layer", Operation.CONV2D, inputs, channels, dim, outputs, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("channels", "passes", "processors"),
+    [(1, 1, 1), (3, 1, 3), (64, 1, 64), (65, 2, 36), (100, 2, 52), (128, 2, 64), (129, 3, 44)],
+)
+def test_passes_and_processors(channels: int, passes: int, processors: int) -> None:
+    """Where a processor has several channels, whole groups of four processors take part."""
+    assert count_passes(channels) == passes
+    assert processors_per_pass(channels) == processors
+    assert contiguous_slots(channels) == (1 << processors) - 1
+
+
+def test_slots_and_memories_of_a_value() -> None:
+    value = StoredValue(0b10011, 7)
+    assert (value.extent, value.memories, value.lead) == (5, 2, 0)
+    assert StoredValue(0xF, 7).memories == 1
+
+
+def test_the_input_is_what_its_reader_reads() -> None:
+    source = describe_source([pointwise((INPUT,), 3, 8)], (99, 9, 9))
+    assert (source.channels, source.dim, source.out_channels) == (3, (4, 5), 3)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((3, 6, 7), (6, 7)), ((3, 6), (6, 1))])
+def test_a_joined_input_has_its_own_shape(shape: tuple[int, ...], dim: tuple[int, int]) -> None:
+    layers = [pointwise((INPUT,), 3, 8), pointwise((INPUT, 0), 11, 4)]
+    joined = describe_source(layers[1:], shape)
+    assert (joined.channels, joined.dim, joined.out_channels) == (3, dim, 3)
+    summed = replace(layers[1], eltwise=Eltwise.ADD, operands=2)
+    assert describe_source([summed], shape).channels == 11
+    assert describe_source(layers[1:], None).channels == 11
+
+
+def test_words_of_values() -> None:
+    layers = [pointwise((INPUT,), 70, 8), replace(pointwise((0,), 8, 130), wide=True)]
+    values = list_values(layers, describe_source(layers, None), MAX78000)
+    # 4 x 5 positions of two passes; of one word; of three passes of four words each.
+    assert values[INPUT] == StoredValue((1 << 36) - 1, 40)
+    assert values[0] == StoredValue(0xFF, 20)
+    assert values[1] == StoredValue((1 << 44) - 1, 240)
+
+
+def test_operands_of_the_first_layer_come_in_turn() -> None:
+    layer = Layer("sum", Operation.PASSTHROUGH, (INPUT,), 4, (4, 5), 4, eltwise=Eltwise.ADD, operands=3)
+    assert list_values([layer], describe_source([layer], None), MAX78000)[INPUT].words == 60
+    several = replace(layer, inputs=(INPUT, INPUT, INPUT))
+    assert list_values([several], describe_source([several], None), MAX78000)[INPUT].words == 20
+
+
+def test_readers_in_order() -> None:
+    layers = [pointwise((INPUT,), 3, 8), pointwise((0, INPUT, 0), 19, 4), pointwise((0,), 8, 4)]
+    assert find_readers(layers) == {INPUT: (0, 1), 0: (1, 1, 2), 1: (), 2: ()}
+
+
+def test_which_dilated_lines_run_as_images() -> None:
+    """A kernel of nine elements is the longest that a line has; beyond it the data become rows."""
+    line = Layer(
+        "line",
+        Operation.CONV1D,
+        (INPUT,),
+        1,
+        (40, 1),
+        1,
+        weights=Weights(np.ones((1, 1, 3), np.int64)),
+        kernel=(3, 1),
+    )
+    assert line.one_dimensional
+    runs = {dilation: runs_as_image(replace(line, dilation=(dilation, 1))) for dilation in (1, 2, 4, 5, 9)}
+    assert runs == {1: False, 2: False, 4: False, 5: True, 9: True}
