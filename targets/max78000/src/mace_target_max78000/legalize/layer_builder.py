@@ -26,7 +26,7 @@ from mace_target_max78000.legalize.layer_fields import (
     spatial_size,
 )
 from mace_target_max78000.legalize.refusals import NoEquivalentError, Refusals
-from mace_target_max78000.legalize.tensors import VIEW_OPS, TensorView, find_exponent, find_view, is_native
+from mace_target_max78000.legalize.tensors import VIEW_OPS, ElementView, find_exponent, find_view, is_native
 
 
 @dataclass
@@ -258,7 +258,7 @@ class LayerBuilder:
             return (INPUT,)
         return tuple(self._find_single(name) for name in fused.tensors)
 
-    def _find_view(self, tensor: str) -> TensorView:
+    def _find_view(self, tensor: str) -> ElementView:
         return find_view(self.graph, tensor, self.fusion.producers)
 
     def _find_base(self, tensor: str) -> str:

@@ -18,7 +18,7 @@ VIEW_OPS = ("Reshape", "Transpose", "Identity")
 
 
 @dataclass(frozen=True, eq=False)
-class TensorView:
+class ElementView:
     """A tensor as the elements of another.
 
     order: the position in the base's memory of each element, in the shape of the view.
@@ -41,7 +41,7 @@ def find_producers(graph: Graph) -> dict[str, Node]:
     return producers
 
 
-def find_view(graph: Graph, tensor: str, producers: Mapping[str, Node]) -> TensorView:
+def find_view(graph: Graph, tensor: str, producers: Mapping[str, Node]) -> ElementView:
     """Find the tensor that another is a view of; itself if it is computed."""
     path = []
     while (node := producers.get(tensor)) and _is_view(graph, node):
@@ -50,7 +50,7 @@ def find_view(graph: Graph, tensor: str, producers: Mapping[str, Node]) -> Tenso
     order = np.arange(graph.tensors[tensor].elements).reshape(graph.tensors[tensor].shape)
     for node in reversed(path):
         order = node.op.compute([order], node.attrs)[0]
-    return TensorView(tensor, order)
+    return ElementView(tensor, order)
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
