@@ -16,6 +16,7 @@ from mace_core.ir import Array
 
 INPUT = -1
 """Among a layer's inputs: the network's own input."""
+# -2 is STOP, which shares the range of indexes with these.
 BUFFER = -3
 """Among a layer's inputs: the first of the network's buffers; the others follow as -4, -5 ..."""
 

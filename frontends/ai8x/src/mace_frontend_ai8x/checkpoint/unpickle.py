@@ -163,6 +163,7 @@ def _push_bytes(length: str, reader: _Reader) -> None:
 
 
 def _push_tuple(count: int, reader: _Reader) -> None:
+    # The stack gives the last item first.
     reader.stack.append(tuple(reader.pop() for _ in range(count))[::-1])
 
 
@@ -257,6 +258,7 @@ def _remember(form: str, reader: _Reader) -> None:
 
 
 def _remember_next(reader: _Reader) -> None:
+    # Protocol 4 numbers the memory by itself.
     reader.memory[len(reader.memory)] = reader.top()
 
 

@@ -47,6 +47,7 @@ def write_state(state: CheckpointState, path: Path) -> None:
     entries = {"data.pkl": b"\x80\x02" + _mapping(contents) + b".", "byteorder": b"little"}
     entries |= {f"data/{key}": data for key, data in enumerate(storages)} | {"version": b"3\n"}
     file = BytesIO()
+    # Stored, not compressed: PyTorch reads the numbers of tensors in place.
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in entries.items():
             archive.writestr(zipfile.ZipInfo(f"archive/{name}", EPOCH), data)

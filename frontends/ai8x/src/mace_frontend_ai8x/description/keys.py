@@ -196,6 +196,7 @@ _ACTIVATION = Key("activation", v.choice(ACTIVATIONS))
 _POOL = v.pair(1, MAX_NUMBER)
 _COUNT = v.integer(1, MAX_NUMBER)
 
+# The vendor's tool accepts several spellings of a key; a description may use any one of them.
 LAYER_KEYS: Mapping[str, Key] = {
     "processors": Key("processors", v.mask, mandatory=True),
     "output_processors": Key("output_processors", v.mask),

@@ -112,6 +112,7 @@ def square(node: NnefNode, x: str) -> str:
 
 
 def _sqr(node: NnefNode) -> Sequence[str]:
+    # A product of the tensor with itself, which every target has, instead of a power.
     return node.done("Mul", [node.input("x")] * 2)
 
 
@@ -120,6 +121,7 @@ def _rsqr(node: NnefNode) -> Sequence[str]:
 
 
 def _log2(node: NnefNode) -> Sequence[str]:
+    # The IR has the natural logarithm only.
     natural = node.emit("Log", [node.input("x")], tag="natural")
     return node.done("Mul", [natural, node.add_float(1 / log(2), "factor")])
 

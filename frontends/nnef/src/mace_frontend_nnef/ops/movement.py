@@ -131,6 +131,7 @@ def _stack(node: NnefNode) -> Sequence[str]:
     values = node.tensor_list("values")
     shape = node.builder.shape(values[0])
     axis = _axis(node, len(shape) + 1)
+    # The IR has no Stack: each value gets the new axis, along which they are concatenated.
     wide = (*shape[:axis], 1, *shape[axis:])
     parts = [node.emit("Reshape", [value], {"shape": wide}, tag="part") for value in values]
     return node.done("Concat", parts, {"axis": axis})
@@ -140,6 +141,7 @@ def _unstack(node: NnefNode) -> Sequence[str]:
     shape, count = node.shape("value"), len(node.results())
     axis = _axis(node, len(shape))
     node.refuse_unless(count == shape[axis], f"{count} results of {shape[axis]} elements")
+    # Split keeps the axis with size 1; the Reshape after it drops that.
     attrs = {"axis": axis, "sizes": (1,) * shape[axis]}
     parts = node.emit_all("Split", [node.input("value")], attrs, tag="part", count=shape[axis])
     flat = {"shape": (*shape[:axis], *shape[axis + 1 :])}

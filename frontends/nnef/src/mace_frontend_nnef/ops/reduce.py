@@ -64,6 +64,7 @@ def _moments(node: NnefNode) -> Sequence[str]:
     mean_name, variance_name = node.output_names(node.builder.ops["Identity"], None)
     attrs = {"axes": axes, "keepdims": True}
     (mean,) = node.add("ReduceMean", [x], attrs, [mean_name], node.origin)
+    # By the centered values: the mean of squares minus the squared mean loses digits where the mean is large.
     squares = square(node, node.emit("Sub", [x, mean], tag="centered"))
     return [mean, node.add("ReduceMean", [squares], attrs, [variance_name], node.origin)[0]]
 
