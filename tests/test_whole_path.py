@@ -21,7 +21,7 @@ import pytest
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
-from mace_core.plan import WholePathOptions as ModelPlan
+from mace_core.plan import Plan as ModelPlan
 from mace_core.plan import plan_calls
 from mace_core.program import Program
 from mace_core.testing.compiled import plan_graph

@@ -117,6 +117,7 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
 
     PluginError where the parts do not compute the graph together; MaceError where a space is too small.
     """
+    # Before anything is planned: a plugin's contradiction would otherwise end in an error of the memory plan.
     check_parts(graph, parts)
     named = _name_apart(graph, parts)
     program = join(graph, [part.body.program for part in named if isinstance(part.body, CallsBody)])
@@ -125,6 +126,7 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
     spaces = {HOST.name: HOST} | {part.space.name: part.space for part in named}
     arenas = {name: _device_arena(space, named, steps) for name, space in spaces.items() if name != HOST.name}
     arenas[HOST.name] = _host_arena(program, named, steps)
+    # Checked after the plan, because only its reuse of memory says what a model really needs.
     for name, space in spaces.items():
         if space.capacity is not None and arenas[name].bytes > space.capacity:
             problem = f"needs {arenas[name].bytes} bytes of {name!r} memory, which has {space.capacity}"
@@ -272,6 +274,7 @@ def _device_arena(space: MemorySpace, parts: Sequence[Part], steps: Sequence[Ste
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
         for name, size in _device_uses(space, parts, step):
+            # A tensor may be a port of several parts, and each may want other bytes behind it.
             sizes[name] = max(sizes.get(name, 0), space.round_up(size))
             first.setdefault(name, number)
             last[name] = number

@@ -168,6 +168,7 @@ def _bind(graph: Graph, constants: Mapping[str, Array], unread: Collection[str])
     builder.reserved = frozenset(graph.tensors)
     builder.storages = {name: tensor.storage for name, tensor in graph.tensors.items() if tensor.storage}
     builder.notes = list(graph.notes)
+    # With constants every run begins with the start values, so that no state is left to keep.
     builder.states = [] if constants else list(graph.states)
     renamed = {}
     for name in graph.inputs:
