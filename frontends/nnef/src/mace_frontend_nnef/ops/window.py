@@ -48,8 +48,7 @@ class NnefWindow:
 
     def without_padding(self) -> NnefWindow:
         """Return the window for an operand whose border is written out."""
-        none = (0,) * len(self.kernel)
-        return NnefWindow(self.kernel, self.strides, self.dilations, none, none)
+        return replace(self, before=(0,) * len(self.kernel), after=(0,) * len(self.kernel))
 
 
 def window_of(node: NnefNode, size: Shape, kernel: Shape) -> NnefWindow:
