@@ -87,6 +87,7 @@ def test_sparse_weights_are_filled_up(case: tuple[list[float], Sparsity], tmp_pa
         (Sparsity((0, 1), (), (1 << 30, ([0], [0]))), "places"),
         (Sparsity((0, 1), (), (4, ([0, 3], [0, 2, 3]))), "segments"),
         (Sparsity((0, 1), (7,), (4, 4)), "traversal"),
+        (Sparsity((0, 1, 2), (1,), (2, 1, ([0, 3, 6], [0, 1, 2, 0, 1, 2]))), "blocks of unknown size"),
     ],
 )
 def test_damaged_sparsity_is_told(sparsity: Sparsity, problem: str, tmp_path: Path) -> None:
