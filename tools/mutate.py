@@ -339,9 +339,8 @@ def main() -> int:
     parser.add_argument("--area", choices=AREAS, action="append", help="default: all")
     parser.add_argument("--module", default="", help="plant faults in this file alone")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--marks", default="not slow and not fuzz and not emulator and not wheels and not exhaustive"
-    )
+    # Slow tests as well: those of kernels are slow, for they start a compiler.
+    parser.add_argument("--marks", default="not fuzz and not emulator and not wheels and not exhaustive")
     parser.add_argument(
         "--near", action="store_true", help="leave out the folder tests/, which takes minutes"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mace_core.api import BlobBody, BuildConfig, Part, Refusal, Region
-from mace_core.compilation import Compilation, compile_graph
+from mace_core.compilation import Compilation, compile_graph, refuse_unknown_forms
 from mace_core.deployment import Model
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.text import CIdentifier
@@ -82,6 +82,22 @@ def test_without_fallback_every_node_outside_the_named_targets_is_a_fault() -> N
     compile_graph(Model("m", (), runtimes=("cpu",)), graph(), compilation("host", no_fallback=True))
 
 
+def test_weights_as_stored_are_refused_for_targets_that_cannot_restore_them() -> None:
+    class Narrow(Cpu):
+        name = "narrow"
+
+        def widens_weights(self) -> bool:
+            return False
+
+    stored = Model("m", (), keys={"weights": "as-stored"})
+    refuse_unknown_forms(stored, [Cpu()])
+    refuse_unknown_forms(Model("m", ()), [Narrow()])
+    with pytest.raises(
+        MaceError, match="target 'narrow' has no kernels that widen weights; leave the key out"
+    ):
+        refuse_unknown_forms(stored, [Cpu(), Narrow()])
+
+
 class OnDevice(Picky):
     """Computes Relu by a driver."""
 
@@ -120,6 +136,7 @@ def test_the_reports_bytes_are_those_of_the_generated_code() -> None:
 def test_a_model_of_the_cpu_alone_needs_no_fallback() -> None:
     plan = compile_graph(Model("m", (), keys={"fallback": "cpu"}), graph(), compilation("host")).plan
     assert plan.fallback is None
+    assert report_plan(plan).fallback_bytes == 0
 
 
 def counting() -> Graph:

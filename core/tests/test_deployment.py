@@ -367,3 +367,27 @@ def test_keys_that_ask_for_what_happens_anyway_are_not_noted(tmp_path: Path) -> 
     keys = "    quantize: 0\n    dsp_mode: 0\n"
     text = f"library_name: vision\nmodels:\n  net:\n    model_file_path: net.onnx\n{keys}"
     assert load_deployment(written(tmp_path, text)).ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("ranges", "limits"),
+    [
+        ("-1.0,1.0", [(-1.0, 1.0), (-1.0, 1.0)]),
+        ("[0, 255]", [(0.0, 255.0), (0.0, 255.0)]),
+        ('["0,1", "-2,2"]', [(0.0, 1.0), (-2.0, 2.0)]),
+    ],
+    ids=["text", "numbers", "each"],
+)
+def test_one_range_is_that_of_every_input(
+    ranges: str, limits: list[tuple[float, float]], tmp_path: Path
+) -> None:
+    text = LIST_FORM.replace("input_ranges: -1.0,1.0", f"input_ranges: {ranges}")
+    assert [
+        port.limits for port in load_deployment(written(tmp_path, text), ("onnx",)).models[0].inputs
+    ] == limits
+
+
+def test_two_states_with_one_next_value_are_refused(tmp_path: Path) -> None:
+    text = DICT_FORM.replace("    input_tensors", "    states: {h: y, c: y}\n    input_tensors")
+    (fault,) = faults(tmp_path, text)
+    assert "states: two states have one output as their next value; pair each state" in fault

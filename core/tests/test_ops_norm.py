@@ -135,6 +135,7 @@ WRONG: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
         {},
         "3 channels",
     ),
+    ("BatchNorm", [ZEROS((2, 3), np.int32), *[ZEROS(3, np.int32)] * 4], {}, "must be of a float type"),
     ("BatchNorm", [ZEROS(3, np.float32), *[ZEROS(3, np.float32)] * 4], {}, "rank"),
     ("InstanceNorm", [ZEROS((2, 3), np.float32), *[ZEROS(3, np.float32)] * 2], {}, "rank"),
     ("GroupNorm", [ZEROS((2, 4, 6), np.float32), *[ZEROS(6, np.float32)] * 2], {"groups": 4}, "4 groups"),
@@ -148,3 +149,18 @@ def test_inference_refuses(name: str, arrays: list[Any], given: dict[str, Any], 
     op = core_ops()[name]
     with pytest.raises(OpError, match=text):
         infer(op, arrays, op.complete(given))
+
+
+def test_the_axis_of_a_dft_moves_and_that_of_real_and_imaginary_part_stays_last() -> None:
+    op = core_ops()["DFT"]
+    assert op.move is not None
+    attrs = op.complete({"length": 4, "axis": 1})
+    assert op.move(attrs, (1, 0, 2)) == (op.complete({"length": 4, "axis": 0}), (1, 0, 2))
+    assert op.move(attrs, (0, 2, 1)) is None
+
+
+def test_a_bias_does_not_give_a_product_of_vectors_an_axis() -> None:
+    op = core_ops()["MatMul"]
+    two, three, bias = (np.full(shape, 2, np.float32) for shape in ((3,), (3,), (1,)))
+    (product,) = op.compute([two, three, bias], op.complete({}))
+    assert (product.shape, product.item()) == ((), 14)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
@@ -112,3 +113,21 @@ def test_copied_nodes_read_the_renamed_tensors_and_constants_are_computed() -> N
     renamed = copy_nodes(graph, builder, {"x": constant})
     assert builder.nodes == []
     np.testing.assert_array_equal(builder.weights[renamed.get("y", "y")], np.abs(X))
+
+
+@pytest.mark.parametrize(
+    ("ops", "is_found"), [((), True), (("Neg",), True), (("Abs", "Neg"), True), (("Abs",), False)]
+)
+def test_the_sole_producer_has_one_of_the_ops_if_any_are_named(ops: tuple[str, ...], is_found: bool) -> None:
+    builder = Builder("m")
+    negated = builder.one("Neg", [builder.input("x", DType.F32, (2,))])
+    graph = builder.finish([builder.one("Relu", [negated])], ["y"])
+    producers: list[str] = []
+
+    def rule(match: Match) -> None:
+        producer = match.sole_producer(0, *ops)
+        if producer:
+            producers.append(f"{producer.op.name} for {match.node.op.name}")
+
+    rewrite(graph, rule)
+    assert producers == (["Neg for Relu"] if is_found else [])

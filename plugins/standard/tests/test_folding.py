@@ -126,6 +126,18 @@ def test_pixels_then_windows_are_windows_where_that_is_less(
     assert ops_after([fold_conv_conv], e.graph(pair(e, 2, 6, 3, **attrs)[1]), 2e-5) == ["Sin", "Conv"]
 
 
+@pytest.mark.parametrize(("results", "ops"), [(3, ["Conv"]), (4, ["Conv", "Conv"])])
+def test_products_are_counted_over_the_whole_images(
+    expressions: Any, ops_after: Any, results: int, ops: list[str]
+) -> None:
+    # 5 x 6 pixels of 4 channels become 3 channels, then 4 x 4 pixels of windows of 2 x 3: apart they take
+    # 30 * 4 * 3 + 96 * 3 * results products, as one Conv 96 * 4 * results: less up to 3 results.
+    e = expressions(0)
+    first = e("Conv", e.input(1, 5, 6, 4), e.constant(3, 1, 1, 4), **window(2))
+    graph = e.graph(e("Conv", first, e.constant(results, 2, 3, 3), **window(2)))
+    assert ops_after([fold_conv_conv], graph, 2e-5) == ops
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_work_limits_and_other_readers_keep_them_apart(
     expressions: Any, ops_after: Any, seed: int
@@ -137,6 +149,7 @@ def test_more_work_limits_and_other_readers_keep_them_apart(
     shifted = e("Conv", x, one, e.constant(6), **window(2))
     grouped = e("Conv", x, e.constant(6, 1, 1, 1), **window(2), group=2)
     wide = e("Conv", x, e.constant(6, 1, 2, 2), **window(2))
+    tall = e("Conv", x, e.constant(6, 2, 1, 2), **window(2))
     padded = e("Conv", x, one, **window(2, 1))
     plain = e("Conv", x, one, **window(2))
     stored = e("Conv", x, one, **window(2), storage=STORED)
@@ -144,7 +157,7 @@ def test_more_work_limits_and_other_readers_keep_them_apart(
         lambda: e.graph(pair(e, 6, 2, 3)[1]),
         *(
             lambda y=y: e.graph(e("Conv", y, filters, **window(2)))
-            for y in (limited, grouped, wide, padded, stored)
+            for y in (limited, grouped, wide, tall, padded, stored)
         ),
         lambda: e.graph(e("Conv", shifted, filters, **window(2, 1))),
         lambda: e.graph(e("Conv", plain, filters, **window(2)), plain),

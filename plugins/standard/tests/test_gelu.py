@@ -87,3 +87,12 @@ def test_a_result_of_another_shape_stays(expressions: Any, ops_after: Any) -> No
     x = e.input(3)
     wide = e("Mul", x, e.array([[0.5]]))
     assert "Gelu" not in ops_after([fuse_gelu], e.graph(e("Mul", wide, erf_gate(e, x))))
+
+
+def test_a_tanh_of_another_factor_is_no_gelu(expressions: Any, ops_after: Any) -> None:
+    e = expressions(0)
+    x = e.input(3, 4)
+    cubic = e("Add", x, e("Mul", e("Mul", e("Mul", x, x), x), 0.044715))
+    gate = e("Add", e("Tanh", e("Mul", cubic, 0.7)), 1.0)
+    graph = e.graph(half_of_product(e, x, gate))
+    assert ops_after([fuse_gelu], graph) == [n.op.name for n in graph.nodes]

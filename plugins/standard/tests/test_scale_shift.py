@@ -54,6 +54,12 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
     assert ops_after([fuse_scale_shift], graph) == [n.op.name for n in graph.nodes]
 
 
+def test_constants_may_have_the_rank_of_the_image(expressions: Any, ops_after: Any) -> None:
+    e = expressions(0)
+    scaled = e("Mul", e.input(6, 5, 4), e.constant(1, 1, 4))
+    assert ops_after([fuse_scale_shift], e.graph(e("Add", scaled, e.constant(1, 1, 4)))) == ["BatchNorm"]
+
+
 def test_a_product_that_something_else_reads_stays(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     scaled = e("Mul", e.input(6, 5, 4), e.constant(4))

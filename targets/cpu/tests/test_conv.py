@@ -118,6 +118,19 @@ GRAPHS = [
         pads_before=(1, 0, 1),
         pads_after=(1, 1, 1),
     ),
+    # The unrolled taps are chosen by the last axis: the other one is of another size, step or dilation here.
+    *(
+        conv(f"depthwise_uneven{number}", (1, 11, 12, 20), (20, *kernel, 1), group=20, **attrs)
+        for number, (kernel, attrs) in enumerate(
+            [
+                ((5, 3), {}),
+                ((3, 5), {"strides": (2, 1)}),
+                ((3, 3), {"strides": (1, 2)}),
+                ((3, 3), {"dilations": (1, 2)}),
+                ((3, 3), {"dilations": (2, 1)}),
+            ]
+        )
+    ),
     conv("runtime_groups", (1, 6, 6, 6), (8, 3, 3, 3), dynamic=True, group=2),
     conv("runtime", (1, 6, 6, 5), (18, 3, 3, 5), dynamic=True),
     conv("runtime_depthwise", (1, 6, 6, 5), (5, 3, 3, 1), dynamic=True, group=5),

@@ -184,3 +184,12 @@ def test_other_types_are_refused() -> None:
         assert target.refuses(graph.nodes[0], graph) == Refusal(
             "dtype", f"no kernel computes {op} of f64", CAST
         )
+
+
+@pytest.mark.parametrize("op", ["LayerNorm", "MeanVarianceNorm"])
+def test_rows_may_be_computed_in_place(op: str) -> None:
+    x = np.zeros((3, 8), np.float32)
+    attrs: dict[str, Any] = {"axes": (1,)} if op == "MeanVarianceNorm" else {"axis": 1}
+    operands = [x] if op == "MeanVarianceNorm" else [x, np.ones(8, np.float32)]
+    (call,) = Cpu().lower(case("rows", op, operands, attrs, constants=(1,))).calls
+    assert call.inplace

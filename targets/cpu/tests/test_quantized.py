@@ -11,9 +11,11 @@ import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_core.levels import Level
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import run_merged
 from mace_target_cpu import Cpu
+from mace_target_cpu.isa import GENERIC
 
 pytestmark = pytest.mark.slow
 
@@ -89,13 +91,13 @@ def inputs_of(graph: Graph) -> dict[str, Array]:
     return made
 
 
-def check(graphs: Sequence[Graph], folder: Path) -> dict[str, str]:
+def check(graphs: Sequence[Graph], folder: Path, levels: Sequence[Level] | None = None) -> dict[str, str]:
     """Assert that the C rounds the exact real numbers once, up to what float32 leaves open.
 
-    The kernels by graph.
+    levels: all of this machine if None. Returns the kernels by graph.
     """
     inputs = {g.name: inputs_of(g) for g in graphs}
-    results = run_merged(Cpu(), graphs, folder, inputs)
+    results = run_merged(Cpu(), graphs, folder, inputs, levels)
     for g in graphs:
         given, found = inputs[g.name], results[g.name]
         exact = execute(
@@ -365,8 +367,24 @@ def test_movement(tmp_path: Path) -> None:
     check(graphs, tmp_path)
 
 
+SCALAR = replace(GENERIC[0], name="scalar", flags=("-U__SSE2__", "-U__ARM_NEON"))
+"""The plain C of processors for which the integer kernels have no instructions of their own."""
+
+
+@pytest.mark.parametrize("level", [*Cpu().levels("host"), SCALAR], ids=lambda level: str(level.name))
+def test_products_on_every_level(level: Level, tmp_path: Path) -> None:
+    # An odd depth leaves half of the last pair of vi_dot empty.
+    graphs = [product(DType.I8), conv("square", (1, 5, 4, 5), (19, 3, 3, 5), (I8, DType.I8, I8))]
+    assert check(graphs, tmp_path, [level])["dense"] == "conv_quantized"
+
+
 @pytest.mark.parametrize("kind", [DType.I8, DType.U8])
 def test_products(kind: DType, tmp_path: Path) -> None:
+    assert check([product(kind)], tmp_path) == {"dense": "conv_quantized"}
+
+
+def product(kind: DType) -> Graph:
+    """A product with constant weights of a type, with a bias and a limit."""
     rng = np.random.default_rng(0)
     new = Builder("dense")
     x = new.input("x", DType.I8, (5, 33), I8.quant)
@@ -378,4 +396,4 @@ def test_products(kind: DType, tmp_path: Path) -> None:
     y = new.add(
         "MatMul", [x, w, b], {"low": 0.0}, outputs=[new.reserve_output("y", storage(DType.I8, 0.1, -100))]
     )
-    assert check([new.finish(y)], tmp_path) == {"dense": "conv_quantized"}
+    return new.finish(y)

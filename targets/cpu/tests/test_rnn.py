@@ -165,3 +165,14 @@ def test_other_types_are_refused() -> None:
         outputs=2,
     )
     assert Cpu().refuses(graph.nodes[0], graph) == Refusal("dtype", "no kernel computes RNN of f64", CAST)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_the_scratch_grows_with_the_hidden_size(op: str) -> None:
+    scratch = []
+    for hidden in (32, 64):
+        cases = Cases()
+        cases.add(op, (3, 2, 5, hidden), {})
+        (call,) = Cpu().lower(cases.graphs[0]).calls
+        scratch.append(call.scratch)
+    assert scratch[1] == 2 * scratch[0] > 0
