@@ -150,6 +150,7 @@ def test_an_abi_that_is_none_is_told_where_another_one_is_built_for(folder: Path
     assert "no ABI 'arm65'" in fault
 
 
+@pytest.mark.slow
 def test_strict_refuses_keys_without_effect(folder: Path) -> None:
     status, output = check(folder, "good", "winograd: 2", "dsp_mode: 1")
     assert status == 0, output

@@ -145,6 +145,7 @@ def test_mistakes_get_one_message(project: Path, arguments: tuple[str, ...], sai
     assert said in mace(project, *arguments, status=2)
 
 
+@pytest.mark.slow
 def test_the_schema_is_json(project: Path) -> None:
     assert json.loads(mace(project, "schema"))["$schema"].startswith("https://json-schema.org")
 

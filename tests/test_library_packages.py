@@ -92,6 +92,7 @@ def test_the_example_runs_as_its_first_lines_say(library: Path, tmp_path: Path) 
     assert "input x takes 144 bytes, read 3" in done.stderr
 
 
+@pytest.mark.slow
 def test_threads_are_in_both_libraries(library: Path) -> None:
     for product, option in (("libone.a", "--extern-only"), ("libone.so", "--dynamic")):
         assert "mace_threads_new" in output("nm", option, library / "lib/host" / product, folder=library)

@@ -24,6 +24,7 @@ def tool() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("area", ["transforms", "cpu"])
 def test_faults_are_repeatable_and_leave_a_program(area: str, tool: ModuleType) -> None:
     faults = tool.choose(area, "", 3, 40)

@@ -214,6 +214,7 @@ def test_a_device_that_fails_to_open_gives_a_status_and_a_text(
         assert name in line, "the text says which part and device"
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_to_open_leaves_the_model_to_the_cpu_if_asked(
     faulty: tuple[str, Probe], runtime: dict[str, str], expected: tuple[Array, ...]
 ) -> None:

@@ -192,6 +192,7 @@ def _effect(model: Model, samples: dict[str, Array], expected: dict[str, Array])
     return largest
 
 
+@pytest.mark.slow
 def test_validation_finds_a_session_that_forgets(streams: dict[str, tuple[Model, InProcess]]) -> None:
     for name in MADE[:-1]:  # Keras takes seconds for its runs
         model, library = streams[name]
@@ -268,6 +269,7 @@ def test_a_file_gives_the_values_before_the_first_run(tmp_path: Path) -> None:
         deployed(tmp_path, "stream", file, "    states: {cache: {start: first.npy}}")
 
 
+@pytest.mark.slow
 def test_a_command_resets_states_after_so_many_samples(built: Path, tmp_path: Path) -> None:
     """Two sequences of three steps in one file are two sequences, and are one without `--reset`."""
     steps = np.random.default_rng(5).standard_normal((3, *SHAPE)).astype(np.float32)
@@ -309,6 +311,7 @@ def test_a_library_whose_application_carries_the_states_equals_the_framework(
         judge(tensor, found[tensor.name], expected[tensor.name])
 
 
+@pytest.mark.slow
 @needs_models
 def test_validation_carries_states_and_finds_a_library_that_forgets_them(
     carried: tuple[Model, InProcess],
