@@ -259,3 +259,12 @@ def test_batch_norm_in_training_is_refused(body: str, opset: int, refused: bool,
         return
     with pytest.raises(MaceError, match="works in training mode; export the model for inference"):
         load(tmp_path / "m.onnx", body, opset, **constants)
+
+
+@pytest.mark.parametrize(("opset", "coordinates"), [(10, "asymmetric"), (11, "half_pixel")])
+def test_resize_has_coordinates_since_11(opset: int, coordinates: str, tmp_path: Path) -> None:
+    scales = np.float32([1, 1, 2, 2])
+    body = 'y = Resize<mode="linear">(x, s)' if opset == 10 else 'y = Resize<mode="linear">(x, r, s)'
+    graph = load(tmp_path / "m.onnx", body, opset, s=scales, r=np.float32([]))
+    assert attribute(graph, "Resize", "coordinates") == coordinates
+    assert graph.tensors["y"].shape == (1, 4, 12, 12)
