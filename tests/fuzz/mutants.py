@@ -269,13 +269,13 @@ def _changed_array(value: Any, rng: random.Random) -> Any:
 def tensorflow_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     import tensorflow as tf
     from tensorflow_cases import freeze
+    from tensorflow_graphs import convolution, movement, written
 
     from mace_frontend_tensorflow.messages import GraphDef
 
-    module = test_module("tensorflow", "test_malformed")
     found: list[tuple[str, Any]] = [
-        ("convolution", module.written(tf, module.convolution, (1, 16, 16, 3))),
-        ("movement", module.written(tf, module.movement, (2, 4, 5))),
+        ("convolution", written(tf, convolution, (1, 16, 16, 3))),
+        ("movement", written(tf, movement, (2, 4, 5))),
     ]
     names = ("elementwise", "movement", "products", "quantize")
     cases = [case for name in names for case in test_module("tensorflow", f"test_{name}").CASES]
@@ -314,11 +314,11 @@ def caffe_mutant(original: tuple[str, bytes], rng: random.Random, sound: bool) -
 
     text, data = original
     if not sound and rng.randrange(SOUND):
-        network = text_format.Parse(text, schema.net(), allow_unknown_field=True)
+        network = text_format.Parse(text, schema.create_net(), allow_unknown_field=True)
         text = text_format.MessageToString(next(mild_messages(network, rng.randrange(1 << 30), 1)))
         if rng.random() < 0.15:
             data = next(
-                mild_messages(schema.model().FromString(data), rng.randrange(1 << 30), 1)
+                mild_messages(schema.create_model().FromString(data), rng.randrange(1 << 30), 1)
             ).SerializeToString()
     return {"m.prototxt": text.encode(), "m.caffemodel": data}
 

@@ -290,15 +290,18 @@ def only_count(flat: Flat, counters: Sequence[Ref]) -> bool:
         if name in seen:
             continue
         seen.add(name)
-        for user in users.get(name, ()):
-            operands = [operand for operand, _ in flat.inputs(user)]
-            if user.op in COUNTING:
-                pending.append(user.name)
-            elif user.op in INDEXED and operands.index(name) == 1:
-                continue
-            elif user.op not in ENDING:
-                return False
+        readers = users.get(name, ())
+        if not all(_is_counting(flat, reader, name) for reader in readers):
+            return False
+        pending += [reader.name for reader in readers if reader.op in COUNTING]
     return True
+
+
+def _is_counting(flat: Flat, reader: GraphOperation, name: str) -> bool:
+    """Tell whether an operation adds to a value, uses it as the index of an item, or passes it on."""
+    operands = [operand for operand, _ in flat.inputs(reader)]
+    is_index = reader.op in INDEXED and operands.index(name) == 1
+    return is_index or reader.op in (*COUNTING, *ENDING)
 
 
 def are_unread(flat: Flat, refs: Collection[Ref], passing: Sequence[str] = ()) -> bool:
