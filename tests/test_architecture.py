@@ -229,7 +229,6 @@ TESTED_ELSEWHERE = {
         "base classes without behavior; each plugin's contract tests them",
     ),
     "levels": ("core/tests/test_kernel_target.py", "levels are a kernel target's"),
-    "new_deployment": ("tests/test_init.py", "what `mace init` writes is read back through frontends"),
     "offers": ("core/tests/test_ops.py", "what it offers are the operators"),
     "package_files": ("tests/test_library_packages.py", "CMake and pkg-config find the packages"),
     "pipeline": ("tests/test_two_targets.py", "it joins frontends, transforms and targets"),
