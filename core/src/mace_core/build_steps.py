@@ -330,9 +330,8 @@ def _generate_step(place: BuildPlace, job: Job, registry: Registry, manifests: S
     read: list[Path] = []
     for model in job.deployment.models:
         read += registry.frontend(model).dependencies(model.files)
-    read += filter(None, map(tuning_file, job.deployment.models))
-    for model in job.deployment.models:
         read += start_files(model).values()
+    read += filter(None, map(tuning_file, job.deployment.models))
     compiler = job.choice.compiler
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]
     announcement = f"generating {job.deployment.library} for {job.choice.text}"
