@@ -37,7 +37,11 @@ class BuiltLibrary:
         report = folder / "model" / f"{variant}.json"
         # Unlike Path.is_file, this takes a path that is too long for one that is not there.
         if not os.path.isfile(report):
-            raise MaceError(folder, f"is not built for {variant}", f"run: scons target={variant}")
+            raise MaceError(
+                folder,
+                f"is not built for {variant}",
+                f"run: scons target={variant}, or mace build FILE --target {variant}",
+            )
         if runner is None:
             raise MaceError(
                 variant,
@@ -119,14 +123,20 @@ class BuiltLibrary:
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:
         """Run a program of the library and return what it prints; MaceError with its stderr if it fails."""
-        command = self.runner.command(self.programs / program, arguments)
+        file = self.programs / program
+        if not file.is_file():
+            build = (
+                f"run: scons target={self.programs.name}, or mace build FILE --target {self.programs.name}"
+            )
+            raise MaceError(file, "is not there: its build is not finished, or failed", build)
+        command = self.runner.command(file, arguments)
         done = subprocess.run(  # noqa: S603  # we built the program
             command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
         )
         if done.returncode:
             raise MaceError(
                 program,
-                f"exited with status {done.returncode}: {done.stderr.strip()}",
+                f"exited with status {done.returncode}: {done.stderr.strip() or 'it printed nothing'}",
                 "correct its input, or report a bug",
             )
         return done.stdout

@@ -276,7 +276,12 @@ class TargetContract(PluginContract):
         target = self.target
         if self.abi == "host":
             return target
-        return with_levels(target, [level for level in target.levels(self.abi) if not level.flags])
+        portable = [level for level in target.levels(self.abi) if not level.flags]
+        assert portable, (
+            f"all levels for {self.abi} have flags, which the compiler of this machine may not know: "
+            "move flags that every processor of the ABI has into the toolchain"
+        )
+        return with_levels(target, portable)
 
 
 def _variants(op: str) -> range:

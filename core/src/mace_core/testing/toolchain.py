@@ -156,6 +156,7 @@ class ToolchainContract(PluginContract):
             *compiler.cc,
             *compiler.flags,
             *compiler.program,
+            "-s",  # as builds link, so that zig makes one C library for both
             "-o",
             program.name,
             hello.name,

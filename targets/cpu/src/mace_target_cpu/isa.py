@@ -20,7 +20,7 @@ PANEL = 16
 class CpuLevel(Level):
     """A level as the kernels of this target are written for it.
 
-    lanes: floats in one vector register.
+    lanes: floats in one vector of the compiler, 4 or 8; without vector units 4, which the compiler splits.
     rows, columns: the tile of results that the matrix kernels keep in registers.
     panel: columns of a packed weight matrix that lie together.
 
@@ -35,6 +35,10 @@ class CpuLevel(Level):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # integer.h.in and copy_tiles.c.in are written for these two.
+        if self.lanes not in (4, 8):
+            problem = f"its vectors hold {self.lanes} floats; kernels are written for 4 and 8"
+            raise PluginError(f"level {self.name}", problem, "use 4 for a processor without vector units")
         # gemm.h.in walks a panel in whole tiles, and a tile in whole registers; a remainder would belong to
         # the next panel.
         if self.columns % self.lanes or self.panel % self.columns:

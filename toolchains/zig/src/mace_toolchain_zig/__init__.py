@@ -16,8 +16,8 @@ from mace_toolchain_zig.abis import ABIS, CODE_FLAGS, NATIVE, ZigAbi
 from mace_toolchain_zig.bionic import write_stubs
 
 SLOW = (
-    "zig builds what it links against once for each ABI, and keeps it; "
-    "a whole C library takes a minute or more"
+    "zig builds what it links against once for each ABI and set of -mcpu flags, and keeps it; "
+    "a whole C library takes one to ten minutes"
 )
 """Why the first link for an ABI takes long: the package has the sources of C libraries, no binaries."""
 
