@@ -39,12 +39,8 @@ class NnefWindow:
 
     def attrs(self) -> dict[str, Any]:
         """Return the attributes of the IR's convolutions and pools."""
-        return {
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "pads_before": self.before,
-            "pads_after": self.after,
-        }
+        pads = {"pads_before": self.before, "pads_after": self.after}
+        return {"strides": self.strides, "dilations": self.dilations, **pads}
 
     def without_padding(self) -> NnefWindow:
         """Return the window for an operand whose border is written out."""

@@ -33,8 +33,8 @@ CONSTANT: Mapping[str, str] = {
 }
 """Files whose names no option changes: path -> template."""
 
-# Warnings do not stop a build, because compilers that we have never seen have warnings of their own; our tests
-# add -Werror.
+# Warnings do not stop a build, because compilers that we have never seen have warnings of their own; our
+# tests add -Werror.
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra")
 INCLUDES = (".", "board")
 LINKER_SCRIPT = "board/bare/link.ld"
