@@ -392,9 +392,8 @@ def _in_sequence(
     for layer in layers:
         number = following if layer.sequence < 0 else layer.sequence
         if number in numbered:
-            line = layer.lines.get("sequence", layer.line)
             problem = f"sequence: {number} belongs to the layer in line {numbered[number].line}"
-            faults.add(line, problem, "give each layer its own number")
+            faults.add(layer.lines.get("sequence", layer.line), problem, "give each layer its own number")
         else:
             numbered[number] = replace(layer, sequence=number)
         following = number + 1
