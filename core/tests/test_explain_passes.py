@@ -21,6 +21,10 @@ ACME = Plugin("transform-acme", "mace_transform_acme", "mace-transform-acme", "1
 
 
 def keep(graph: Graph) -> Graph:
+    """Keep every node.
+
+    What stands below the first line is not shown.
+    """
     return graph
 
 
@@ -45,7 +49,9 @@ def test_text_tells_phase_distribution_and_every_reason(registry: Registry) -> N
     assert fold[3].startswith("2 rounds: a factor behind an addend")
     assert [" ".join(line.split()) for line in fold[4:-1]] == [
         "b mace-transform-acme 1.2",
+        "Keep every node.",
         "a mace-transform-acme 1.2",
+        "Keep every node.",
         "after b: b makes what a reads",
         "before elsewhere (not installed): elsewhere hides it",
     ]
@@ -61,6 +67,7 @@ def test_json_tells_the_same(registry: Registry) -> None:
     assert fold["passes"] == [
         {
             "transform": "b",
+            "does": "Keep every node.",
             "distribution": "mace-transform-acme",
             "version": "1.2",
             "because": "",
@@ -69,6 +76,7 @@ def test_json_tells_the_same(registry: Registry) -> None:
         },
         {
             "transform": "a",
+            "does": "Keep every node.",
             "distribution": "mace-transform-acme",
             "version": "1.2",
             "because": "",

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import BuildConfig, Compiler, Files, Frontend, Part, Refusal, Region, Target, Toolchain
+from mace_core.commands import list_plugins
 from mace_core.deployment import Model
-from mace_core.errors import MaceError
+from mace_core.errors import MaceError, PluginWarning
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Op
+from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Registry
 
 
@@ -138,3 +140,25 @@ def test_all_files_in_a_folder_are_read(tmp_path: Path) -> None:
     for file in files:
         file.write_bytes(b"")
     assert Format("one").dependencies((tmp_path, tmp_path / "other")) == (*files, tmp_path / "other")
+
+
+def test_a_name_that_disables_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MACE_DISABLED_PLUGINS", "cpu,target-cpus,zzz")
+    loader = PluginLoader()
+    loader.load()
+    assert list(map(str, loader.unknown)) == [
+        "MACE_DISABLED_PLUGINS: no plugin 'cpu' is installed; did you mean 'target-cpu'?",
+        "MACE_DISABLED_PLUGINS: no plugin 'target-cpus' is installed; did you mean 'target-cpu'?",
+        "MACE_DISABLED_PLUGINS: no plugin 'zzz' is installed; `mace plugins` lists the names",
+    ]
+    with pytest.warns(PluginWarning) as warned:
+        Registry.load()
+    assert len(warned) == 3
+
+
+def test_a_disabled_plugin_is_listed_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MACE_DISABLED_PLUGINS", "target-cpu")
+    listed = {plugin.name: plugin for plugin in list_plugins()}
+    assert listed["target-cpu"].state == "disabled by MACE_DISABLED_PLUGINS"
+    assert listed["target-cpu"].offers == ()
+    assert listed["toolchain-host"].state == "ready"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -379,9 +380,11 @@ def new_plugin(kind: str, name: str, hardware: str, output: Path) -> None:
     """Create a plugin that installs, loads and passes its contract tests."""
     from mace_core.scaffold import write_plugin
 
-    folder = write_plugin(kind, name, output, hardware)
-    install = f"pip install -e '{folder}[test]'"
-    echo(f"wrote {folder}; next: {install} (uv {install} in a checkout of MACE), then run pytest in it")
+    folder = write_plugin(kind, name, output, hardware).resolve()
+    # uv's environments have no pip of their own, and the pip that is found then is another Python's.
+    has_pip = find_spec("pip") is not None
+    install = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
+    echo(f"wrote {folder}; next: {install} -e '{folder}[test]' && {sys.executable} -m pytest {folder}")
 
 
 def _parse_input(text: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from mace_core.generation import generate
 from mace_core.ir import Array
 from mace_core.job import Job
 from mace_core.pipeline import load_with
-from mace_core.plugin_loader import PluginLoader
+from mace_core.plugin_loader import DISABLED, PluginLoader
 from mace_core.registry import Choice, Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.check import attempt_each
@@ -224,10 +224,13 @@ class PluginListing:
     missing: tuple[str, ...] = ()
     broken: str = ""
     conflicts: tuple[str, ...] = ()
+    is_disabled: bool = False
 
     @property
     def state(self) -> str:
         """The cell of the table of plugins: "ready", or what is missing or broken."""
+        if self.is_disabled:
+            return f"disabled by {DISABLED}"
         return "broken: see below" if self.broken else "; ".join(self.missing) or "ready"
 
 
@@ -252,7 +255,10 @@ def list_plugins() -> list[PluginListing]:
                 conflicts=tuple(str(c) for c in loader.conflicts if str(plugin) in str(c)),
             )
         )
-    return listed
+    disabled = (
+        PluginListing(p.name, p.distribution, p.version, (), is_disabled=True) for p in loader.disabled
+    )
+    return sorted((*listed, *disabled), key=lambda plugin: plugin.name)
 
 
 def show_plugins(plugins: Sequence[PluginListing]) -> str:

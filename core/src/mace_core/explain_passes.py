@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import getdoc
 
 from mace_core.api import Reasons
 from mace_core.json_types import Json
@@ -46,6 +47,7 @@ def _phase_as_json(phase: Phase, passes: tuple[Pass, ...], installed: frozenset[
 def _pass_as_json(step: Pass, installed: frozenset[str]) -> Json:
     return {
         "transform": step.transform.name,
+        "does": _describe(step),
         "distribution": step.plugin.distribution,
         "version": step.plugin.version,
         "because": step.because,
@@ -60,6 +62,11 @@ def _reasons_as_json(reasons: Reasons, installed: frozenset[str]) -> list[Json]:
     ]
 
 
+def _describe(step: Pass) -> str:
+    """Return the first line of what its author wrote about a transform; "" for nothing."""
+    return (getdoc(step.transform.apply) or "").partition("\n")[0]
+
+
 def _show_phase(phase: Phase, passes: tuple[Pass, ...], installed: frozenset[str]) -> Iterator[str]:
     yield f"phase {phase.name}"
     yield f"  before: {phase.before}"
@@ -70,6 +77,8 @@ def _show_phase(phase: Phase, passes: tuple[Pass, ...], installed: frozenset[str
         yield f"  {NOBODY}"
     for step in passes:
         yield f"  {step.transform.name:<22} {step.plugin}"
+        if does := _describe(step):
+            yield f"      {does}"
         if step.because:
             yield f"      repeated here: {step.because}"
         for side, reasons in (("after", step.after), ("before", step.before)):

@@ -6,8 +6,9 @@ One that fails is recorded, and the rest stays usable.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, cast
@@ -52,6 +53,7 @@ class PluginLoader:
     """Loads plugins one by one, and keeps what each offers.
 
     broken: by plugin, why it could not be used; nothing of it is offered.
+    disabled: plugins that MACE_DISABLED_PLUGINS names.  unknown: the faults of its other names.
     conflicts: names that two plugins offer; the first in the order of entry points keeps the name.
     """
 
@@ -61,14 +63,20 @@ class PluginLoader:
         self.owners: dict[tuple[str, str], Plugin] = {}
         self.broken: dict[Plugin, PluginError] = {}
         self.conflicts: list[PluginError] = []
+        self.disabled: list[Plugin] = []
+        self.unknown: list[PluginError] = []
 
     def load(self, points: Iterable[EntryPoint] | None = None) -> None:
         """Load these entry points, or all that are installed, in the order of their names."""
         disabled = set(filter(None, os.environ.get(DISABLED, "").split(",")))
         selected = points if points is not None else entry_points(group=hookspecs.GROUP)
         for point in sorted(selected, key=lambda p: p.name):
-            if point.name not in disabled:
+            if point.name in disabled:
+                self.disabled.append(_describe(point))
+            else:
                 self._load_plugin(point)
+        for name in sorted(disabled - {point.name for point in selected}):
+            self.unknown.append(_refuse_unknown(name, [point.name for point in selected]))
 
     def _load_plugin(self, point: EntryPoint) -> None:
         plugin = _describe(point)
@@ -89,6 +97,14 @@ class PluginLoader:
             return
         self.tables[kind][offer.name] = offer
         self.owners[kind, offer.name] = plugin
+
+
+def _refuse_unknown(name: str, installed: Sequence[str]) -> PluginError:
+    """Return the fault of a name that disables nothing, with the plugin that was probably meant."""
+    close = [plugin for plugin in installed if plugin.endswith(f"-{name}")]
+    close = close or get_close_matches(name, installed, 1)
+    remedy = f"did you mean {close[0]!r}?" if close else "`mace plugins` lists the names"
+    return PluginError(DISABLED, f"no plugin {name!r} is installed", remedy)
 
 
 def _describe(point: EntryPoint) -> Plugin:

@@ -86,7 +86,7 @@ class Registry:
         """
         loader = PluginLoader()
         loader.load(points)
-        for fault in loader.broken.values():
+        for fault in (*loader.broken.values(), *loader.unknown):
             warnings.warn(PluginWarning(str(fault)), stacklevel=2)
         if loader.conflicts:
             raise MaceError.of(map(str, loader.conflicts))
