@@ -294,10 +294,3 @@ def distribution(file: Path, root: Path) -> str:
     """Return the folder of the distribution that a file belongs to, such as "targets/cpu"."""
     parts = file.relative_to(root).parts
     return "/".join(parts[: parts.index("src")])
-
-
-def area(file: Path, root: Path) -> str:
-    """Return the part of the project whose faults are counted together: a distribution, or a package of core."""
-    name = distribution(file, root)
-    inner = file.relative_to(root / name).parts[2:-1]
-    return "/".join((name, *inner[:1])) if name == "core" else name

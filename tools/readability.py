@@ -4,8 +4,7 @@ It reads shipped Python files only, without tests. To compare with an earlier co
 
     git worktree add ../before COMMIT && uv run python tools/readability.py ../before
 
---faults PATH prints every place below a path that breaks a rule of `tools/language.py`. --lower AREA
-lowers the limits of tests/unconverted.toml to what is left, for the areas whose names begin so.
+--faults PATH prints every place below a path that breaks a rule of `tools/language.py`.
 """
 
 from __future__ import annotations
@@ -13,17 +12,15 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import language
-from language import Source, area, check, distribution, source_files
+from language import Source, check, distribution, source_files
 
 ROOT = Path(__file__).parents[1]
-LIMITS = Path("tests/unconverted.toml")
 DIRECTIVE = re.compile(r"(noqa|type:|pragma|pylint|mypy|fmt|ruff)")
 MIN_WORDS = 4
 LOOSE = re.compile(r"\b(?:dict|Mapping|MutableMapping|defaultdict)\[[^\[\]]*,\s*(?:Any|object)\]")
@@ -186,62 +183,6 @@ def read_sources(root: Path) -> list[Source]:
     return [Source.read(file) for file in source_files(root)]
 
 
-def counts_by_area(sources: Iterable[Source], root: Path) -> dict[str, dict[str, int]]:
-    """Return how often each rule is broken in each area, without those that are not."""
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for source in sources:
-        counts[area(source.file, root)].update(fault.rule for fault in check(source))
-    return {name: dict(sorted(rules.items())) for name, rules in sorted(counts.items()) if rules}
-
-
-def lower_limits(root: Path, start: str) -> None:
-    """Lower the limits of the areas whose names begin with `start` to the counts of today; none ever rises."""
-    sources = read_sources(root)
-    counts = counts_by_area(sources, root)
-    written = tomllib.loads((root / LIMITS).read_text(encoding="utf-8"))
-    limits = {}
-    for name, rules in written["limits"].items():
-        today = counts.get(name, {}) if name.startswith(start) else rules
-        limits[name] = {rule: min(limit, today.get(rule, 0)) for rule, limit in rules.items()}
-    classes = duplicate_classes(sources)
-    duplicates = [name for name in written["duplicate_classes"] if name in classes]
-    (root / LIMITS).write_text(_limits_text(limits, duplicates), encoding="utf-8")
-
-
-def risen_counts(
-    counts: Mapping[str, Mapping[str, int]], duplicates: Iterable[str], root: Path
-) -> Iterator[str]:
-    """Yield a message for every count above its limit and every class name that is newly defined twice."""
-    written = tomllib.loads((root / LIMITS).read_text(encoding="utf-8"))
-    for name, rules in counts.items():
-        limits = written["limits"].get(name, {})
-        for rule, number in rules.items():
-            if number > limits.get(rule, 0):
-                yield f"{name}: {rule}: {number}, at most {limits.get(rule, 0)}"
-    for name in duplicates:
-        if name not in written["duplicate_classes"]:
-            yield f"several modules define a class {name}"
-
-
-def _limits_text(counts: Mapping[str, Mapping[str, int]], duplicates: Iterable[str]) -> str:
-    lines = [
-        "# What does not follow the style rules yet: how often each area may still break each rule of",
-        "# tools/language.py. Counts only fall: `uv run python tools/readability.py --lower AREA` writes what is left.",
-        "",
-        "# Public class names that several modules define.",
-        "duplicate_classes = [",
-        *(f'  "{name}",' for name in duplicates),
-        "]",
-        "",
-        "[limits]",
-    ]
-    for name, rules in counts.items():
-        inner = ", ".join(f"{rule} = {number}" for rule, number in rules.items() if number)
-        if inner:
-            lines.append(f'"{name}" = {{ {inner} }}')
-    return "\n".join(lines) + "\n"
-
-
 def report(root: Path) -> str:
     """Return the counts of a checkout as text."""
     sources = read_sources(root)
@@ -281,11 +222,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT, help="a checkout; this one by default")
     parser.add_argument("--faults", type=Path, help="print every place below this path that breaks a rule")
-    parser.add_argument("--lower", metavar="AREA", help="lower the tests' limits of an area to what is left")
     options = parser.parse_args()
-    if options.lower:
-        lower_limits(options.folder, options.lower)
-    elif options.faults:
+    if options.faults:
         below = options.faults.resolve()
         for file in source_files(ROOT):
             if file.is_relative_to(below):
