@@ -40,7 +40,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "arm64-v8a": tuple(e.name for e in ENTRIES.values() if not e.large),
     "armeabi-v7a": FLOAT_ONNX,
 }
-"""Names of deployments, each for the ABI of its name -> their models; the small one is for the host, in the plain run."""
+"""Names of deployments, each for the ABI of its name -> their models; the small one is for the host."""
 ULTRAFACE = ("version_rfb_320_onnx", "rfb_320_caffemodel", "version_rfb_320_without_postprocessing_tflite")
 EMULATED_SAMPLES = 2
 
@@ -136,8 +136,7 @@ def judge(entry: Entry, tensor: Tensor, found: Array, expected: Array) -> None:
         assert relative_error(found, expected) < MAX_ERROR, where
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(cases="small")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("choice", CHOICES)
 def test_models_compute_what_their_framework_does(folder: Path, choice: str) -> None:
     built = build(folder, choice)

@@ -188,7 +188,7 @@ def test_a_model_of_integers_takes_pixels(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, expected[name])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_real_network_takes_pixels(tmp_path: Path) -> None:
     """UltraFace wants (RGB - 127) / 128."""
     file = next(iter(sorted((MODELS / "ultraface_rfb").glob("*.onnx"))), None)

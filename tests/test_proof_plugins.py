@@ -284,7 +284,7 @@ def test_a_capsule_takes_the_first_library_that_is_complete(
 
 
 @pytest.mark.parametrize(
-    "name", ["island", *(pytest.param(n, marks=pytest.mark.slow) for n in ("capsule", "remote"))]
+    "name", ["island", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("capsule", "remote"))]
 )
 def test_a_library_leaves_the_process_and_a_process_leaves_open_sessions(
     name: str, generated: Callable[[str], Generated], runtime: dict[str, str], tmp_path: Path

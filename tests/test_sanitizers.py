@@ -64,7 +64,7 @@ def numbers(rng: np.random.Generator, tensor: Tensor) -> Array:
     return rng.uniform(-1, 1, shape).astype(tensor.dtype.numpy)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_digits(tmp_path: Path) -> None:
     clean(ROOT / "models/digits/digits.yml", tmp_path)
 

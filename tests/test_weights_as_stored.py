@@ -38,8 +38,7 @@ def compiled(deployment: Path, level: Level, folder: Path) -> Mapping[str, nativ
     return native.load(shared_library(code.library("stored", plans, [level]), host(), folder), "stored")
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(cases="sse2")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LEVELS)
 def test_the_same_bits_on_every_level(name: str, tmp_path: Path) -> None:
     level = next(i for i in Cpu().levels("host") if i.name == name)

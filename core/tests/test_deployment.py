@@ -146,7 +146,7 @@ def test_missing_file(tmp_path: Path) -> None:
         load_deployment(tmp_path / "gone.yml")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @given(st.data())
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_files_end_in_one_error(tmp_path: Path, data: st.DataObject) -> None:
