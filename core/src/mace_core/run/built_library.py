@@ -123,20 +123,25 @@ class BuiltLibrary:
 
     def execute(self, program: str, arguments: Sequence[str]) -> str:
         """Run a program of the library and return what it prints; MaceError with its stderr if it fails."""
-        file = self.programs / program
-        command = self.runner.command(file, arguments)
-        done = subprocess.run(  # noqa: S603  # we built the program
-            command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
-        )
-        # Runners of projects start another file, so that a missing one is a fault only where nothing ran.
-        if done.returncode and not file.is_file():
-            choice = self.programs.name
-            build = f"run: scons target={choice}, or mace build FILE --target {choice}"
-            raise MaceError(file, "is not there: its build is not finished, or failed", build)
-        if done.returncode:
-            raise MaceError(
-                program,
-                f"exited with status {done.returncode}: {done.stderr.strip() or 'it printed nothing'}",
-                "correct its input, or report a bug",
+        command = self.runner.command(self.programs / program, arguments)
+        try:
+            done = subprocess.run(  # noqa: S603  # we built the program
+                command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
             )
-        return done.stdout
+        except FileNotFoundError:
+            raise self._refuse_missing(program) from None
+        if not done.returncode:
+            return done.stdout
+        said = done.stderr.strip()
+        # An emulator may end without a word where there is no program. Runners of projects start another file,
+        # so that a missing one alone is no fault.
+        if not said and not (self.programs / program).is_file():
+            raise self._refuse_missing(program)
+        problem = f"exited with status {done.returncode}: {said or 'it printed nothing'}"
+        raise MaceError(program, problem, "correct its input, or report a bug")
+
+    def _refuse_missing(self, program: str) -> MaceError:
+        """Return the error for a program that is not built."""
+        choice = self.programs.name
+        build = f"run: scons target={choice}, or mace build FILE --target {choice}"
+        return MaceError(self.programs / program, "is not there: its build is not finished, or failed", build)
