@@ -246,7 +246,6 @@ TESTED_ELSEWHERE = {
     "pipeline": ("tests/test_two_targets.py", "it joins frontends, transforms and targets"),
     "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
     "report": ("core/tests/test_compilation.py", "figures of a compiled model"),
-    "run/built_library": ("tests/test_outputs.py", "it runs built programs"),
     "run/check": ("tests/test_scons.py", "`scons check` of a built library"),
     "run/compile": ("core/tests/test_program.py", "it starts compilers"),
     "run/framework": ("tests/test_preparation.py", "it needs frontends"),
