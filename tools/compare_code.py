@@ -1,8 +1,8 @@
 """Compares the C of two versions of MACE file by file: bytes, then text without comments, then machine code.
 
-uv run mace convert models.yml --output /tmp/before    # at the one version
-uv run mace convert models.yml --output /tmp/after     # at the other
-uv run python tools/compare_code.py /tmp/before /tmp/after
+uv run mace convert models.yml --output before    # at the one version
+uv run mace convert models.yml --output after     # at the other
+uv run python tools/compare_code.py before after
 
 Files of equal machine code compute the same numbers in the same time, so nothing has to be run for them. Exit
 status 1 if a file is missing on one side or its machine code differs.

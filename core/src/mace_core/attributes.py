@@ -217,7 +217,7 @@ def _row(items: list[Reader]) -> Reader:
 def _items(
     value: tuple[object, ...] | list[object] | np.ndarray[Any, Any],
 ) -> tuple[object, ...] | list[object]:
-    """Return the elements of a sequence; an array without axes is no sequence."""
+    """Return the elements of a sequence; raises _MismatchError for an array without axes."""
     if not isinstance(value, np.ndarray):
         return value
     if not value.ndim:

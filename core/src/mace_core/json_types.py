@@ -1,4 +1,4 @@
-"""Types of what `--json` prints and of the files of a build, and the reader of such files."""
+"""The types of JSON, which commands print and builds write, and a reader that checks each value's type."""
 
 from __future__ import annotations
 

@@ -132,12 +132,12 @@ class BuiltLibrary:
             raise self._refuse_missing(program) from None
         if not done.returncode:
             return done.stdout
-        said = done.stderr.strip()
-        # An emulator may end without a word where there is no program. Runners of projects start another file,
-        # so that a missing one alone is no fault.
-        if not said and not (self.programs / program).is_file():
+        message = done.stderr.strip()
+        # An emulator may fail silently where there is no program. Runners of projects start another file, so
+        # that a missing one alone is no fault.
+        if not message and not (self.programs / program).is_file():
             raise self._refuse_missing(program)
-        problem = f"exited with status {done.returncode}: {said or 'it printed nothing'}"
+        problem = f"exited with status {done.returncode}: {message or 'it printed nothing'}"
         raise MaceError(program, problem, "correct its input, or report a bug")
 
     def _refuse_missing(self, program: str) -> MaceError:

@@ -111,7 +111,7 @@ def mild_json(document: Json, seed: int, count: int) -> Iterator[Json]:
 
 
 def _spots(value: Json) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield every value that is no container, after its container and its key."""
+    """Yield each leaf of a document as (container, key, value)."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
         if isinstance(item, dict | list):

@@ -25,7 +25,7 @@ STORAGES: Mapping[tuple[str, int], str] = {
 }
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The date of all entries: the first one that a zip archive can state, whatever the date is."""
+"""The date of all entries, so that equal checkpoints are equal files: the earliest that zip can state."""
 
 
 def write_state(state: CheckpointState, path: Path) -> None:
