@@ -72,6 +72,36 @@ def test_the_ledger_names_who_took_and_who_refused_each_node() -> None:
     assert described["refusals"][0]["remedy"] == "replace it by Relu"
 
 
+class Configured(Picky):
+    """Takes Tanh instead of Relu where an option of the model says so."""
+
+    def __init__(self, op: str = "Relu") -> None:
+        self.op = op
+
+    def configure(self, model: Model) -> Configured:
+        return Configured(str(model.options(self.name).get("op", self.op)))
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        return None if node.op.name == self.op else Refusal("unsupported-op", "not asked for")
+
+
+def test_options_of_a_model_decide_what_a_target_refuses() -> None:
+    settings = compilation()
+    settings = replace(settings, choice=replace(settings.choice, targets=(Configured(),)))
+    asked = Model("asked", (), keys={"target_options": {"picky": {"op": "Tanh"}}})
+    taken = {
+        model.name: [
+            node.name
+            for region in compile_graph(model, graph(), settings).regions
+            if region.target.name == "picky"
+            for node in region.graph.nodes
+        ]
+        for model in (asked, Model("plain", ()))
+    }
+    assert {name: len(nodes) for name, nodes in taken.items()} == {"asked": 1, "plain": 1}
+    assert taken["asked"] != taken["plain"]
+
+
 def test_without_fallback_every_node_outside_the_named_targets_is_a_fault() -> None:
     with pytest.raises(MaceError) as refused:
         compile_graph(Model("m", ()), graph(), compilation(no_fallback=True))

@@ -280,6 +280,14 @@ class Target(ABC):
         """None if ready; otherwise what to install or set."""
         return None
 
+    def configure(self, model: Model) -> Target:
+        """Return the target with the options of a model, for `refuses` and `compile`.
+
+        The default returns the target itself. A target whose answers depend on options returns a copy,
+        because one target serves all models of a deployment. The options have passed `check_options`.
+        """
+        return self
+
     @abstractmethod
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """None if it can compute the node; otherwise why not.

@@ -55,8 +55,9 @@ class Compilation:
     progress: Progress = be_silent
 
     def targets(self, model: Model) -> tuple[Target, ...]:
-        """Return the targets of a model, by preference."""
-        return self.registry.targets_for(self.choice, model.runtimes)
+        """Return the targets of a model, by preference, each with the model's options."""
+        chosen = self.registry.targets_for(self.choice, model.runtimes)
+        return tuple(target.configure(model) for target in chosen)
 
 
 @dataclass(frozen=True)
