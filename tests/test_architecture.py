@@ -163,6 +163,7 @@ def test_imports_point_inward() -> None:
     allowed = {
         "mace_target_arm": {"mace_target_cpu"},
         "mace_target_max78002": {"mace_target_max78000"},
+        "mace_target_mdla": {"mace_tflite_writer"},
         # The type of the placement hint is the frontend's: networks in the vendor's terms are its format.
         "mace_target_max78000": {"mace_frontend_ai8x"},
     }

@@ -15,6 +15,7 @@ CODES = MappingProxyType(
         "too-large": "a number does not fit where the target keeps it",
         "not-worth-it": "the region is too small for a change of device",
         "missing-tool": "a compiler or a library of the vendor is not installed",
+        "unknown": "what is published of the hardware does not say whether it computes the node",
         "other": "none of these; the sentence says what",
     }
 )

@@ -1,0 +1,90 @@
+"""Defines the options of the target in a deployment file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.json_types import Json
+from mace_target_mdla.socs import GENERATIONS, Soc, find_soc
+
+POLICIES = ("accept", "refuse")
+"""What to do with a node whose verdict is not "hardware"."""
+NAMES = ("soc", "generation", "software", "unknown")
+
+
+@dataclass(frozen=True)
+class MdlaOptions:
+    """What a model asks of the target.
+
+    generation: one of GENERATIONS.  soc: None where only the generation is stated.
+    accepts_software: whether nodes may go to the target that it computes by software or extra copies.
+    accepts_unknown: whether nodes may that the published rules do not decide.
+    """
+
+    generation: str
+    soc: Soc | None = None
+    accepts_software: bool = True
+    accepts_unknown: bool = False
+
+    @classmethod
+    def of(cls, options: Json, place: str) -> MdlaOptions:
+        """Return the options by their names in the deployment file; one MaceError with every fault.
+
+        place: where they stand, for messages.
+        """
+        faults = [_describe_unknown(str(name), place) for name in options if name not in NAMES]
+        policies: dict[str, bool] = {}
+        for name, default in (("software", "accept"), ("unknown", "refuse")):
+            value = options.get(name, default)
+            if value not in POLICIES:
+                faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(POLICIES)}")
+            policies[name] = value == "accept"
+        soc, generation = None, ""
+        try:
+            soc, generation = _choose_generation(options, place)
+        except MaceError as error:
+            faults.append(str(error))
+        if faults:
+            raise MaceError.of(faults)
+        return cls(generation, soc, policies["software"], policies["unknown"])
+
+    @classmethod
+    def of_model(cls, model: Model) -> MdlaOptions:
+        """Return the options that a model states; MaceError with every fault."""
+        return cls.of(model.options("mdla"), f"model {model.name!r}: target_options: mdla")
+
+    @property
+    def device(self) -> str:
+        """The device in words: the chip with its generation, or the generation alone."""
+        return f"MDLA {self.generation}" + (f" of {self.soc.name}" if self.soc else "")
+
+
+def _choose_generation(options: Json, place: str) -> tuple[Soc | None, str]:
+    """Return the chip and the generation; MaceError where neither is stated or they contradict each other."""
+    named, generation = options.get("soc"), options.get("generation")
+    if isinstance(generation, float):
+        generation = str(generation)  # YAML reads 2.0 without quotes as a number
+    if generation is not None and generation not in GENERATIONS:
+        raise MaceError(
+            place, f"generation: {generation!r:.40} is not known", f"choose one of {', '.join(GENERATIONS)}"
+        )
+    if named is None:
+        if generation is None:
+            raise MaceError(place, "no chip is stated", "write soc: with its name, such as MT8195")
+        return None, str(generation)
+    if not isinstance(named, str):
+        raise MaceError(place, f"soc: {named!r:.40} is no name", "write the name of a chip, such as MT8195")
+    soc = find_soc(named, place)
+    if generation not in (None, soc.generation):
+        problem = f"generation: {soc.name} has MDLA {soc.generation}, not {generation}"
+        raise MaceError(place, problem, "leave `generation` out")
+    return soc, soc.generation
+
+
+def _describe_unknown(name: str, place: str) -> str:
+    close = get_close_matches(name, NAMES, 1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"remove it; the options are {', '.join(NAMES)}"
+    return f"{place}: {name[:40]!r}: no such option; {remedy}"

@@ -1,0 +1,89 @@
+"""Offers the MDLA as a target: regions become TFLite files, which the device's Neuron runtime loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import ClassVar
+
+from mace_core.api import BlobBody, BuildConfig, Manifest, Part, Refusal, Region, Target
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Graph, Node
+from mace_target_mdla.judge import judge
+from mace_target_mdla.options import MdlaOptions
+from mace_target_mdla.rules.table import read_table
+
+DRIVER = "mace_mdla_driver"
+"""The C symbol of the driver."""
+
+
+class Mdla(Target):
+    """MediaTek's deep learning accelerator, by the rules of the generation that a model's options name.
+
+    options: None for the target as it is installed, which `configure` gives the options of a model.
+    """
+
+    name = "mdla"
+    device = "apu"
+    abis: ClassVar[tuple[str, ...]] = ("arm64*", "host")
+
+    def __init__(self, options: MdlaOptions | None = None) -> None:
+        self.options = options
+
+    def missing(self) -> str | None:
+        """Return None if the writer of TFLite files is installed."""
+        for module in ("mace_tflite_writer", "mace_target_mdla.network"):
+            if find_spec(module) is None:
+                return f"the module {module} is not installed: install mace-target-mdla with its dependencies"
+        return None
+
+    def check_options(self, model: Model) -> None:
+        """Raise one MaceError with every option that is unknown, or has a value that it cannot have."""
+        MdlaOptions.of_model(model)
+
+    def configure(self, model: Model) -> Target:
+        """Return the target for the chip that a model states; MaceError where it states none."""
+        if self.options is not None and not model.options(self.name):
+            return self
+        return Mdla(MdlaOptions.of_model(model))
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        """None if the rules of the generation allow the node and a TFLite file can state it."""
+        options = self._options()
+        return judge(node, graph, read_table(options.generation)).refusal(options) or _refuse_writing(
+            node, graph
+        )
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        """Return the region as a network for the driver, with its TFLite file; tensors lie in host memory."""
+        from mace_target_mdla.network import encode_network
+        from mace_tflite_writer import write_tflite
+
+        options = self._options()
+        network = encode_network(region.graph, write_tflite(region.graph))
+        inputs, outputs = region.ports()
+        body = BlobBody(network, built_by="mace-target-mdla 0.1.0", built_for=options.device)
+        nodes = tuple(node.name for node in region.graph.nodes)
+        return Part(region.name, self.name, inputs, outputs, body, driver=DRIVER, nodes=nodes)
+
+    def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
+        """Return the driver, which is compiled into the library, and what it looks for at run time."""
+        from mace_target_mdla.driver import manifests
+
+        return manifests(library)
+
+    def _options(self) -> MdlaOptions:
+        if self.options is None:
+            raise MaceError(
+                "target mdla",
+                "no chip is stated",
+                "write target_options: {mdla: {soc: MT8195}} for the model",
+            )
+        return self.options
+
+
+def _refuse_writing(node: Node, graph: Graph) -> Refusal | None:
+    from mace_tflite_writer import refuses
+
+    return refuses(node, graph)

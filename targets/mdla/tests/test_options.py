@@ -1,0 +1,57 @@
+"""Options of a deployment file: every name and value is taken or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from mace_core.errors import MaceError
+from mace_core.json_types import Json
+from mace_target_mdla.options import MdlaOptions
+
+
+@pytest.mark.parametrize(
+    ("written", "generation", "chip"),
+    [
+        ({"soc": "MT8195"}, "2.0", "MT8195"),
+        ({"soc": "mt8395"}, "2.0", "MT8195"),
+        ({"soc": "genio 700"}, "3.0", "MT8188"),
+        ({"soc": "Genio510", "generation": "3.0"}, "3.0", "MT8370"),
+        ({"soc": "MT6885"}, "1.5", "MT6885"),
+        ({"generation": 2.0}, "2.0", ""),
+        ({"generation": "1.5"}, "1.5", ""),
+    ],
+)
+def test_chips_fix_the_generation(written: Json, generation: str, chip: str) -> None:
+    options = MdlaOptions.of(written, "here")
+    assert options.generation == generation
+    assert (options.soc.name if options.soc else "") == chip
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ({}, "no chip is stated; write soc:"),
+        ({"soc": "MT9999"}, "no chip 'MT9999' is known"),
+        ({"soc": "MT8196"}, "did you mean MT8195?"),
+        ({"soc": 8195}, "8195 is no name"),
+        ({"soc": "MT8189"}, "MT8189 has MDLA 5.3, whose rules are not published"),
+        ({"soc": "MT8195", "generation": "3.0"}, "MT8195 has MDLA 2.0, not 3.0"),
+        ({"generation": "4.0"}, "generation: '4.0' is not known"),
+        ({"generation": True}, "generation: True is not known"),
+        ({"soc": "MT8195", "software": "maybe"}, "software: 'maybe' is not allowed; write accept or refuse"),
+        ({"soc": "MT8195", "unknown": ["accept"]}, "unknown: ['accept'] is not allowed"),
+        ({"soc": "MT8195", "sco": 1}, "'sco': no such option; did you mean 'soc'?"),
+        ({"soc": "MT8195", "turbo": 1}, "'turbo': no such option; remove it"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(written: Json, sentence: str) -> None:
+    with pytest.raises(MaceError) as refused:
+        MdlaOptions.of(written, "model 'a'")
+    assert sentence in str(refused.value)
+    assert str(refused.value).startswith("model 'a': ")
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(MaceError) as refused:
+        MdlaOptions.of({"soc": "x", "software": 1, "turbo": 1}, "here")
+    assert len(str(refused.value).splitlines()) == 3
