@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,20 +168,60 @@ def test_imports_point_inward() -> None:
         # The type of the placement hint is the frontend's: networks in the vendor's terms are its format.
         "mace_target_max78000": {"mace_frontend_ai8x"},
     }
+    libraries = {name for folder in folders_of_plugins() if is_library(folder) for name in modules_of(folder)}
     for path in SOURCES:
         own = next(part for part in path.parts if part.startswith("mace_"))
+        declared = libraries & dependencies_of(path) if own not in libraries else set()
         for name in re.findall(r"^\s*(?:import|from) (mace_\w+)", text_of(path), re.MULTILINE):
-            assert name in {"mace_core", own, *allowed.get(own, ())}, f"{path}: imports {name}"
+            assert name in {"mace_core", own, *allowed.get(own, ()), *declared}, f"{path}: imports {name}"
+
+
+def folders_of_plugins() -> list[Path]:
+    return [f for kind in KINDS for f in sorted((ROOT / kind).iterdir()) if (f / "pyproject.toml").is_file()]
+
+
+@cache
+def project_of(folder: Path) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return table
+
+
+def is_library(folder: Path) -> bool:
+    """A distribution without entry points is no plugin: it is code that several targets share."""
+    return "entry-points" not in project_of(folder)
+
+
+def modules_of(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.glob("src/*/__init__.py")}
+
+
+def dependencies_of(path: Path) -> set[str]:
+    """The distributions that a source's own one depends on, as modules."""
+    folder = next(parent for parent in path.parents if (parent / "pyproject.toml").is_file())
+    names = (re.split(r"[<>=!;\[ ]", text)[0] for text in project_of(folder)["dependencies"])
+    return {name.replace("-", "_") for name in names}
+
+
+@pytest.mark.parametrize(
+    "folder", [f for f in folders_of_plugins() if is_library(f)], ids=lambda folder: folder.name
+)
+def test_naming_rule_of_libraries(folder: Path) -> None:
+    """`plugins/NAME` is distribution `mace-NAME`: no kind, because no hook finds it."""
+    assert folder.parent.name == "plugins"
+    assert project_of(folder)["name"] == f"mace-{folder.name}"
+    assert modules_of(folder) == {f"mace_{folder.name.replace('-', '_')}"}
+    assert list((folder / "tests").glob("test_*.py"))
+    assert (folder / "README.md").is_file()
 
 
 @pytest.mark.parametrize(
     "folder",
-    [f for kind in KINDS for f in sorted((ROOT / kind).iterdir()) if f.is_dir()],
+    [f for f in folders_of_plugins() if not is_library(f)],
     ids=lambda f: f.name,
 )
 def test_naming_rule(folder: Path) -> None:
     kind = KINDS[folder.parent.name]
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    project = project_of(folder)
     module = f"mace_{kind}_{folder.name.replace('-', '_')}"
     assert project["name"] == f"mace-{kind}-{folder.name}"
     assert project["entry-points"]["mace.v1"] == {f"{kind}-{folder.name}": module}

@@ -91,6 +91,7 @@ def test_the_bundle_holds_what_needs_nothing_else() -> None:
         "mace-target-max78000",
         "mace-target-max78002",
         "mace-target-mdla",
+        "mace-tflite-writer",
         "mace-toolchain-arm-none-eabi",
         "mace-toolchain-gnu",
         "mace-toolchain-ndk",

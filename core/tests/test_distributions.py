@@ -18,11 +18,10 @@ KINDS = ("plugins", "frontends", "targets", "toolchains")
 def offered() -> dict[str, dict[str, list[str]]]:
     """What each distribution of the workspace brings, from the plugins themselves."""
     registry = Registry.load()
-    ours = {
-        tomllib.loads(p.read_text())["project"]["name"]
-        for kind in KINDS
-        for p in ROOT.glob(f"{kind}/*/pyproject.toml")
-    }
+    files = [file for kind in KINDS for file in ROOT.glob(f"{kind}/*/pyproject.toml")]
+    projects = [tomllib.loads(file.read_text())["project"] for file in files]
+    # One without entry points is code that targets share: it comes with them, and nobody asks for it.
+    ours = {project["name"] for project in projects if "entry-points" in project}
     listed: dict[str, dict[str, set[str]]] = {name: {} for name in ours}
     for (kind, name), plugin in registry.owners.items():
         if plugin.distribution not in ours or kind == "ops":

@@ -1,0 +1,69 @@
+"""Ops that relate the elements along axes: softmax and means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mace_core.ir import DType
+from mace_core.ops.reduce import ReduceAttributes
+from mace_core.ops.softmax import SoftmaxAttributes
+from mace_tflite_writer.operator import BuiltinOperator, ConstantOperand, NodeView, OperatorOptions, need
+from mace_tflite_writer.operators.elementwise import need_operands_alike
+
+if TYPE_CHECKING:
+    from mace_tflite_writer.operators import Statement
+
+SOFTMAX_STORAGE: Mapping[DType, tuple[float, int]] = MappingProxyType(
+    {DType.I8: (1 / 256, -128), DType.U8: (1 / 256, 0), DType.I16: (1 / 32768, 0)}
+)
+"""Scale and zero point of results, which the kernels do not read but assume (kernels/activations.cc)."""
+
+
+def need_storage(view: NodeView, storages: Mapping[DType, tuple[float, int]]) -> None:
+    """Raise Refused unless a quantized result has the scale and zero point that the kernels assume."""
+    quant = view.y.quant
+    if quant is None or view.y.dtype not in storages:
+        return
+    scale, zero_point = storages[view.y.dtype]
+    need(
+        abs(quant.scale[0] - scale) <= 1e-6 * scale and quant.zero_point[0] == zero_point,
+        f"its result has scale {quant.scale[0]:g} and zero point {quant.zero_point[0]}; the format's kernels"
+        f" give scale {scale:g} and zero point {zero_point}",
+        "quantization",
+        "quantize its result so",
+    )
+
+
+def _softmax(view: NodeView) -> BuiltinOperator:
+    rank = len(view.x.shape)
+    axis = view.attributes(SoftmaxAttributes).axis
+    need(
+        rank > 0 and axis % rank == rank - 1,
+        f"it normalizes axis {axis} of {rank}; the format's softmax the last one",
+        "attribute",
+        "transpose that axis to the end",
+    )
+    need_operands_alike(view)
+    need_storage(view, SOFTMAX_STORAGE)
+    return view.operator("SOFTMAX", options=OperatorOptions("SoftmaxOptions", {"Beta": 1.0}))
+
+
+def _reduce(view: NodeView, code: str) -> BuiltinOperator:
+    attrs = view.attributes(ReduceAttributes)
+    need_operands_alike(view)
+    rank = len(view.x.shape)
+    axes = np.asarray(sorted({axis % rank for axis in attrs.axes}), np.int32)
+    need(len(axes) > 0, "it reduces no axis, and the format's operator would reduce all")
+    fields = {"KeepDims": attrs.keepdims}
+    return view.operator(
+        code, [view.node.inputs[0], ConstantOperand(axes)], OperatorOptions("ReducerOptions", fields)
+    )
+
+
+STATEMENTS: Mapping[str, Statement] = MappingProxyType(
+    {"Softmax": _softmax, "ReduceMean": lambda view: _reduce(view, "MEAN")}
+)

@@ -1,0 +1,38 @@
+"""Conversions between real numbers and what stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mace_core.ir import DType
+from mace_tflite_writer.operator import BuiltinOperator, NodeView, OperatorOptions, need
+from mace_tflite_writer.storage import need_one_scale
+
+if TYPE_CHECKING:
+    from mace_tflite_writer.operators import Statement
+
+
+def _quantize(view: NodeView) -> BuiltinOperator:
+    need(
+        view.y.quant is not None,
+        f"its result {view.y.name!r} is not quantized",
+        "quantization",
+    )
+    need_one_scale(view.x)
+    need_one_scale(view.y)
+    return view.operator("QUANTIZE", options=OperatorOptions("QuantizeOptions"))
+
+
+def _dequantize(view: NodeView) -> BuiltinOperator:
+    need_one_scale(view.x)
+    need(
+        view.y.dtype is DType.F32 and view.y.quant is None,
+        f"its result {view.y} is no float32, which alone the format's operator gives",
+        "dtype",
+    )
+    return view.operator("DEQUANTIZE", options=OperatorOptions("DequantizeOptions"))
+
+
+STATEMENTS: Mapping[str, Statement] = MappingProxyType({"Quantize": _quantize, "Dequantize": _dequantize})

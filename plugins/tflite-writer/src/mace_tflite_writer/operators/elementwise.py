@@ -1,0 +1,97 @@
+"""Arithmetic and activations, element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import tflite
+
+from mace_core.ir import DType
+from mace_core.lowering import Refused
+from mace_core.ops.unary_attrs import ClipAttributes
+from mace_tflite_writer.operator import BuiltinOperator, NodeView, OperatorOptions, need
+from mace_tflite_writer.storage import need_one_scale
+
+if TYPE_CHECKING:
+    from mace_tflite_writer.operators import Statement
+
+MAX_BROADCAST_RANK = 4
+"""Axes of operands of different shapes that all kernels of the format take."""
+
+NONE = tflite.ActivationFunctionType.NONE
+
+
+def need_operands_alike(view: NodeView) -> None:
+    """Raise Refused unless all inputs and outputs have one type, all of them quantized or none."""
+    tensors = [*view.inputs(), *view.graph.outputs_of(view.node)]
+    first = tensors[0]
+    for tensor in tensors:
+        need_one_scale(tensor)
+    need(
+        all(t.dtype is first.dtype and bool(t.quant) == bool(first.quant) for t in tensors),
+        f"its tensors are {', '.join(map(str, tensors))}; the format's operator has one type for all",
+        "quantization",
+        "quantize all of its tensors to one type (rewrite `requantize_inputs`)",
+    )
+    need(
+        first.dtype is not DType.I16 or not any(t.quant and any(t.quant.zero_point) for t in tensors),
+        "its 16-bit tensors have zero points other than 0, which the format's kernels do not read",
+        "quantization",
+        "quantize them symmetrically",
+    )
+
+
+def _arithmetic(view: NodeView, code: str, table: str) -> BuiltinOperator:
+    need_operands_alike(view)
+    _check_broadcast(view)
+    fields = {"FusedActivationFunction": NONE}
+    if code in ("ADD", "SUB"):
+        # The schema's default is a scheme of old whose 16-bit scales are powers of two.
+        fields["PotScaleInt16"] = False
+    return view.operator(code, options=OperatorOptions(table, fields))
+
+
+def _check_broadcast(view: NodeView) -> None:
+    shapes = {t.shape for t in view.inputs()}
+    rank = max(map(len, shapes))
+    need(
+        len(shapes) == 1 or rank <= MAX_BROADCAST_RANK,
+        f"its operands of different shapes have {rank} axes; the format broadcasts {MAX_BROADCAST_RANK}",
+        "shape",
+        "reshape them to fewer axes",
+    )
+
+
+def _clip(view: NodeView) -> BuiltinOperator:
+    attrs = view.attributes(ClipAttributes)
+    need_operands_alike(view)
+    code = _CLAMPS.get((float(attrs.min), float(attrs.max)))
+    if code is None:
+        raise Refused(
+            f"the format has no activation that clamps to {attrs.min:g} ... {attrs.max:g}",
+            code="attribute",
+            remedy="clamp by Maximum and Minimum (rewrite `clips_as_limits`)",
+        )
+    return view.operator(code)
+
+
+_CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1"}
+
+
+def _relu(view: NodeView) -> BuiltinOperator:
+    need_operands_alike(view)
+    return view.operator("RELU")
+
+
+STATEMENTS: Mapping[str, Statement] = MappingProxyType(
+    {
+        "Add": lambda view: _arithmetic(view, "ADD", "AddOptions"),
+        "Sub": lambda view: _arithmetic(view, "SUB", "SubOptions"),
+        "Mul": lambda view: _arithmetic(view, "MUL", "MulOptions"),
+        "Relu": _relu,
+        "Clip": _clip,
+    }
+)

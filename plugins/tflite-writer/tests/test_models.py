@@ -1,0 +1,56 @@
+"""Real models, read and transformed as a target sees them, are written and computed by LiteRT as before."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from writer_oracle import check_graph, model_graph, outputs, random_inputs, run, verify
+
+from mace_tflite_writer import refuses, write_tflite
+
+MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
+
+SAME_OPERATORS = (
+    "mlperf_ic/ic_int8.tflite",
+    "mlperf_ic/ic_fp32.tflite",
+    "mlperf_kws/kws_int8.tflite",
+    "mlperf_ad/ad_int8.tflite",
+    "mlperf_ad/ad_fp32.tflite",
+    pytest.param(
+        "coral_mobilenet_v2_1.0_224_quant/mobilenet_v2_1.0_224_quant.tflite", marks=pytest.mark.slow
+    ),
+)
+"""TensorFlow Lite models whose written file has the operators of the original."""
+
+OTHERS = (
+    "mlperf_kws/kws_fp32.tflite",
+    "onnx2c_mnist/model.onnx",
+)
+
+
+def model(name: str) -> Path:
+    path = MODELS / name
+    if not path.exists():
+        pytest.skip(f"no {path}; set MACE_MODELS to the folder of real models")
+    return path
+
+
+@pytest.mark.parametrize("name", SAME_OPERATORS)
+def test_a_written_model_gives_the_same_bits(name: str) -> None:
+    graph = model_graph(model(name))
+    assert [refuses(node, graph) for node in graph.nodes] == [None] * len(graph.nodes)
+    content = write_tflite(graph)
+    verify(content)
+    assert content == write_tflite(graph)
+    inputs = random_inputs(graph)
+    written, original = (outputs(run(data, inputs)) for data in (content, model(name).read_bytes()))
+    for actual, wanted in zip(written, original, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_operator_of_a_written_model_computes_its_node(name: str) -> None:
+    check_graph(model_graph(model(name)))
