@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mace_core.api import Refusal
@@ -54,9 +55,12 @@ class Judgment:
         return None
 
 
-def judge(node: Node, graph: Graph, table: RuleTable) -> Judgment:
-    """Return the verdict of a generation's rules on a node, with every rule that it breaks."""
-    operation = TfliteOperation.of(node, graph)
+def judge(node: Node, graph: Graph, table: RuleTable, uses: Mapping[str, int] | None = None) -> Judgment:
+    """Return the verdict of a generation's rules on a node, with every rule that it breaks.
+
+    uses: how often each tensor of the graph is read, for rules about shared operands; None leaves these out.
+    """
+    operation = TfliteOperation.of(node, graph, uses)
     findings = [*filter(None, (_apply(rule, operation) for rule in table.rules.values()))]
     if listed := _judge_operator(operation, table):
         findings.insert(0, listed)

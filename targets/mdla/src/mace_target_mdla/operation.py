@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.ops.conv import ConvAttributes
@@ -89,17 +89,20 @@ class TfliteOperation:
     """A node as the rules see it.
 
     operator: the TFLite operator that computes the node; "" if none does.
+    uses: how often each tensor is read; empty where nobody counted, which takes time by the graph's size.
     """
 
     operator: str
     node: Node
     graph: Graph
+    uses: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, node: Node, graph: Graph) -> TfliteOperation:
+    def of(cls, node: Node, graph: Graph, uses: Mapping[str, int] | None = None) -> TfliteOperation:
         """Return a node of a graph with its operator."""
         choose = OPERATOR_CHOICES.get(node.op.name)
-        return cls(choose(node, graph) if choose else DIRECT.get(node.op.name, ""), node, graph)
+        operator = choose(node, graph) if choose else DIRECT.get(node.op.name, "")
+        return cls(operator, node, graph, uses or {})
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
