@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -27,8 +28,8 @@ def tool() -> ModuleType:
 @pytest.mark.slow
 @pytest.mark.parametrize("area", ["transforms", "cpu"])
 def test_faults_are_repeatable_and_leave_a_program(area: str, tool: ModuleType) -> None:
-    faults = tool.choose(area, "", 3, 40)
-    assert faults == tool.choose(area, "", 3, 40)
+    faults = tool.choose(ROOT, area, "", 3, 40)
+    assert faults == tool.choose(ROOT, area, "", 3, 40)
     assert len(faults) == 40
     for fault in faults:
         start, end, text = fault.change
@@ -45,21 +46,54 @@ def test_messages_and_annotations_are_left_alone(tool: ModuleType) -> None:
     assert changed == {b"x > 2", b"2", b"5"}
 
 
+TEST = "from small import seen\n\n\ndef test_seen():\n    assert seen() == 1\n"
+
+
 @pytest.mark.slow
-def test_a_survivor_and_a_caught_fault_are_told_apart(
+def test_a_survivor_and_a_caught_fault_are_told_apart_whatever_is_edited_meanwhile(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A small checkout of its own, with a test that sees one of its two lines."""
-    source = tmp_path / "plugins/standard/src/small.py"
+    """A small checkout with a test that sees one of its two lines; its source goes once the faults are chosen."""
+    source, tests = tmp_path / "plugins/standard/src/small.py", tmp_path / "plugins/standard/tests"
     source.parent.mkdir(parents=True)
     source.write_text("def seen():\n    return 1\n\n\ndef unseen():\n    return 2\n")
-    tests = tmp_path / "plugins/standard/tests"
     tests.mkdir()
-    (tests / "test_small.py").write_text(
-        "from small import seen\n\n\ndef test_seen():\n    assert seen() == 1\n"
-    )
+    (tests / "test_small.py").write_text(TEST)
+    choose = tool.choose
+
+    def choose_then_edit(*words: object) -> object:
+        faults = choose(*words)
+        source.write_text("")
+        return faults
+
+    outcomes = tmp_path / "outcomes.json"
+    options = [
+        "--area",
+        "transforms",
+        "--jobs",
+        "1",
+        "--near",
+        "--marks",
+        "not slow",
+        "--json",
+        str(outcomes),
+    ]
     monkeypatch.setattr(tool, "ROOT", tmp_path)
-    faults = tool.choose("transforms", "", 1, 9)
-    outcomes = tool.run(faults, 1, tool.Trial("not slow", near=True))
-    told = {outcome.fault.before: (outcome.result, outcome.test) for outcome in outcomes}
+    monkeypatch.setattr(tool, "choose", choose_then_edit)
+    monkeypatch.setattr(sys, "argv", ["mutate.py", *options])
+    assert tool.main() == 0
+    told = {o["fault"]["before"]: (o["result"], o["test"]) for o in json.loads(outcomes.read_text())}
     assert told == {"1": ("caught", "plugins/standard/tests/test_small.py::test_seen"), "2": ("survived", "")}
+
+
+def test_each_area_lists_stages_that_exist(tool: ModuleType) -> None:
+    """A renamed folder or file would leave an area without its tests, and all its faults would survive."""
+    listed = {stage for _, stages in tool.AREAS.values() for stage in stages}
+    assert sorted(stage for stage in listed if not (ROOT / stage).exists()) == []
+
+
+def test_a_file_listed_by_itself_runs_with_its_exhaustive_tests(tool: ModuleType) -> None:
+    trial = tool.Trial("not slow and not exhaustive", near=True)
+    folder, file = tool.stages_of(ROOT, "onnx", near=True)
+    assert file.endswith(".py")
+    assert [trial.marks_of(folder), trial.marks_of(file)] == ["not slow and not exhaustive", "not slow"]

@@ -5,7 +5,8 @@ uv run python tools/mutate.py --module core/src/mace_core/partition.py --count 2
 
 Each fault is one small change: a comparison, a constant, a condition, an operator, or a statement left out. The
 tests that lie nearest to the changed file run first, so that most faults cost seconds; a fault that survives
-has seen all stages of its area. Nothing in this checkout is changed: each job works on a copy of it.
+has seen all stages of its area. Nothing in this checkout is changed: it is copied once at the start, and each job
+works on a copy of that. So edits made during a run do not mix into it.
 """
 
 from __future__ import annotations
@@ -41,11 +42,20 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("targets/max78000/tests", "targets/max78002/tests", "frontends/ai8x/tests"),
     ),
     "caffe": (r"frontends/caffe/src/.*\.py", ("frontends/caffe/tests",)),
-    "onnx": (r"frontends/onnx/src/.*\.py", ("frontends/onnx/tests",)),
+    "onnx": (
+        r"frontends/onnx/src/.*\.py",
+        ("frontends/onnx/tests", "frontends/onnx/tests/test_backend_cases.py"),
+    ),
     "tensorflow": (r"frontends/tensorflow/src/.*\.py", ("frontends/tensorflow/tests",)),
     "tflite": (r"frontends/tflite/src/.*\.py", ("frontends/tflite/tests",)),
 }
-"""Area -> the files in which faults are planted, and the folders of tests that run in turn; `tests` comes last."""
+"""Area -> the files in which faults are planted, and the folders and files of tests that run in turn.
+
+The folder `tests` comes last. A file that is listed by itself runs with its exhaustive tests too.
+"""
+
+EXHAUSTIVE = " and not exhaustive"
+"""The end of the marks that leaves out the exhaustive tests of folders."""
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -159,29 +169,34 @@ def c_changes(data: bytes) -> Iterator[Change]:
         yield found.start(), found.end(), str(int(found.group()) + 1)
 
 
-def choose(area: str, module: str, seed: int, count: int) -> list[Fault]:
+def copy_checkout(source: Path, folder: Path) -> None:
+    """Copy what the tests need of a checkout into a folder that does not exist yet."""
+    unneeded = shutil.ignore_patterns(".*", "__pycache__", "builds*", "*.egg-info")
+    shutil.copytree(source, folder, ignore=unneeded, symlinks=True)
+
+
+def choose(checkout: Path, area: str, module: str, seed: int, count: int) -> list[Fault]:
     """Choose so many faults of an area, or of one module: the same for the same seed and sources."""
-    files = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/src/**/*.*"))
+    files = sorted(path.relative_to(checkout).as_posix() for path in checkout.glob("*/**/src/**/*.*"))
     names = [name for name in files if re.fullmatch(AREAS[area][0], name) and module in ("", name)]
-    every = [(name, change) for name in names for change in find_changes(ROOT / name)]
+    every = [(name, change) for name in names for change in find_changes(checkout / name)]
     chosen = random.Random(f"{seed} {area}").sample(every, min(count, len(every)))  # noqa: S311  # repeatable
-    return [describe(area, name, change) for name, change in chosen]
+    return [describe(checkout, area, name, change) for name, change in chosen]
 
 
-def describe(area: str, name: str, change: Change) -> Fault:
+def describe(checkout: Path, area: str, name: str, change: Change) -> Fault:
     """Return a fault with the place and the texts that a reader needs."""
-    data = (ROOT / name).read_bytes()
+    data = (checkout / name).read_bytes()
     start, end, text = change
     return Fault(area, name, data[:start].count(b"\n") + 1, data[start:end].decode(), text, change)
 
 
 class Workplace:
-    """A copy of the checkout in which one job plants its faults."""
+    """A copy of a checkout, which stays as it is, in which one job plants its faults."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._writes = folder, 0
-        unneeded = shutil.ignore_patterns(".*", "__pycache__", "builds*", "*.egg-info")
-        shutil.copytree(ROOT, folder, ignore=unneeded, symlinks=True)
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        self.checkout, self.folder, self._writes = checkout, folder, 0
+        copy_checkout(checkout, folder)
         sources = [str(p) for p in (folder / "core/src", *sorted(folder.glob("*/*/src")))]
         # The copy's packages come before those that the environment has installed from this checkout.
         self.environment = {
@@ -209,13 +224,13 @@ class Workplace:
     def plant(self, fault: Fault) -> None:
         """Write the changed file."""
         start, end, text = fault.change
-        data = (ROOT / fault.file).read_bytes()
+        data = (self.checkout / fault.file).read_bytes()
         (self.folder / fault.file).write_bytes(data[:start] + text.encode() + data[end:])
         self._date_anew(fault)
 
     def restore(self, fault: Fault) -> None:
         """Write the file as it was."""
-        shutil.copyfile(ROOT / fault.file, self.folder / fault.file)
+        shutil.copyfile(self.checkout / fault.file, self.folder / fault.file)
         self._date_anew(fault)
 
     def _date_anew(self, fault: Fault) -> None:
@@ -239,7 +254,7 @@ class Trial:
     def measure(self, stage: str, workplace: Workplace) -> None:
         """Run a stage without a fault: what fails here is of no use, and how long it takes is the limit."""
         start = time.monotonic()
-        _, said = workplace.test([stage, "-m", self.marks], 3600)
+        _, said = workplace.test([stage, "-m", self.marks_of(stage)], 3600)
         self.failing[stage] = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
         self.limits[stage] = 60 + 4 * (time.monotonic() - start)
 
@@ -250,7 +265,8 @@ class Trial:
         try:
             for stage, words in self.stages(fault, workplace):
                 skipped = [word for name in self.failing[stage] for word in ("--deselect", name)]
-                status, said = workplace.test(["-x", *words, "-m", self.marks, *skipped], self.limits[stage])
+                options = ["-m", self.marks_of(stage), *skipped]
+                status, said = workplace.test(["-x", *words, *options], self.limits[stage])
                 if status not in (0, 5):  # 5: no test was selected
                     caught = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
                     name = caught.group(1) if caught else stage
@@ -261,35 +277,39 @@ class Trial:
         finally:
             workplace.restore(fault)
 
+    def marks_of(self, stage: str) -> str:
+        """Return the expression that selects the tests of a stage."""
+        return self.marks.replace(EXHAUSTIVE, "") if stage.endswith(".py") else self.marks
+
     def stages(self, fault: Fault, workplace: Workplace) -> Iterator[tuple[str, list[str]]]:
-        """Yield stages: the tests that bear the module's name, those that import it, then whole folders."""
-        folders = stages_of(fault.area, self.near)
+        """Yield stages: the tests that bear the module's name, those that import it, then all of the area."""
+        whole = stages_of(workplace.checkout, fault.area, self.near)
         stem = Path(fault.file).name.partition(".")[0]
         dotted = ".".join(Path(fault.file).with_suffix("").parts[-2:])
-        own = sorted(p for p in (workplace.folder / folders[0]).glob("**/test_*.py"))
+        own = sorted(p for p in (workplace.folder / whole[0]).glob("**/test_*.py"))
         named = [str(p.relative_to(workplace.folder)) for p in own if stem in p.stem]
         importing = [
             str(p.relative_to(workplace.folder)) for p in own if dotted in p.read_text(encoding="utf-8")
         ]
         for near in (named, [name for name in importing if name not in named]):
             if near:
-                yield folders[0], near
-        yield from ((folder, [folder]) for folder in folders)
+                yield whole[0], near
+        yield from ((stage, [stage]) for stage in whole)
 
 
-def stages_of(area: str, near: bool) -> list[str]:
-    """Return the folders of tests of an area that exist here."""
-    folders = AREAS[area][1] if near else (*AREAS[area][1], "tests")
-    return [folder for folder in folders if (ROOT / folder).is_dir()]
+def stages_of(checkout: Path, area: str, near: bool) -> list[str]:
+    """Return the folders and files of tests of an area that exist in the checkout."""
+    stages = AREAS[area][1] if near else (*AREAS[area][1], "tests")
+    return [stage for stage in stages if (checkout / stage).exists()]
 
 
-def run(faults: Sequence[Fault], jobs: int, trial: Trial) -> list[Outcome]:
-    """Try the faults, several at a time, and print each as it ends."""
+def run(checkout: Path, faults: Sequence[Fault], jobs: int, trial: Trial) -> list[Outcome]:
+    """Try faults of a checkout that nobody changes, several at a time, and print each as it ends."""
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as temporary:
         free: queue.Queue[Workplace] = queue.Queue()
         for number in range(jobs):
-            free.put(Workplace(Path(temporary) / str(number)))
+            free.put(Workplace(checkout, Path(temporary) / str(number)))
 
         def measure(stage: str) -> None:
             workplace = free.get()
@@ -306,7 +326,8 @@ def run(faults: Sequence[Fault], jobs: int, trial: Trial) -> list[Outcome]:
                 free.put(workplace)
 
         with ThreadPoolExecutor(jobs) as pool:
-            stages = sorted({stage for fault in faults for stage in stages_of(fault.area, trial.near)})
+            areas = {fault.area for fault in faults}
+            stages = sorted({stage for area in areas for stage in stages_of(checkout, area, trial.near)})
             list(pool.map(measure, stages))
             for outcome in pool.map(try_fault, faults):
                 outcomes.append(outcome)
@@ -340,7 +361,7 @@ def main() -> int:
     parser.add_argument("--module", default="", help="plant faults in this file alone")
     parser.add_argument("--jobs", type=int, default=2)
     # Slow tests as well: those of kernels are slow, for they start a compiler.
-    parser.add_argument("--marks", default="not fuzz and not emulator and not wheels and not exhaustive")
+    parser.add_argument("--marks", default=f"not fuzz and not emulator and not wheels{EXHAUSTIVE}")
     parser.add_argument(
         "--near", action="store_true", help="leave out the folder tests/, which takes minutes"
     )
@@ -351,10 +372,12 @@ def main() -> int:
         areas = [area for area in areas if re.fullmatch(AREAS[area][0], asked.module)]
         if not areas:
             parser.error(f"{asked.module}: no area has this file; areas are {', '.join(AREAS)}")
-    faults = [
-        f for area in areas for f in choose(area, asked.module, asked.seed, -(-asked.count // len(areas)))
-    ]
-    outcomes = run(faults, asked.jobs, Trial(asked.marks, asked.near))
+    count = -(-asked.count // len(areas))
+    with tempfile.TemporaryDirectory(prefix="mutation-") as temporary:
+        checkout = Path(temporary) / "checkout"
+        copy_checkout(ROOT, checkout)
+        faults = [f for area in areas for f in choose(checkout, area, asked.module, asked.seed, count)]
+        outcomes = run(checkout, faults, asked.jobs, Trial(asked.marks, asked.near))
     for area in areas:
         own = [outcome for outcome in outcomes if outcome.fault.area == area]
         caught = sum(outcome.result != "survived" for outcome in own)
