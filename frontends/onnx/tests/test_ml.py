@@ -1,0 +1,239 @@
+"""Operators of ai.onnx.ml in every form, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runtime_cases import RuntimeCase, normal
+
+MATRIX, PORTS = normal(4, 3, seed=2), "float[4,3] x"
+STEPS = np.float32([[0, 1, 2], [1, 1, 0], [2, -1, 0], [5, 0, 1]])
+"""Few different numbers, some of them equal to keys, categories and thresholds."""
+
+ZEROS = np.float32([[0, 0, 0], [1, -1, 2], [-3, -4, -1], [2, 0, 0]])
+
+
+def ml(op: str, attributes: str, inputs: str = "x", outputs: str = "y") -> str:
+    given = f"<{attributes}>" if attributes else ""
+    return f"{outputs.replace(' ', ', ')} = ai.onnx.ml.{op}{given}({inputs})"
+
+
+def on(x: np.ndarray, body: str, ports: str = PORTS, **other: object) -> RuntimeCase:
+    return RuntimeCase(body, ports, values={"x": x}, **other)  # type: ignore[arg-type]
+
+
+INTEGERS = "int64[4,3] x"
+DOUBLES = "double[4,3] x"
+FEATURES = {
+    "scaler": on(MATRIX, ml("Scaler", "offset=[0.5,-1.0,2.0], scale=[2.0,3.0,0.25]")),
+    "scaler of one": on(MATRIX, ml("Scaler", "offset=[0.5], scale=[2.0]")),
+    "scaler of integers": on(STEPS, ml("Scaler", "offset=[0.5], scale=[2.0]"), INTEGERS),
+    "scaler of doubles": on(MATRIX, ml("Scaler", "offset=[0.5,0.1,0.2], scale=[2.0,3.0,0.25]"), DOUBLES),
+    "normalizer max": on(ZEROS, ml("Normalizer", 'norm="MAX"')),
+    "normalizer l1": on(ZEROS, ml("Normalizer", 'norm="L1"')),
+    "normalizer l2": on(ZEROS, ml("Normalizer", 'norm="L2"')),
+    "normalizer of integers": on(ZEROS, ml("Normalizer", 'norm="L2"'), INTEGERS),
+    "imputer of nan": on(
+        np.float32([[1, np.nan, 2], [np.nan, 3, np.nan], [0, 0, 0], [4, 5, 6]]),
+        ml("Imputer", "imputed_value_floats=[7.0,8.0,9.0], replaced_value_float=nan"),
+    ),
+    "imputer of a number": on(STEPS, ml("Imputer", "imputed_value_floats=[7.0], replaced_value_float=1.0")),
+    "imputer of integers": on(
+        STEPS, ml("Imputer", "imputed_value_int64s=[7,8,9], replaced_value_int64=1"), INTEGERS
+    ),
+    "binarizer": on(STEPS, ml("Binarizer", "threshold=1.0")),
+    "binarizer by default": on(STEPS, ml("Binarizer", "")),
+    "one hot": on(STEPS, ml("OneHotEncoder", "cats_int64s=[1,0,5], zeros=1"), INTEGERS),
+    "one hot of floats": on(STEPS + np.float32(0.7), ml("OneHotEncoder", "cats_int64s=[1,0,5], zeros=1")),
+    "one hot of a vector": on(STEPS[0], ml("OneHotEncoder", "cats_int64s=[1,0,5], zeros=1"), "int64[3] x"),
+    "vectorizer": RuntimeCase(
+        ml("FeatureVectorizer", "inputdimensions=[3,4]", "x, v"), f"{PORTS}, float[4,2,2] v"
+    ),
+    "vectorizer of integers": RuntimeCase(
+        ml("FeatureVectorizer", "inputdimensions=[3,2]", "x, v"), "int64[4,3] x, int64[4,2] v"
+    ),
+    "extractor": RuntimeCase(ml("ArrayFeatureExtractor", "", "x, i"), PORTS, {"i": [2, 0]}),
+    "extractor of a cube": RuntimeCase(
+        ml("ArrayFeatureExtractor", "", "x, i"), "float[2,4,3] x", {"i": [2, 0, 2, 1]}
+    ),
+    "extractor of a vector": RuntimeCase(
+        ml("ArrayFeatureExtractor", "", "x, i"), "float[3] x", {"i": [2, 0]}
+    ),
+    "extractor at computed places": RuntimeCase(
+        ml("ArrayFeatureExtractor", "", "x, i"), f"{PORTS}, int64[2] i", values={"i": np.array([2, 1])}
+    ),
+}
+ENCODERS = {
+    "integers to floats": on(
+        STEPS,
+        ml("LabelEncoder", "keys_int64s=[1,0,5], values_floats=[0.5,1.5,2.5], default_float=9.0"),
+        INTEGERS,
+    ),
+    "integers to integers": on(
+        STEPS, ml("LabelEncoder", "keys_int64s=[5,1,0], values_int64s=[7,8,9], default_int64=-4"), INTEGERS
+    ),
+    "floats to floats": on(STEPS, ml("LabelEncoder", "keys_floats=[1.0,0.0], values_floats=[0.5,1.5]")),
+    "floats to integers": on(STEPS, ml("LabelEncoder", "keys_floats=[1.0,0.0], values_int64s=[5,6]")),
+    "through strings": on(
+        STEPS,
+        ml("LabelEncoder", 'keys_int64s=[1,0,5], values_strings=["b","a","b"], default_string="z"', "x", "t")
+        + " "
+        + ml("LabelEncoder", 'keys_strings=["a","z"], values_int64s=[10,30], default_int64=-4', "t"),
+        INTEGERS,
+    ),
+    "default among strings": on(
+        STEPS,
+        ml("LabelEncoder", 'keys_int64s=[1,0,5], values_strings=["b","a","c"], default_string="a"', "x", "t")
+        + " "
+        + ml("LabelEncoder", 'keys_strings=["a","b","c"], values_floats=[1.0,2.0,4.0]', "t"),
+        INTEGERS,
+    ),
+    "default as a key": on(
+        STEPS,
+        ml("LabelEncoder", 'keys_int64s=[1,0], values_strings=["b","a"]', "x", "t")
+        + " "
+        + ml("LabelEncoder", 'keys_strings=["a","_Unused","b"], values_floats=[1.0,2.0,4.0]', "t"),
+        INTEGERS,
+    ),
+    "strings to strings": on(
+        STEPS,
+        ml("LabelEncoder", 'keys_int64s=[1,0,5], values_strings=["b","a","c"]', "x", "t")
+        + " "
+        + ml("LabelEncoder", 'keys_strings=["a","b"], values_strings=["b","q"], default_string="w"', "t", "u")
+        + " "
+        + ml("LabelEncoder", 'keys_strings=["w","q","b"], values_int64s=[1,2,3]', "u"),
+        INTEGERS,
+    ),
+    "strings to one hot": on(
+        STEPS,
+        ml("LabelEncoder", 'keys_int64s=[1,0,5], values_strings=["b","a","c"]', "x", "t")
+        + " "
+        + ml("OneHotEncoder", 'cats_strings=["c","a"], zeros=1', "t"),
+        INTEGERS,
+    ),
+    "numbers by position": on(
+        np.array([0, 2, 1, 7]),
+        ml("LabelEncoder", 'classes_strings=["p","q","r"], default_string="s"', "x", "t")
+        + " "
+        + ml("LabelEncoder", 'classes_strings=["r","p"], default_int64=-7', "t"),
+        "int64[4] x",
+        ml=1,
+    ),
+}
+LABELS = "classlabels_ints=[4,2,9]"
+WEIGHTS = "coefficients=[1.0,-2.0,0.5,0.25,1.5,-1.0,-0.5,0.75,2.0], intercepts=[0.1,-0.2,0.3]"
+ONE_ROW = "coefficients=[1.0,-2.0,0.5], intercepts=[0.1], classlabels_ints=[3,8]"
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
+LINEAR = {
+    **{
+        f"classifier {transform}": on(
+            MATRIX,
+            ml("LinearClassifier", f'{WEIGHTS}, {LABELS}, post_transform="{transform}"', outputs="l y"),
+            outputs="l y",
+        )
+        for transform in TRANSFORMS
+    },
+    **{
+        f"classifier of one score {transform}": on(
+            MATRIX,
+            ml("LinearClassifier", f'{ONE_ROW}, post_transform="{transform}"', outputs="l y"),
+            outputs="l y",
+        )
+        for transform in TRANSFORMS
+    },
+    "classifier in order": on(
+        MATRIX, ml("LinearClassifier", f"{WEIGHTS}, classlabels_ints=[0,1,2]", outputs="l y"), outputs="l y"
+    ),
+    "classifier of integers": on(
+        STEPS,
+        ml("LinearClassifier", f"{WEIGHTS}, {LABELS}", outputs="l y"),
+        INTEGERS,
+        outputs="l y",
+    ),
+    "regressor": on(MATRIX, ml("LinearRegressor", "coefficients=[1.0,-2.0,0.5], intercepts=[0.25]")),
+    "regressor without intercepts": on(MATRIX, ml("LinearRegressor", "coefficients=[1.0,-2.0,0.5]")),
+    "regressor of two": on(
+        MATRIX,
+        ml("LinearRegressor", 'targets=2, coefficients=[1.0,-2.0,0.5,3.0,0.0,1.0], post_transform="SOFTMAX"'),
+    ),
+    "regressor probit": on(
+        np.float32([[0.1], [0.4], [0.9], [0.6]]),
+        ml("LinearRegressor", 'coefficients=[1.0], post_transform="PROBIT"'),
+        "float[4,1] x",
+    ),
+}
+SUPPORT = "support_vectors=[1.0,0.0,-1.0,0.5,2.0,0.0,-1.0,-0.5,1.0,0.25,0.75,-2.0,1.5,1.0,0.5]"
+"""Five vectors of three features."""
+
+PARAMETERS = "kernel_params=[0.5,1.5,3.0]"
+"""ONNX Runtime wants them for a linear kernel too, and reads none."""
+
+REGRESSOR = f"{SUPPORT}, coefficients=[0.5,-1.0,0.75,0.3,-0.6], rho=[0.2], n_supports=5"
+KERNELS = {
+    "LINEAR": PARAMETERS,
+    "RBF": "kernel_params=[0.3,7.0,7.0]",
+    "POLY": PARAMETERS,
+    "SIGMOID": "kernel_params=[0.25,0.5,7.0]",
+}
+PAIRS = (
+    f"{SUPPORT}, vectors_per_class=[2,1,2], rho=[0.2,-0.3,0.1], classlabels_ints=[4,2,9], "
+    "coefficients=[0.5,-1.0,0.75,0.3,-0.6,1.1,0.9,-0.8,-0.4,0.7]"
+)
+TWO = (
+    f"{SUPPORT}, vectors_per_class=[2,3], rho=[0.2], classlabels_ints=[4,2], "
+    "coefficients=[0.5,-1.0,0.75,0.3,-0.6]"
+)
+PLATT = ", prob_a=[-0.7,-1.3,-0.4], prob_b=[0.1,-0.2,0.3]"
+
+
+def kernel_svm(attributes: str) -> RuntimeCase:
+    return on(MATRIX, ml("SVMClassifier", attributes, outputs="l y"), outputs="l y")
+
+
+def svm(attributes: str) -> RuntimeCase:
+    return kernel_svm(f"{attributes}, {PARAMETERS}")
+
+
+VECTORS = {
+    **{
+        f"regressor {kind}": on(MATRIX, ml("SVMRegressor", f'{REGRESSOR}, {more}, kernel_type="{kind}"'))
+        for kind, more in KERNELS.items()
+    },
+    **{
+        f"classifier {kind}": kernel_svm(f'{PAIRS}, {more}, kernel_type="{kind}"')
+        for kind, more in KERNELS.items()
+    },
+    "regressor without vectors": on(
+        MATRIX, ml("SVMRegressor", f"coefficients=[0.5,-1.0,0.75], rho=[0.2], {PARAMETERS}")
+    ),
+    "one class": on(MATRIX, ml("SVMRegressor", f"{REGRESSOR}, one_class=1, {PARAMETERS}")),
+    "classifier of two": svm(TWO),
+    "classifier of two LOGISTIC": svm(f'{TWO}, post_transform="LOGISTIC"'),
+    "classifier of two SOFTMAX": svm(f'{TWO}, post_transform="SOFTMAX"'),
+    "classifier of two SOFTMAX_ZERO": svm(f'{TWO}, post_transform="SOFTMAX_ZERO"'),
+    "classifier SOFTMAX": svm(f'{PAIRS}, post_transform="SOFTMAX"'),
+    "probabilities": svm(PAIRS + PLATT),
+    "probabilities of two": svm(f"{TWO}, prob_a=[-0.7], prob_b=[0.1]"),
+    "linear": svm(
+        "coefficients=[1.0,-2.0,0.5,0.25,1.5,-1.0,-0.5,0.75,2.0], rho=[0.4], classlabels_ints=[4,2,9]"
+    ),
+    "linear SOFTMAX": svm(
+        "coefficients=[1.0,-2.0,0.5,0.25,1.5,-1.0,-0.5,0.75,2.0], rho=[0.4,9.0,9.0], classlabels_ints=[4,2,9], "
+        'post_transform="SOFTMAX"'
+    ),
+}
+GROUPS = {"features": FEATURES, "encoders": ENCODERS, "linear": LINEAR, "vectors": VECTORS}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{group}: {name}")
+        for group, cases in GROUPS.items()
+        for name, case in cases.items()
+    ],
+)
+def test_operator_computes_what_onnx_runtime_does(case: RuntimeCase, tmp_path: Path) -> None:
+    case.check(tmp_path / "m.onnx", rtol=1e-4, atol=1e-5)
