@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from runtime_cases import RuntimeCase, normal
 
+from mace_core.errors import MaceError
+
 MATRIX, PORTS = normal(4, 3, seed=2), "float[4,3] x"
 STEPS = np.float32([[0, 1, 2], [1, 1, 0], [2, -1, 0], [5, 0, 1]])
 """Few different numbers, some of them equal to keys, categories and thresholds."""
@@ -237,3 +239,52 @@ GROUPS = {"features": FEATURES, "encoders": ENCODERS, "linear": LINEAR, "vectors
 )
 def test_operator_computes_what_onnx_runtime_does(case: RuntimeCase, tmp_path: Path) -> None:
     case.check(tmp_path / "m.onnx", rtol=1e-4, atol=1e-5)
+
+
+def test_vectorizer_without_stated_sizes(tmp_path: Path) -> None:
+    values = {"x": MATRIX[:1], "v": MATRIX[1]}
+    case = RuntimeCase(ml("FeatureVectorizer", "", "x, v"), "float[1,3] x, float[3] v", values=values)
+    np.testing.assert_array_equal(case.compute(tmp_path / "m.onnx")["y"], MATRIX[:2].reshape(1, 6))
+
+
+@pytest.mark.parametrize(("ports", "threshold"), [(DOUBLES, 0.7), (INTEGERS, 0.5)])
+def test_binarizer_of_a_type_that_onnx_runtime_has_not(ports: str, threshold: float, tmp_path: Path) -> None:
+    x = STEPS + np.float32(threshold) if ports == DOUBLES else STEPS
+    x = x.astype(np.float64)
+    x[0] = np.float32(threshold)  # equal to the attribute, which is of single precision
+    graph_type = np.float64 if ports == DOUBLES else np.int64
+    case = on(x, ml("Binarizer", f"threshold={threshold}"), ports)
+    y = case.compute(tmp_path / "m.onnx")["y"]
+    assert y.dtype == graph_type
+    np.testing.assert_array_equal(y, x.astype(graph_type) > np.float32(threshold))
+
+
+def test_extractor_takes_each_index_of_the_axis_and_no_other(tmp_path: Path) -> None:
+    body = ml("ArrayFeatureExtractor", "", "x, i")
+    for index in (0, 2):
+        RuntimeCase(body, PORTS, {"i": [index]}).check(tmp_path / "m.onnx")
+    for index in (-1, 3):
+        with pytest.raises(MaceError, match="an index is none of 3"):
+            RuntimeCase(body, PORTS, {"i": [index]}).load(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(("count", "listed"), [(20, "17, 18, 19)"), (21, "17, 18, 19, ...)")])
+def test_map_of_classes_is_a_tensor_and_a_note_lists_them(count: int, listed: str, tmp_path: Path) -> None:
+    names = ",".join(map(str, range(count)))
+    body = ml("ZipMap", f"classlabels_int64s=[{names}]")
+    graph = RuntimeCase(body, f"float[2,{count}] x").load(tmp_path / "m.onnx")
+    (note,) = graph.notes
+    assert "output 'y' is a tensor with a column for each class (0, 1, 2, " in note
+    assert f"{listed} in the place of a list of maps" in note
+    named = RuntimeCase(ml("ZipMap", 'classlabels_strings=["p","q"]'), "float[2,2] x").load(
+        tmp_path / "m.onnx"
+    )
+    assert "(p, q)" in named.notes[0]
+
+
+def test_unknown_category_gives_zeros_where_onnx_runtime_stops(tmp_path: Path) -> None:
+    case = on(STEPS, ml("OneHotEncoder", "cats_int64s=[1,0,5], zeros=0"), INTEGERS)
+    (note,) = case.load(tmp_path / "m.onnx").notes
+    assert "an unknown category gives zeros; ONNX Runtime stops there" in note
+    y = case.compute(tmp_path / "m.onnx")["y"]
+    np.testing.assert_array_equal(y, (STEPS[..., None] == [1, 0, 5]).astype(np.float32))

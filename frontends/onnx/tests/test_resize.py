@@ -54,26 +54,24 @@ def test_resize_computes_what_onnx_runtime_does(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("region", "scales", "axes", "size", "whole"),
+    ("region", "scales", "axes", "expected"),
     [
         (
             (0, 0, 0.25, 0.4, 1, 1, 0.75, 0.9),
             (1, 1, 2, 3),
             "",
-            (1, 2, 6, 7),
-            (0, 0, 0.25, 0.4, 1, 1, 0.75, 0.9),
+            ((1, 2, 6, 7), (0, 0, 0.25, 0.4, 1, 1, 0.75, 0.9)),
         ),
-        ((0.25, 0.5, 0.75, 1), (2, 2), ", axes=[2,3]", (1, 2, 6, 5), (0, 0, 0.25, 0.5, 1, 1, 0.75, 1)),
-        ((0.5, 0.25, 1, 0.75), (2, 2), ", axes=[3,2]", (1, 2, 6, 5), (0, 0, 0.25, 0.5, 1, 1, 0.75, 1)),
-        ((0.2, 0.6), (4,), ", axes=[-1]", (1, 2, 6, 8), (0, 0, 0, 0.2, 1, 1, 1, 0.6)),
+        ((0.25, 0.5, 0.75, 1), (2, 2), ", axes=[2,3]", ((1, 2, 6, 5), (0, 0, 0.25, 0.5, 1, 1, 0.75, 1))),
+        ((0.5, 0.25, 1, 0.75), (2, 2), ", axes=[3,2]", ((1, 2, 6, 5), (0, 0, 0.25, 0.5, 1, 1, 0.75, 1))),
+        ((0.2, 0.6), (4,), ", axes=[-1]", ((1, 2, 6, 8), (0, 0, 0, 0.2, 1, 1, 1, 0.6))),
     ],
 )
 def test_region_times_scale(
     region: tuple[float, ...],
     scales: tuple[float, ...],
     axes: str,
-    size: tuple[int, ...],
-    whole: tuple[float, ...],
+    expected: tuple[tuple[int, ...], tuple[float, ...]],
     tmp_path: Path,
 ) -> None:
     """The size is the length of the region times the scale, rounded down; other axes keep theirs.
@@ -82,8 +80,8 @@ def test_region_times_scale(
     """
     case = resize(f"{LINEAR}, {CROP}{axes}", "r, s", r=floats(*region), s=floats(*scales))
     graph = case.load(tmp_path / "m.onnx")
-    assert graph.tensors["y"].shape == size
-    assert graph.nodes[0].attrs.roi == pytest.approx(whole)
+    assert graph.tensors["y"].shape == expected[0]
+    assert graph.nodes[0].attrs.roi == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize(
