@@ -48,10 +48,27 @@ def _lower_plain(code: Operation) -> Lower:
     return lower
 
 
+def _lower_real(code: Operation) -> Lower:
+    """Return a lowering as `_lower_plain` does, of an operation that NNAPI has for real numbers alone."""
+
+    def lower(operator: LiteOperator, table: NetworkTable) -> None:
+        _require_real(operator, table)
+        _lower_plain(code)(operator, table)
+
+    return lower
+
+
+def _require_real(operator: LiteOperator, table: NetworkTable) -> None:
+    if any(table.model.tensors[number].scales for number in operator.inputs):
+        raise _fail(operator, "the adapter has it for real numbers, not for quantized ones")
+
+
 def _lower_arithmetic(code: Operation, options: type) -> Lower:
     """Return a lowering of an operator of two tensors with a fused activation."""
 
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
+        if code is Operation.DIV:
+            _require_real(operator, table)
         fused = _fused(operator, operator.options(options).FusedActivationFunction())
         operands = [table.tensor(number) for number in operator.inputs]
         table.call(code, [*operands, table.int32(fused)], operator)
@@ -188,6 +205,11 @@ def _lower_reduction(code: Operation) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         keep = bool(operator.options(tflite.ReducerOptions).KeepDims())
         data, axes = operator.inputs
+        if code is Operation.REDUCE_SUM:
+            _require_real(operator, table)
+        source, result = table.model.tensors[data], table.model.tensors[operator.outputs[0]]
+        if (source.scales, source.zero_points) != (result.scales, result.zero_points):
+            raise _fail(operator, f"{result.name!r} has another scale than {source.name!r}")
         listed = [int(axis) for axis in np.atleast_1d(table.read(axes))]
         # MEAN alone says by an integer whether axes are kept.
         flag = table.int32(keep) if code is Operation.MEAN else table.boolean(keep)
@@ -290,13 +312,19 @@ def _lower_quantize(operator: LiteOperator, table: NetworkTable) -> None:
 
 def _list_lowerings() -> Mapping[int, Lower]:
     code = tflite.BuiltinOperator
-    plain = {
+    real = {
         code.ABS: Operation.ABS,
+        code.EXP: Operation.EXP,
+        code.FLOOR: Operation.FLOOR,
+        code.NEG: Operation.NEG,
+        code.POW: Operation.POW,
+        code.RSQRT: Operation.RSQRT,
+        code.SQRT: Operation.SQRT,
+    }
+    plain = {
         code.CAST: Operation.CAST,
         code.DEQUANTIZE: Operation.DEQUANTIZE,
         code.EQUAL: Operation.EQUAL,
-        code.EXP: Operation.EXP,
-        code.FLOOR: Operation.FLOOR,
         code.GREATER: Operation.GREATER,
         code.GREATER_EQUAL: Operation.GREATER_EQUAL,
         code.HARD_SWISH: Operation.HARD_SWISH,
@@ -309,24 +337,21 @@ def _list_lowerings() -> Mapping[int, Lower]:
         code.LOGISTIC: Operation.LOGISTIC,
         code.MAXIMUM: Operation.MAXIMUM,
         code.MINIMUM: Operation.MINIMUM,
-        code.NEG: Operation.NEG,
         code.NOT_EQUAL: Operation.NOT_EQUAL,
         code.PAD: Operation.PAD,
-        code.POW: Operation.POW,
         code.PRELU: Operation.PRELU,
         code.RELU: Operation.RELU,
         code.RELU6: Operation.RELU6,
         code.RELU_N1_TO_1: Operation.RELU1,
-        code.RSQRT: Operation.RSQRT,
         code.SELECT: Operation.SELECT,
         code.SLICE: Operation.SLICE,
         code.SPACE_TO_BATCH_ND: Operation.SPACE_TO_BATCH_ND,
-        code.SQRT: Operation.SQRT,
         code.TANH: Operation.TANH,
         code.TILE: Operation.TILE,
         code.TRANSPOSE: Operation.TRANSPOSE,
     }
     lowerings: dict[int, Lower] = {number: _lower_plain(found) for number, found in plain.items()}
+    lowerings.update({number: _lower_real(found) for number, found in real.items()})
     return MappingProxyType(
         {
             **lowerings,
