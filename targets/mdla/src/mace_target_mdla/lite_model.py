@@ -7,7 +7,7 @@ is that of PyPI's `tflite`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ import tflite
 
 from mace_core.ir import Array
 
-NUMPY = {
+NUMPY: Mapping[int, np.dtype[Any]] = {
     tflite.TensorType.FLOAT32: np.dtype("<f4"),
     tflite.TensorType.FLOAT16: np.dtype("<f2"),
     tflite.TensorType.INT32: np.dtype("<i4"),
@@ -27,8 +27,12 @@ NUMPY = {
     tflite.TensorType.BOOL: np.dtype("?"),
     tflite.TensorType.INT64: np.dtype("<i8"),
 }
-NAMES = {value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
-OPERATORS = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
+NAMES: Mapping[int, str] = {
+    value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)
+}
+OPERATORS: Mapping[int, str] = {
+    value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)
+}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,13 @@ import tflite
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_mdla.lite_model import NAMES, LiteModel, LiteOperator, LiteTensor
-from mace_target_mdla.neuron import Operation, OperandType
+from mace_target_mdla.neuron import OperandType, Operation
 
 PLACE = "MDLA network"
 ALIGNMENT = 4
 """Bytes, of each constant: the widest element that a processor may read in place."""
 
-TENSOR_TYPES = {
+TENSOR_TYPES: Mapping[int, OperandType] = {
     tflite.TensorType.FLOAT32: OperandType.TENSOR_FLOAT32,
     tflite.TensorType.FLOAT16: OperandType.TENSOR_FLOAT16,
     tflite.TensorType.INT32: OperandType.TENSOR_INT32,
@@ -183,9 +183,9 @@ class NetworkTable:
 
     def _describe(self, tensor: LiteTensor) -> Operand:
         if tensor.type not in TENSOR_TYPES:
-            kind = NAMES.get(tensor.type, str(tensor.type))
+            stored = NAMES.get(tensor.type, str(tensor.type))
             raise MaceError(
-                PLACE, f"{tensor.name!r} is {kind}, which the adapter does not have", "leave it to the CPU"
+                PLACE, f"{tensor.name!r} is {stored}, which the adapter does not have", "leave it to the CPU"
             )
         if len(tensor.scales) > 1:
             raise MaceError(
@@ -216,9 +216,7 @@ class NetworkTable:
         self.data.extend(data)
         return offset
 
-    def _constant(
-        self, kind: OperandType, shape: tuple[int, ...], data: bytes, scale: float = 0.0
-    ) -> int:
+    def _constant(self, kind: OperandType, shape: tuple[int, ...], data: bytes, scale: float = 0.0) -> int:
         key = (kind, shape, data, scale)
         if key not in self._constants:
             operand = Operand(kind, shape, scale, offset=self._append(data) if data else 0, size=len(data))

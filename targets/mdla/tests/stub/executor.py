@@ -98,7 +98,13 @@ class Writer:
     def tensor(self, index: int) -> int:
         if index not in self.known:
             o = self.network.operands[index]
-            quant = (list(o.scales), [0] * len(o.scales), o.axis) if o.scales else ([o.scale], [o.zero], 0) if o.scale else None
+            quant = (
+                (list(o.scales), [0] * len(o.scales), o.axis)
+                if o.scales
+                else ([o.scale], [o.zero], 0)
+                if o.scale
+                else None
+            )
             self.known[index] = self.add(NUMPY[o.type], o.shape, o.data, quant)
         return self.known[index]
 
@@ -113,17 +119,23 @@ class Writer:
             self.model.buffers.append(buffer)
         if quant:
             tensor.quantization = schema.QuantizationParametersT()
-            tensor.quantization.scale, tensor.quantization.zeroPoint, tensor.quantization.quantizedDimension = quant
+            (
+                tensor.quantization.scale,
+                tensor.quantization.zeroPoint,
+                tensor.quantization.quantizedDimension,
+            ) = quant
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
     def constant(self, array: np.ndarray) -> int:
         return self.add("<i4", array.shape, array.astype("<i4").tobytes())
 
-    def call(self, name: str, inputs: list[int], outputs: list[int], options: str = "", **values: object) -> None:
+    def call(
+        self, name: str, inputs: list[int], outputs: list[int], options: str = "", **values: object
+    ) -> None:
         code, operator = schema.OperatorCodeT(), schema.OperatorT()
         number = getattr(schema.BuiltinOperator, name)
-        code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), 4
+        code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), 1
         operator.opcodeIndex = len(self.model.operatorCodes)
         self.model.operatorCodes.append(code)
         operator.inputs, operator.outputs = inputs, outputs
@@ -169,7 +181,9 @@ class Call:
 
     def same_scale(self) -> None:
         for result in self.outputs:
-            assert (result.scale, result.zero) == (self.operands[0].scale, self.operands[0].zero), "the result has another scale"
+            assert (result.scale, result.zero) == (self.operands[0].scale, self.operands[0].zero), (
+                "the result has another scale"
+            )
 
     def real(self) -> None:
         assert not any(o.is_quantized for o in (*self.operands, *self.outputs)), "of real numbers alone"
@@ -184,7 +198,9 @@ class Call:
         if filters.type == T_CHANNELS:
             assert bias.scale == 0
         else:
-            assert np.isclose(bias.scale, np.float32(data.scale) * np.float32(filters.scale), rtol=1e-6, atol=0)
+            assert np.isclose(
+                bias.scale, np.float32(data.scale) * np.float32(filters.scale), rtol=1e-6, atol=0
+            )
 
 
 def padding(code: int) -> int:
@@ -229,7 +245,12 @@ def fully_connected(c: Call) -> None:
     c.expect(4)
     c.check_bias()
     assert len(c.outputs[0].shape) == 2
-    c.emit("FULLY_CONNECTED", c.tensors(0, 1, 2), "FullyConnectedOptions", fusedActivationFunction=FUSED[c.scalar(3)])
+    c.emit(
+        "FULLY_CONNECTED",
+        c.tensors(0, 1, 2),
+        "FullyConnectedOptions",
+        fusedActivationFunction=FUSED[c.scalar(3)],
+    )
 
 
 def pool(name: str) -> Callable[[Call], None]:
@@ -422,7 +443,9 @@ def run(model: bytes, inputs: bytes) -> bytes:
         interpreter.set_tensor(detail["index"], array)
     assert at == len(inputs)
     interpreter.invoke()
-    return b"".join(interpreter.get_tensor(detail["index"]).tobytes() for detail in interpreter.get_output_details())
+    return b"".join(
+        interpreter.get_tensor(detail["index"]).tobytes() for detail in interpreter.get_output_details()
+    )
 
 
 def main(folder: Path) -> None:

@@ -1,0 +1,218 @@
+"""What tests of the driver share: the stub of the vendor's libraries, parts made without the rules of a chip, a program around a session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.api import (
+    BlobBody,
+    BufferKind,
+    BuildConfig,
+    Compiler,
+    Manifest,
+    Part,
+    Product,
+    Refusal,
+    Region,
+    Target,
+    Unit,
+)
+from mace_core.compilation import Compilation, compile_graph
+from mace_core.deployment import Deployment, Model
+from mace_core.generation import encode
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph, Node
+from mace_core.job import Job
+from mace_core.registry import Registry
+from mace_core.run.compile import link
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import host
+from mace_target_mdla.driver import ADAPTERS, RUNTIMES, SYMBOL, manifests
+from mace_target_mdla.network import encode_network
+from mace_tflite_writer import refuses, write_tflite
+
+STUB = Path(__file__).parent / "stub"
+EXECUTOR = {"NEURON_STUB_EXECUTOR": f"{sys.executable} {STUB / 'executor.py'}"}
+SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+BUILT_BY, BUILT_FOR = "mace-target-mdla 0.1.0", "MDLA 3.0"
+
+
+class Direct(Target):
+    """Takes all that the writer of TFLite files takes, so that the driver is tested apart from the rules of a chip.
+
+    network: the bytes of the part in the place of those that are made of the region.
+    """
+
+    name, device = "mdla", "apu"
+
+    def __init__(self, network: bytes | None = None) -> None:
+        self.network = network
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        return refuses(node, graph)
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        network = self.network or encode_network(region.graph, write_tflite(region.graph))
+        inputs, outputs = (
+            tuple(replace(p, kinds=(BufferKind.DMABUF,)) for p in ports) for ports in region.ports()
+        )
+        body = BlobBody(network, built_by=BUILT_BY, built_for=BUILT_FOR)
+        nodes = tuple(node.name for node in region.graph.nodes)
+        return Part(region.name, self.name, inputs, outputs, body, driver=SYMBOL, nodes=nodes)
+
+    def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
+        return manifests(library)
+
+
+def small_graph() -> Graph:
+    """Operations that the stub executes by itself: (x + c) * x, then Relu, and the sum as a second output."""
+    builder = Builder("m")
+    x = builder.input("x", DType.F32, (2, 50))
+    c = builder.weight("c", np.linspace(-1, 1, 50, dtype=np.float32))
+    (added,) = builder.add("Add", [x, c], {})
+    (product,) = builder.add("Mul", [added, x], {})
+    (result,) = builder.add("Relu", [product], {})
+    return builder.finish([result, added])
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Inputs that fill the range of their types."""
+    rng = np.random.default_rng(seed)
+    inputs = {}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        kind = tensor.dtype.numpy
+        if tensor.dtype.is_float:
+            inputs[name] = rng.normal(0, 1, tensor.shape).astype(kind)
+        elif kind.kind == "b":
+            inputs[name] = rng.integers(0, 2, tensor.shape).astype(kind)
+        else:
+            ends = np.iinfo(kind)
+            inputs[name] = rng.integers(ends.min, ends.max, tensor.shape, kind, endpoint=True)
+    return inputs
+
+
+def expected(graph: Graph, inputs: Mapping[str, Array]) -> list[Array]:
+    """What the numpy references compute."""
+    values = execute(graph, inputs)
+    return [values[name] for name in graph.outputs]
+
+
+def build_stub(
+    folder: Path, name: str, source: str, flags: Sequence[str] = (), compiler: Compiler | None = None
+) -> Path:
+    """Build a library of the vendor's into a folder; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = compiler or host()
+    command = [*chosen.cc, *chosen.flags, "-std=gnu11", "-O1", "-g", "-fPIC", "-shared", *flags]
+    subprocess.run([*command, str(STUB / source), "-o", str(folder / name)], check=True)
+    return folder
+
+
+def build_adapter(
+    folder: Path, name: str = ADAPTERS[-1], flags: Sequence[str] = (), compiler: Compiler | None = None
+) -> Path:
+    """Build the stub of the Neuron adapter; flags: -DFUNCTION=OTHER takes a function away."""
+    return build_stub(folder, name, "neuron_stub.c", flags, compiler)
+
+
+def build_runtime(folder: Path, name: str = RUNTIMES[-1], flags: Sequence[str] = ()) -> Path:
+    """Build the stub of the Neuron runtime; flags: -DONLY_V1 leaves version 2 out."""
+    return build_stub(folder, name, "runtime_stub.c", flags)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the program printed, and the outputs of the last run that went well."""
+
+    lines: tuple[str, ...]
+    outputs: tuple[bytes, ...]
+    status: int = 0
+    errors: str = ""
+
+    def said(self, start: str) -> list[str]:
+        return [line for line in self.lines if line.startswith(start)]
+
+
+@dataclass(frozen=True)
+class SessionProgram:
+    """The program stub/session_probe.c around a library with the model `m`."""
+
+    program: Path
+    graph: Graph
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(
+        self,
+        fallback: int = 0,
+        runs: int = 1,
+        sessions: int = 1,
+        *,
+        options: str = "-",
+        cache_file: str = "-",
+        bind: int = 0,
+        environment: Mapping[str, str] | None = None,
+        status: int = 0,
+    ) -> Told:
+        """Run it; its status must be `status`."""
+        folder = self.program.parent
+        for i, array in enumerate(random_inputs(self.graph).values()):
+            (folder / f"input_{i}.bin").write_bytes(array.tobytes())
+        words = [str(word) for word in (fallback, runs, sessions, options, cache_file, bind)]
+        done = subprocess.run(
+            [*self.command, str(self.program), *words],
+            cwd=folder,
+            env={**os.environ, **self.environment, **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        files = [folder / f"output_{i}.bin" for i in range(len(self.graph.outputs))]
+        outputs = tuple(file.read_bytes() for file in files if file.exists())
+        for file in files:
+            file.unlink(missing_ok=True)
+        return Told(tuple(done.stdout.splitlines()), outputs, done.returncode, done.stderr)
+
+    def expected(self) -> list[bytes]:
+        return [array.tobytes() for array in expected(self.graph, random_inputs(self.graph))]
+
+
+@cache
+def _load_registry() -> Registry:
+    return Registry.load()
+
+
+def build_session(
+    graph: Graph,
+    folder: Path,
+    target: Target | None = None,
+    flags: Sequence[str] = ("-O1", "-g"),
+    compiler: Compiler | None = None,
+) -> SessionProgram:
+    """Build the program for a graph that the target computes, with the CPU for what it refuses and as its fallback."""
+    registry, chosen = _load_registry(), target or Direct()
+    registry = replace(registry, targets={**registry.targets, "mdla": chosen})
+    choice = registry.select("host+mdla" if compiler is None else "arm64+mdla")[0]
+    model = Model("m", (), keys={"fallback": "cpu"})
+    compiled = compile_graph(model, graph, Compilation(choice, registry))
+    sources = encode(Job(Deployment("session", (model,)), choice), [compiled], registry)
+    unit = Unit("session_probe.c")
+    text = (STUB / unit.source).read_text(encoding="utf-8")
+    tool = Manifest(
+        "session_probe", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("session",)
+    )
+    library = [m for m in sources.manifests if m.joins_library]
+    complete = replace(sources, files={**sources.files, unit.source: text}, manifests=(*library, tool))
+    folder.mkdir(parents=True, exist_ok=True)
+    return SessionProgram(link(complete, compiler or host(), folder, tuple(flags)), graph)
