@@ -1,4 +1,4 @@
-"""What tests of the driver share: the stub of the vendor's libraries, parts made without the rules of a chip, a program around a session."""
+"""What tests of the driver share: the stub of the vendor's libraries, parts without the rules of a chip, a program around a session."""
 
 from __future__ import annotations
 

@@ -128,8 +128,8 @@ class LiteModel:
 
     def read(self, tensor: LiteTensor) -> Array:
         """Return a constant's data."""
-        found = np.frombuffer(self.data, NUMPY[tensor.type], tensor.elements, tensor.offset)
-        return found.reshape(tensor.shape)
+        flat = np.frombuffer(self.data, NUMPY[tensor.type], tensor.elements, tensor.offset)
+        return flat.reshape(tensor.shape)
 
     def _read_tensor(self, number: int) -> LiteTensor:
         tensor = self._subgraph.Tensors(number)

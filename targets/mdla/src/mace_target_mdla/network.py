@@ -110,12 +110,12 @@ def find_tflite(network: bytes) -> bytes:
 def _compare_ports(graph: Graph, model: LiteModel) -> None:
     """Raise MaceError where a port of the file takes other bytes than the graph's: the driver passes both."""
     for names, numbers in ((graph.inputs, model.inputs), (graph.outputs, model.outputs)):
-        wanted = [graph.tensors[name].bytes for name in names]
-        found = [model.tensors[number].bytes for number in numbers]
-        if wanted != found:
+        required = [graph.tensors[name].bytes for name in names]
+        actual = [model.tensors[number].bytes for number in numbers]
+        if required != actual:
             raise MaceError(
                 f"{PLACE} {graph.name!r}",
-                f"the TFLite file has ports of {found} bytes, and the graph of {wanted}",
+                f"the TFLite file has ports of {actual} bytes, and the graph of {required}",
                 "report this as an error of mace",
             )
 

@@ -7,36 +7,25 @@ networks by another source, Android's page of NNAPI operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 import tflite
 
-from mace_core.errors import MaceError
 from mace_target_mdla.lite_model import LiteOperator
-from mace_target_mdla.network_table import PLACE, NetworkTable
-from mace_target_mdla.neuron import Fused, Operation, Padding
-
-Lower = Callable[[LiteOperator, NetworkTable], None]
-
-FUSED = {
-    tflite.ActivationFunctionType.NONE: Fused.NONE,
-    tflite.ActivationFunctionType.RELU: Fused.RELU,
-    tflite.ActivationFunctionType.RELU_N1_TO_1: Fused.RELU1,
-    tflite.ActivationFunctionType.RELU6: Fused.RELU6,
-}
-PADDING = {tflite.Padding.SAME: Padding.SAME, tflite.Padding.VALID: Padding.VALID}
-
-
-def _fail(operator: LiteOperator, problem: str) -> MaceError:
-    return MaceError(f"{PLACE}, {operator.name}", problem, "leave this operation to the CPU")
-
-
-def _fused(operator: LiteOperator, number: int) -> Fused:
-    if number not in FUSED:
-        raise _fail(operator, f"the adapter has no fused activation {number}")
-    return FUSED[number]
+from mace_target_mdla.network_table import NetworkTable
+from mace_target_mdla.network_windows import (
+    Lower,
+    lower_convolution,
+    lower_depthwise,
+    lower_fully_connected,
+    lower_pool,
+    lower_transpose_convolution,
+    make_error,
+    read_activation,
+)
+from mace_target_mdla.neuron import Fused, Operation
 
 
 def _lower_plain(code: Operation) -> Lower:
@@ -60,7 +49,7 @@ def _lower_real(code: Operation) -> Lower:
 
 def _require_real(operator: LiteOperator, table: NetworkTable) -> None:
     if any(table.model.tensors[number].scales for number in operator.inputs):
-        raise _fail(operator, "the adapter has it for real numbers, not for quantized ones")
+        raise make_error(operator, "the adapter has it for real numbers, not for quantized ones")
 
 
 def _lower_arithmetic(code: Operation, options: type) -> Lower:
@@ -69,94 +58,17 @@ def _lower_arithmetic(code: Operation, options: type) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         if code is Operation.DIV:
             _require_real(operator, table)
-        fused = _fused(operator, operator.options(options).FusedActivationFunction())
+        fused = read_activation(operator, operator.options(options).FusedActivationFunction())
         operands = [table.tensor(number) for number in operator.inputs]
         table.call(code, [*operands, table.int32(fused)], operator)
 
     return lower
 
 
-def _lower_pool(code: Operation) -> Lower:
-    def lower(operator: LiteOperator, table: NetworkTable) -> None:
-        options = operator.options(tflite.Pool2DOptions)
-        numbers = (
-            PADDING[options.Padding()],
-            options.StrideW(),
-            options.StrideH(),
-            options.FilterWidth(),
-            options.FilterHeight(),
-            _fused(operator, options.FusedActivationFunction()),
-        )
-        table.call(code, [table.tensor(operator.inputs[0]), *map(table.int32, numbers)], operator)
-
-    return lower
-
-
-def _lower_convolution(operator: LiteOperator, table: NetworkTable) -> None:
-    options = operator.options(tflite.Conv2DOptions)
-    before = (PADDING[options.Padding()], options.StrideW(), options.StrideH())
-    numbers = (*before, _fused(operator, options.FusedActivationFunction()))
-    dilation = (options.DilationWFactor(), options.DilationHFactor())
-    operands = [*_filter_operands(operator, table, 0), *map(table.int32, numbers), table.boolean(False)]
-    table.call(Operation.CONV_2D, [*operands, *map(table.int32, dilation)], operator)
-
-
-def _lower_depthwise(operator: LiteOperator, table: NetworkTable) -> None:
-    options = operator.options(tflite.DepthwiseConv2DOptions)
-    data, filters = (table.model.tensors[number] for number in operator.inputs[:2])
-    # The option may be 0 or wrong in old files; the shapes tell it.
-    multiplier = filters.shape[3] // data.shape[3]
-    before = (PADDING[options.Padding()], options.StrideW(), options.StrideH(), multiplier)
-    numbers = (*before, _fused(operator, options.FusedActivationFunction()))
-    dilation = (options.DilationWFactor(), options.DilationHFactor())
-    operands = [*_filter_operands(operator, table, 3), *map(table.int32, numbers), table.boolean(False)]
-    if dilation != (1, 1):
-        operands += map(table.int32, dilation)
-    table.call(Operation.DEPTHWISE_CONV_2D, operands, operator)
-
-
-def _filter_operands(operator: LiteOperator, table: NetworkTable, axis: int) -> list[int]:
-    """Return the operands of data, filters and bias.
-
-    axis: the filters' axis of output channels.
-    """
-    data, filters = operator.inputs[:2]
-    bias = operator.inputs[2] if len(operator.inputs) > 2 else -1
-    pair = (table.model.tensors[data], table.model.tensors[filters])
-    return [
-        table.tensor(data),
-        table.weights(filters, axis),
-        table.bias(bias, pair[1].shape[axis], pair),
-    ]
-
-
-def _lower_fully_connected(operator: LiteOperator, table: NetworkTable) -> None:
-    options = operator.options(tflite.FullyConnectedOptions)
-    if options.WeightsFormat():
-        raise _fail(operator, "its weights are shuffled")
-    result = table.model.tensors[operator.outputs[0]]
-    if len(result.shape) != 2:
-        # The adapter's result has two axes: batch and units.
-        raise _fail(operator, f"its result has {len(result.shape)} axes, and the adapter's has 2")
-    fused = table.int32(_fused(operator, options.FusedActivationFunction()))
-    table.call(Operation.FULLY_CONNECTED, [*_filter_operands(operator, table, 0), fused], operator)
-
-
-def _lower_transpose_convolution(operator: LiteOperator, table: NetworkTable) -> None:
-    options = operator.options(tflite.TransposeConvOptions)
-    shape, filters, data = operator.inputs[:3]
-    bias = operator.inputs[3] if len(operator.inputs) > 3 else -1
-    swapped = LiteOperator(operator.code, (data, filters, bias), operator.outputs, operator.table)
-    fused = _fused(operator, options.FusedActivationFunction())
-    numbers = (PADDING[options.Padding()], options.StrideW(), options.StrideH(), fused)
-    operands = [*_filter_operands(swapped, table, 0), table.tensor(shape), *map(table.int32, numbers)]
-    table.call(Operation.TRANSPOSE_CONV_2D, [*operands, table.boolean(False)], operator)
-
-
 def _lower_concatenation(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.ConcatenationOptions)
     if options.FusedActivationFunction():
-        raise _fail(operator, "the adapter joins tensors without an activation")
+        raise make_error(operator, "the adapter joins tensors without an activation")
     axis = options.Axis() % len(table.model.tensors[operator.inputs[0]].shape)
     operands = [table.tensor(number) for number in operator.inputs]
     table.call(Operation.CONCATENATION, [*operands, table.int32(axis)], operator)
@@ -170,9 +82,9 @@ def _lower_reshape(operator: LiteOperator, table: NetworkTable) -> None:
 
 def _lower_resize(code: Operation, options: type) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
-        found = operator.options(options)
+        choices = operator.options(options)
         height, width = table.model.tensors[operator.outputs[0]].shape[1:3]
-        flags = (False, bool(found.AlignCorners()), bool(found.HalfPixelCenters()))
+        flags = (False, bool(choices.AlignCorners()), bool(choices.HalfPixelCenters()))
         operands = [table.tensor(operator.inputs[0]), table.int32(width), table.int32(height)]
         table.call(code, [*operands, *map(table.boolean, flags)], operator)
 
@@ -197,7 +109,7 @@ def _lower_block(code: Operation, options: type) -> Lower:
 def _lower_batch_to_space(operator: LiteOperator, table: NetworkTable) -> None:
     data, block, crops = operator.inputs
     if np.any(table.read(crops)):
-        raise _fail(operator, "the adapter does not crop")
+        raise make_error(operator, "the adapter does not crop")
     table.call(Operation.BATCH_TO_SPACE_ND, [table.tensor(data), table.tensor(block)], operator)
 
 
@@ -209,7 +121,7 @@ def _lower_reduction(code: Operation) -> Lower:
             _require_real(operator, table)
         source, result = table.model.tensors[data], table.model.tensors[operator.outputs[0]]
         if (source.scales, source.zero_points) != (result.scales, result.zero_points):
-            raise _fail(operator, f"{result.name!r} has another scale than {source.name!r}")
+            raise make_error(operator, f"{result.name!r} has another scale than {source.name!r}")
         listed = [int(axis) for axis in np.atleast_1d(table.read(axes))]
         # MEAN alone says by an integer whether axes are kept.
         flag = table.int32(keep) if code is Operation.MEAN else table.boolean(keep)
@@ -229,7 +141,7 @@ def _lower_pad_with_value(operator: LiteOperator, table: NetworkTable) -> None:
 def _lower_strided_slice(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.StridedSliceOptions)
     if options.EllipsisMask() or options.NewAxisMask():
-        raise _fail(operator, "the adapter has neither an ellipsis nor new axes in a slice")
+        raise make_error(operator, "the adapter has neither an ellipsis nor new axes in a slice")
     masks = (options.BeginMask(), options.EndMask(), options.ShrinkAxisMask())
     operands = [table.tensor(number) for number in operator.inputs]
     table.call(Operation.STRIDED_SLICE, [*operands, *map(table.int32, masks)], operator)
@@ -254,7 +166,7 @@ def _lower_extreme_index(code: Operation) -> Lower:
 def _lower_gather(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.GatherOptions)
     if options.BatchDims():
-        raise _fail(operator, "the adapter gathers without batch axes")
+        raise make_error(operator, "the adapter gathers without batch axes")
     data, indices = operator.inputs
     operands = [table.tensor(data), table.int32(options.Axis()), table.tensor(indices)]
     table.call(Operation.GATHER, operands, operator)
@@ -271,7 +183,7 @@ def _lower_leaky_relu(operator: LiteOperator, table: NetworkTable) -> None:
     """Lower to PRELU of a constant; of real numbers alone, because integers would be rounded twice."""
     data = table.model.tensors[operator.inputs[0]]
     if data.scales:
-        raise _fail(operator, "the adapter would round its integers otherwise")
+        raise make_error(operator, "the adapter would round its integers otherwise")
     kind = np.float16 if data.type == tflite.TensorType.FLOAT16 else np.float32
     slope = np.array([operator.options(tflite.LeakyReluOptions).Alpha()], kind)
     operands = [table.tensor(operator.inputs[0]), table.array(slope, data)]
@@ -287,7 +199,7 @@ def _lower_squared_difference(operator: LiteOperator, table: NetworkTable) -> No
     """Lower to SUB and MUL, as the guide says; of real numbers alone: integers need a scale between."""
     result = table.model.tensors[operator.outputs[0]]
     if result.scales:
-        raise _fail(operator, "the adapter would round its integers twice")
+        raise make_error(operator, "the adapter would round its integers twice")
     operands = [table.tensor(number) for number in operator.inputs]
     none = table.int32(Fused.NONE)
     difference = table.intermediate(Operation.SUB, [*operands, none], result)
@@ -304,7 +216,7 @@ def _lower_quantize(operator: LiteOperator, table: NetworkTable) -> None:
     operand = table.tensor(operator.inputs[0])
     if data.scales:
         if data.scales != result.scales:
-            raise _fail(operator, f"{result.name!r} has another scale than {data.name!r}")
+            raise make_error(operator, f"{result.name!r} has another scale than {data.name!r}")
         real = data.__class__(data.name, tflite.TensorType.FLOAT32, data.shape, (), (), 0, 0, 0)
         operand = table.intermediate(Operation.DEQUANTIZE, [operand], real)
     table.call(Operation.QUANTIZE, [operand], operator)
@@ -350,8 +262,8 @@ def _list_lowerings() -> Mapping[int, Lower]:
         code.TILE: Operation.TILE,
         code.TRANSPOSE: Operation.TRANSPOSE,
     }
-    lowerings: dict[int, Lower] = {number: _lower_plain(found) for number, found in plain.items()}
-    lowerings.update({number: _lower_real(found) for number, found in real.items()})
+    lowerings: dict[int, Lower] = {number: _lower_plain(operation) for number, operation in plain.items()}
+    lowerings.update({number: _lower_real(operation) for number, operation in real.items()})
     return MappingProxyType(
         {
             **lowerings,
@@ -359,13 +271,13 @@ def _list_lowerings() -> Mapping[int, Lower]:
             code.SUB: _lower_arithmetic(Operation.SUB, tflite.SubOptions),
             code.MUL: _lower_arithmetic(Operation.MUL, tflite.MulOptions),
             code.DIV: _lower_arithmetic(Operation.DIV, tflite.DivOptions),
-            code.AVERAGE_POOL_2D: _lower_pool(Operation.AVERAGE_POOL_2D),
-            code.MAX_POOL_2D: _lower_pool(Operation.MAX_POOL_2D),
-            code.L2_POOL_2D: _lower_pool(Operation.L2_POOL_2D),
-            code.CONV_2D: _lower_convolution,
-            code.DEPTHWISE_CONV_2D: _lower_depthwise,
-            code.FULLY_CONNECTED: _lower_fully_connected,
-            code.TRANSPOSE_CONV: _lower_transpose_convolution,
+            code.AVERAGE_POOL_2D: lower_pool(Operation.AVERAGE_POOL_2D),
+            code.MAX_POOL_2D: lower_pool(Operation.MAX_POOL_2D),
+            code.L2_POOL_2D: lower_pool(Operation.L2_POOL_2D),
+            code.CONV_2D: lower_convolution,
+            code.DEPTHWISE_CONV_2D: lower_depthwise,
+            code.FULLY_CONNECTED: lower_fully_connected,
+            code.TRANSPOSE_CONV: lower_transpose_convolution,
             code.CONCATENATION: _lower_concatenation,
             code.RESHAPE: _lower_reshape,
             code.SQUEEZE: _lower_reshape,

@@ -88,7 +88,7 @@ class NetworkTable:
         return self._constant(OperandType.INT32, (), struct.pack("<i", value))
 
     def boolean(self, value: bool) -> int:
-        """Return the operand of a truth value."""
+        """Return the operand of a boolean scalar."""
         return self._constant(OperandType.BOOL, (), struct.pack("<B", value))
 
     def real(self, value: float, like: LiteTensor) -> int:
@@ -118,7 +118,7 @@ class NetworkTable:
         if tensor.type != tflite.TensorType.INT8 or tensor.axis != axis or any(tensor.zero_points):
             raise MaceError(
                 PLACE,
-                f"the filters {tensor.name!r} have scales along axis {tensor.axis}, zero points, or are not int8",
+                f"the filters {tensor.name!r} have scales along axis {tensor.axis}, zero points or another type",
                 f"quantize them symmetrically along axis {axis}",
             )
         kind = OperandType.TENSOR_QUANT8_SYMM_PER_CHANNEL
@@ -183,9 +183,11 @@ class NetworkTable:
 
     def _describe(self, tensor: LiteTensor) -> Operand:
         if tensor.type not in TENSOR_TYPES:
-            stored = NAMES.get(tensor.type, str(tensor.type))
+            type_name = NAMES.get(tensor.type, str(tensor.type))
             raise MaceError(
-                PLACE, f"{tensor.name!r} is {stored}, which the adapter does not have", "leave it to the CPU"
+                PLACE,
+                f"{tensor.name!r} is {type_name}, which the adapter does not have",
+                "leave it to the CPU",
             )
         if len(tensor.scales) > 1:
             raise MaceError(
