@@ -25,10 +25,10 @@ from mace_target_mdla.network_windows import (
     make_error,
     read_activation,
 )
-from mace_target_mdla.neuron import Fused, Operation
+from mace_target_mdla.neuron import FusedActivation, NeuronOperation
 
 
-def _lower_plain(code: Operation) -> Lower:
+def _lower_plain(code: NeuronOperation) -> Lower:
     """Return a lowering of an operator whose operands are its tensors alone."""
 
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
@@ -37,7 +37,7 @@ def _lower_plain(code: Operation) -> Lower:
     return lower
 
 
-def _lower_real(code: Operation) -> Lower:
+def _lower_real(code: NeuronOperation) -> Lower:
     """Return a lowering as `_lower_plain` does, of an operation that NNAPI has for real numbers alone."""
 
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
@@ -52,11 +52,11 @@ def _require_real(operator: LiteOperator, table: NetworkTable) -> None:
         raise make_error(operator, "the adapter has it for real numbers, not for quantized ones")
 
 
-def _lower_arithmetic(code: Operation, options: type) -> Lower:
+def _lower_arithmetic(code: NeuronOperation, options: type) -> Lower:
     """Return a lowering of an operator of two tensors with a fused activation."""
 
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
-        if code is Operation.DIV:
+        if code is NeuronOperation.DIV:
             _require_real(operator, table)
         fused = read_activation(operator, operator.options(options).FusedActivationFunction())
         operands = [table.tensor(number) for number in operator.inputs]
@@ -71,16 +71,16 @@ def _lower_concatenation(operator: LiteOperator, table: NetworkTable) -> None:
         raise make_error(operator, "the adapter joins tensors without an activation")
     axis = options.Axis() % len(table.model.tensors[operator.inputs[0]].shape)
     operands = [table.tensor(number) for number in operator.inputs]
-    table.call(Operation.CONCATENATION, [*operands, table.int32(axis)], operator)
+    table.call(NeuronOperation.CONCATENATION, [*operands, table.int32(axis)], operator)
 
 
 def _lower_reshape(operator: LiteOperator, table: NetworkTable) -> None:
     """Lower all that only changes the shape; the result's shape tells all that the options say."""
     shape = table.model.tensors[operator.outputs[0]].shape
-    table.call(Operation.RESHAPE, [table.tensor(operator.inputs[0]), table.vector(shape)], operator)
+    table.call(NeuronOperation.RESHAPE, [table.tensor(operator.inputs[0]), table.vector(shape)], operator)
 
 
-def _lower_resize(code: Operation, options: type) -> Lower:
+def _lower_resize(code: NeuronOperation, options: type) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         choices = operator.options(options)
         height, width = table.model.tensors[operator.outputs[0]].shape[1:3]
@@ -95,10 +95,10 @@ def _lower_softmax(operator: LiteOperator, table: NetworkTable) -> None:
     beta = operator.options(tflite.SoftmaxOptions).Beta()
     data = operator.inputs[0]
     operands = [table.tensor(data), table.real(beta, table.model.tensors[data])]
-    table.call(Operation.SOFTMAX, operands, operator)
+    table.call(NeuronOperation.SOFTMAX, operands, operator)
 
 
-def _lower_block(code: Operation, options: type) -> Lower:
+def _lower_block(code: NeuronOperation, options: type) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         size = operator.options(options).BlockSize()
         table.call(code, [table.tensor(operator.inputs[0]), table.int32(size)], operator)
@@ -110,21 +110,21 @@ def _lower_batch_to_space(operator: LiteOperator, table: NetworkTable) -> None:
     data, block, crops = operator.inputs
     if np.any(table.read(crops)):
         raise make_error(operator, "the adapter does not crop")
-    table.call(Operation.BATCH_TO_SPACE_ND, [table.tensor(data), table.tensor(block)], operator)
+    table.call(NeuronOperation.BATCH_TO_SPACE_ND, [table.tensor(data), table.tensor(block)], operator)
 
 
-def _lower_reduction(code: Operation) -> Lower:
+def _lower_reduction(code: NeuronOperation) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         keep = bool(operator.options(tflite.ReducerOptions).KeepDims())
         data, axes = operator.inputs
-        if code is Operation.REDUCE_SUM:
+        if code is NeuronOperation.REDUCE_SUM:
             _require_real(operator, table)
         source, result = table.model.tensors[data], table.model.tensors[operator.outputs[0]]
         if (source.scales, source.zero_points) != (result.scales, result.zero_points):
             raise make_error(operator, f"{result.name!r} has another scale than {source.name!r}")
         listed = [int(axis) for axis in np.atleast_1d(table.read(axes))]
         # MEAN alone says by an integer whether axes are kept.
-        flag = table.int32(keep) if code is Operation.MEAN else table.boolean(keep)
+        flag = table.int32(keep) if code is NeuronOperation.MEAN else table.boolean(keep)
         table.call(code, [table.tensor(data), table.vector(listed), flag], operator)
 
     return lower
@@ -135,7 +135,7 @@ def _lower_pad_with_value(operator: LiteOperator, table: NetworkTable) -> None:
     tensor = table.model.tensors[data]
     number = table.read(value).reshape(-1)[0]
     scalar = table.int32(int(number)) if tensor.scales else table.real(float(number), tensor)
-    table.call(Operation.PAD_V2, [table.tensor(data), table.tensor(pads), scalar], operator)
+    table.call(NeuronOperation.PAD_V2, [table.tensor(data), table.tensor(pads), scalar], operator)
 
 
 def _lower_strided_slice(operator: LiteOperator, table: NetworkTable) -> None:
@@ -144,17 +144,17 @@ def _lower_strided_slice(operator: LiteOperator, table: NetworkTable) -> None:
         raise make_error(operator, "the adapter has neither an ellipsis nor new axes in a slice")
     masks = (options.BeginMask(), options.EndMask(), options.ShrinkAxisMask())
     operands = [table.tensor(number) for number in operator.inputs]
-    table.call(Operation.STRIDED_SLICE, [*operands, *map(table.int32, masks)], operator)
+    table.call(NeuronOperation.STRIDED_SLICE, [*operands, *map(table.int32, masks)], operator)
 
 
 def _lower_split(operator: LiteOperator, table: NetworkTable) -> None:
     axis, data = operator.inputs
     number = int(table.read(axis).reshape(-1)[0]) % len(table.model.tensors[data].shape)
     numbers = (number, len(operator.outputs))
-    table.call(Operation.SPLIT, [table.tensor(data), *map(table.int32, numbers)], operator)
+    table.call(NeuronOperation.SPLIT, [table.tensor(data), *map(table.int32, numbers)], operator)
 
 
-def _lower_extreme_index(code: Operation) -> Lower:
+def _lower_extreme_index(code: NeuronOperation) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         data, axis = operator.inputs
         number = int(table.read(axis).reshape(-1)[0])
@@ -169,14 +169,14 @@ def _lower_gather(operator: LiteOperator, table: NetworkTable) -> None:
         raise make_error(operator, "the adapter gathers without batch axes")
     data, indices = operator.inputs
     operands = [table.tensor(data), table.int32(options.Axis()), table.tensor(indices)]
-    table.call(Operation.GATHER, operands, operator)
+    table.call(NeuronOperation.GATHER, operands, operator)
 
 
 def _lower_matrix_product(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.BatchMatMulOptions)
     flags = (bool(options.AdjX()), bool(options.AdjY()))
     operands = [table.tensor(number) for number in operator.inputs]
-    table.call(Operation.BATCH_MATMUL, [*operands, *map(table.boolean, flags)], operator)
+    table.call(NeuronOperation.BATCH_MATMUL, [*operands, *map(table.boolean, flags)], operator)
 
 
 def _lower_leaky_relu(operator: LiteOperator, table: NetworkTable) -> None:
@@ -187,12 +187,12 @@ def _lower_leaky_relu(operator: LiteOperator, table: NetworkTable) -> None:
     kind = np.float16 if data.type == tflite.TensorType.FLOAT16 else np.float32
     slope = np.array([operator.options(tflite.LeakyReluOptions).Alpha()], kind)
     operands = [table.tensor(operator.inputs[0]), table.array(slope, data)]
-    table.call(Operation.PRELU, operands, operator)
+    table.call(NeuronOperation.PRELU, operands, operator)
 
 
 def _lower_square(operator: LiteOperator, table: NetworkTable) -> None:
     operand = table.tensor(operator.inputs[0])
-    table.call(Operation.MUL, [operand, operand, table.int32(Fused.NONE)], operator)
+    table.call(NeuronOperation.MUL, [operand, operand, table.int32(FusedActivation.NONE)], operator)
 
 
 def _lower_squared_difference(operator: LiteOperator, table: NetworkTable) -> None:
@@ -201,9 +201,9 @@ def _lower_squared_difference(operator: LiteOperator, table: NetworkTable) -> No
     if result.scales:
         raise make_error(operator, "the adapter would round its integers twice")
     operands = [table.tensor(number) for number in operator.inputs]
-    none = table.int32(Fused.NONE)
-    difference = table.intermediate(Operation.SUB, [*operands, none], result)
-    table.call(Operation.MUL, [difference, difference, none], operator)
+    none = table.int32(FusedActivation.NONE)
+    difference = table.intermediate(NeuronOperation.SUB, [*operands, none], result)
+    table.call(NeuronOperation.MUL, [difference, difference, none], operator)
 
 
 def _lower_quantize(operator: LiteOperator, table: NetworkTable) -> None:
@@ -218,96 +218,95 @@ def _lower_quantize(operator: LiteOperator, table: NetworkTable) -> None:
         if data.scales != result.scales:
             raise make_error(operator, f"{result.name!r} has another scale than {data.name!r}")
         real = data.__class__(data.name, tflite.TensorType.FLOAT32, data.shape, (), (), 0, 0, 0)
-        operand = table.intermediate(Operation.DEQUANTIZE, [operand], real)
-    table.call(Operation.QUANTIZE, [operand], operator)
+        operand = table.intermediate(NeuronOperation.DEQUANTIZE, [operand], real)
+    table.call(NeuronOperation.QUANTIZE, [operand], operator)
 
 
-def _list_lowerings() -> Mapping[int, Lower]:
-    code = tflite.BuiltinOperator
-    real = {
-        code.ABS: Operation.ABS,
-        code.EXP: Operation.EXP,
-        code.FLOOR: Operation.FLOOR,
-        code.NEG: Operation.NEG,
-        code.POW: Operation.POW,
-        code.RSQRT: Operation.RSQRT,
-        code.SQRT: Operation.SQRT,
+_CODE = tflite.BuiltinOperator
+_REAL = {
+    _CODE.ABS: NeuronOperation.ABS,
+    _CODE.EXP: NeuronOperation.EXP,
+    _CODE.FLOOR: NeuronOperation.FLOOR,
+    _CODE.NEG: NeuronOperation.NEG,
+    _CODE.POW: NeuronOperation.POW,
+    _CODE.RSQRT: NeuronOperation.RSQRT,
+    _CODE.SQRT: NeuronOperation.SQRT,
+}
+_PLAIN = {
+    _CODE.CAST: NeuronOperation.CAST,
+    _CODE.DEQUANTIZE: NeuronOperation.DEQUANTIZE,
+    _CODE.EQUAL: NeuronOperation.EQUAL,
+    _CODE.GREATER: NeuronOperation.GREATER,
+    _CODE.GREATER_EQUAL: NeuronOperation.GREATER_EQUAL,
+    _CODE.HARD_SWISH: NeuronOperation.HARD_SWISH,
+    _CODE.L2_NORMALIZATION: NeuronOperation.L2_NORMALIZATION,
+    _CODE.LESS: NeuronOperation.LESS,
+    _CODE.LESS_EQUAL: NeuronOperation.LESS_EQUAL,
+    _CODE.LOGICAL_AND: NeuronOperation.LOGICAL_AND,
+    _CODE.LOGICAL_NOT: NeuronOperation.LOGICAL_NOT,
+    _CODE.LOGICAL_OR: NeuronOperation.LOGICAL_OR,
+    _CODE.LOGISTIC: NeuronOperation.LOGISTIC,
+    _CODE.MAXIMUM: NeuronOperation.MAXIMUM,
+    _CODE.MINIMUM: NeuronOperation.MINIMUM,
+    _CODE.NOT_EQUAL: NeuronOperation.NOT_EQUAL,
+    _CODE.PAD: NeuronOperation.PAD,
+    _CODE.PRELU: NeuronOperation.PRELU,
+    _CODE.RELU: NeuronOperation.RELU,
+    _CODE.RELU6: NeuronOperation.RELU6,
+    _CODE.RELU_N1_TO_1: NeuronOperation.RELU1,
+    _CODE.SELECT: NeuronOperation.SELECT,
+    _CODE.SLICE: NeuronOperation.SLICE,
+    _CODE.SPACE_TO_BATCH_ND: NeuronOperation.SPACE_TO_BATCH_ND,
+    _CODE.TANH: NeuronOperation.TANH,
+    _CODE.TILE: NeuronOperation.TILE,
+    _CODE.TRANSPOSE: NeuronOperation.TRANSPOSE,
+}
+_OTHER: dict[int, Lower] = {
+    _CODE.ADD: _lower_arithmetic(NeuronOperation.ADD, tflite.AddOptions),
+    _CODE.SUB: _lower_arithmetic(NeuronOperation.SUB, tflite.SubOptions),
+    _CODE.MUL: _lower_arithmetic(NeuronOperation.MUL, tflite.MulOptions),
+    _CODE.DIV: _lower_arithmetic(NeuronOperation.DIV, tflite.DivOptions),
+    _CODE.AVERAGE_POOL_2D: lower_pool(NeuronOperation.AVERAGE_POOL_2D),
+    _CODE.MAX_POOL_2D: lower_pool(NeuronOperation.MAX_POOL_2D),
+    _CODE.L2_POOL_2D: lower_pool(NeuronOperation.L2_POOL_2D),
+    _CODE.CONV_2D: lower_convolution,
+    _CODE.DEPTHWISE_CONV_2D: lower_depthwise,
+    _CODE.FULLY_CONNECTED: lower_fully_connected,
+    _CODE.TRANSPOSE_CONV: lower_transpose_convolution,
+    _CODE.CONCATENATION: _lower_concatenation,
+    _CODE.RESHAPE: _lower_reshape,
+    _CODE.SQUEEZE: _lower_reshape,
+    _CODE.EXPAND_DIMS: _lower_reshape,
+    _CODE.RESIZE_BILINEAR: _lower_resize(NeuronOperation.RESIZE_BILINEAR, tflite.ResizeBilinearOptions),
+    _CODE.RESIZE_NEAREST_NEIGHBOR: _lower_resize(
+        NeuronOperation.RESIZE_NEAREST_NEIGHBOR, tflite.ResizeNearestNeighborOptions
+    ),
+    _CODE.SOFTMAX: _lower_softmax,
+    _CODE.DEPTH_TO_SPACE: _lower_block(NeuronOperation.DEPTH_TO_SPACE, tflite.DepthToSpaceOptions),
+    _CODE.SPACE_TO_DEPTH: _lower_block(NeuronOperation.SPACE_TO_DEPTH, tflite.SpaceToDepthOptions),
+    _CODE.BATCH_TO_SPACE_ND: _lower_batch_to_space,
+    _CODE.MEAN: _lower_reduction(NeuronOperation.MEAN),
+    _CODE.REDUCE_MAX: _lower_reduction(NeuronOperation.REDUCE_MAX),
+    _CODE.REDUCE_MIN: _lower_reduction(NeuronOperation.REDUCE_MIN),
+    _CODE.SUM: _lower_reduction(NeuronOperation.REDUCE_SUM),
+    _CODE.PADV2: _lower_pad_with_value,
+    _CODE.STRIDED_SLICE: _lower_strided_slice,
+    _CODE.SPLIT: _lower_split,
+    _CODE.ARG_MAX: _lower_extreme_index(NeuronOperation.ARGMAX),
+    _CODE.ARG_MIN: _lower_extreme_index(NeuronOperation.ARGMIN),
+    _CODE.GATHER: _lower_gather,
+    _CODE.BATCH_MATMUL: _lower_matrix_product,
+    _CODE.LEAKY_RELU: _lower_leaky_relu,
+    _CODE.SQUARE: _lower_square,
+    _CODE.SQUARED_DIFFERENCE: _lower_squared_difference,
+    _CODE.QUANTIZE: _lower_quantize,
+}
+
+LOWERINGS: Mapping[int, Lower] = MappingProxyType(
+    {
+        **{number: _lower_plain(operation) for number, operation in _PLAIN.items()},
+        **{number: _lower_real(operation) for number, operation in _REAL.items()},
+        **_OTHER,
     }
-    plain = {
-        code.CAST: Operation.CAST,
-        code.DEQUANTIZE: Operation.DEQUANTIZE,
-        code.EQUAL: Operation.EQUAL,
-        code.GREATER: Operation.GREATER,
-        code.GREATER_EQUAL: Operation.GREATER_EQUAL,
-        code.HARD_SWISH: Operation.HARD_SWISH,
-        code.L2_NORMALIZATION: Operation.L2_NORMALIZATION,
-        code.LESS: Operation.LESS,
-        code.LESS_EQUAL: Operation.LESS_EQUAL,
-        code.LOGICAL_AND: Operation.LOGICAL_AND,
-        code.LOGICAL_NOT: Operation.LOGICAL_NOT,
-        code.LOGICAL_OR: Operation.LOGICAL_OR,
-        code.LOGISTIC: Operation.LOGISTIC,
-        code.MAXIMUM: Operation.MAXIMUM,
-        code.MINIMUM: Operation.MINIMUM,
-        code.NOT_EQUAL: Operation.NOT_EQUAL,
-        code.PAD: Operation.PAD,
-        code.PRELU: Operation.PRELU,
-        code.RELU: Operation.RELU,
-        code.RELU6: Operation.RELU6,
-        code.RELU_N1_TO_1: Operation.RELU1,
-        code.SELECT: Operation.SELECT,
-        code.SLICE: Operation.SLICE,
-        code.SPACE_TO_BATCH_ND: Operation.SPACE_TO_BATCH_ND,
-        code.TANH: Operation.TANH,
-        code.TILE: Operation.TILE,
-        code.TRANSPOSE: Operation.TRANSPOSE,
-    }
-    lowerings: dict[int, Lower] = {number: _lower_plain(operation) for number, operation in plain.items()}
-    lowerings.update({number: _lower_real(operation) for number, operation in real.items()})
-    return MappingProxyType(
-        {
-            **lowerings,
-            code.ADD: _lower_arithmetic(Operation.ADD, tflite.AddOptions),
-            code.SUB: _lower_arithmetic(Operation.SUB, tflite.SubOptions),
-            code.MUL: _lower_arithmetic(Operation.MUL, tflite.MulOptions),
-            code.DIV: _lower_arithmetic(Operation.DIV, tflite.DivOptions),
-            code.AVERAGE_POOL_2D: lower_pool(Operation.AVERAGE_POOL_2D),
-            code.MAX_POOL_2D: lower_pool(Operation.MAX_POOL_2D),
-            code.L2_POOL_2D: lower_pool(Operation.L2_POOL_2D),
-            code.CONV_2D: lower_convolution,
-            code.DEPTHWISE_CONV_2D: lower_depthwise,
-            code.FULLY_CONNECTED: lower_fully_connected,
-            code.TRANSPOSE_CONV: lower_transpose_convolution,
-            code.CONCATENATION: _lower_concatenation,
-            code.RESHAPE: _lower_reshape,
-            code.SQUEEZE: _lower_reshape,
-            code.EXPAND_DIMS: _lower_reshape,
-            code.RESIZE_BILINEAR: _lower_resize(Operation.RESIZE_BILINEAR, tflite.ResizeBilinearOptions),
-            code.RESIZE_NEAREST_NEIGHBOR: _lower_resize(
-                Operation.RESIZE_NEAREST_NEIGHBOR, tflite.ResizeNearestNeighborOptions
-            ),
-            code.SOFTMAX: _lower_softmax,
-            code.DEPTH_TO_SPACE: _lower_block(Operation.DEPTH_TO_SPACE, tflite.DepthToSpaceOptions),
-            code.SPACE_TO_DEPTH: _lower_block(Operation.SPACE_TO_DEPTH, tflite.SpaceToDepthOptions),
-            code.BATCH_TO_SPACE_ND: _lower_batch_to_space,
-            code.MEAN: _lower_reduction(Operation.MEAN),
-            code.REDUCE_MAX: _lower_reduction(Operation.REDUCE_MAX),
-            code.REDUCE_MIN: _lower_reduction(Operation.REDUCE_MIN),
-            code.SUM: _lower_reduction(Operation.REDUCE_SUM),
-            code.PADV2: _lower_pad_with_value,
-            code.STRIDED_SLICE: _lower_strided_slice,
-            code.SPLIT: _lower_split,
-            code.ARG_MAX: _lower_extreme_index(Operation.ARGMAX),
-            code.ARG_MIN: _lower_extreme_index(Operation.ARGMIN),
-            code.GATHER: _lower_gather,
-            code.BATCH_MATMUL: _lower_matrix_product,
-            code.LEAKY_RELU: _lower_leaky_relu,
-            code.SQUARE: _lower_square,
-            code.SQUARED_DIFFERENCE: _lower_squared_difference,
-            code.QUANTIZE: _lower_quantize,
-        }
-    )
-
-
-LOWERINGS = _list_lowerings()
+)
 """By the number of the operator in the schema."""

@@ -12,7 +12,7 @@ import tflite
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_target_mdla.lite_model import NAMES, LiteModel, LiteOperator, LiteTensor
-from mace_target_mdla.neuron import OperandType, Operation
+from mace_target_mdla.neuron import NeuronOperation, OperandType
 
 PLACE = "MDLA network"
 ALIGNMENT = 4
@@ -56,7 +56,7 @@ class Operand:
 class OperationCall:
     """Applies an operation to operands, which it names by their numbers; name: for messages."""
 
-    code: Operation
+    code: NeuronOperation
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str
@@ -118,7 +118,7 @@ class NetworkTable:
         if tensor.type != tflite.TensorType.INT8 or tensor.axis != axis or any(tensor.zero_points):
             raise MaceError(
                 PLACE,
-                f"the filters {tensor.name!r} have scales along axis {tensor.axis}, zero points or another type",
+                f"the filters {tensor.name!r} are not int8 with scales along axis {axis}",
                 f"quantize them symmetrically along axis {axis}",
             )
         kind = OperandType.TENSOR_QUANT8_SYMM_PER_CHANNEL
@@ -161,13 +161,13 @@ class NetworkTable:
             self._constants[key] = self._add(operand)
         return self._constants[key]
 
-    def call(self, code: Operation, inputs: Sequence[int], operator: LiteOperator) -> None:
+    def call(self, code: NeuronOperation, inputs: Sequence[int], operator: LiteOperator) -> None:
         """Add an operation that computes the outputs of an operator of the file."""
         outputs = tuple(self.tensor(number) for number in operator.outputs)
         name = self.model.tensors[operator.outputs[0]].name
         self.operations.append(OperationCall(code, tuple(inputs), outputs, f"{operator.name} {name!r}"))
 
-    def intermediate(self, code: Operation, inputs: Sequence[int], like: LiteTensor) -> int:
+    def intermediate(self, code: NeuronOperation, inputs: Sequence[int], like: LiteTensor) -> int:
         """Add an operation whose result only the next one reads; returns its operand."""
         result = self._add(self._describe(like))
         call = OperationCall(code, tuple(inputs), (result,), f"{code.name} for {like.name!r}")

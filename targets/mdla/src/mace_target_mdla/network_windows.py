@@ -12,15 +12,15 @@ import tflite
 from mace_core.errors import MaceError
 from mace_target_mdla.lite_model import LiteOperator
 from mace_target_mdla.network_table import PLACE, NetworkTable
-from mace_target_mdla.neuron import Fused, Operation, Padding
+from mace_target_mdla.neuron import FusedActivation, NeuronOperation, Padding
 
 Lower = Callable[[LiteOperator, NetworkTable], None]
 
 FUSED = {
-    tflite.ActivationFunctionType.NONE: Fused.NONE,
-    tflite.ActivationFunctionType.RELU: Fused.RELU,
-    tflite.ActivationFunctionType.RELU_N1_TO_1: Fused.RELU1,
-    tflite.ActivationFunctionType.RELU6: Fused.RELU6,
+    tflite.ActivationFunctionType.NONE: FusedActivation.NONE,
+    tflite.ActivationFunctionType.RELU: FusedActivation.RELU,
+    tflite.ActivationFunctionType.RELU_N1_TO_1: FusedActivation.RELU1,
+    tflite.ActivationFunctionType.RELU6: FusedActivation.RELU6,
 }
 PADDING = {tflite.Padding.SAME: Padding.SAME, tflite.Padding.VALID: Padding.VALID}
 
@@ -30,14 +30,14 @@ def make_error(operator: LiteOperator, problem: str) -> MaceError:
     return MaceError(f"{PLACE}, {operator.name}", problem, "leave this operation to the CPU")
 
 
-def read_activation(operator: LiteOperator, number: int) -> Fused:
+def read_activation(operator: LiteOperator, number: int) -> FusedActivation:
     """Return a fused activation by its number in the schema; MaceError where the adapter has none such."""
     if number not in FUSED:
         raise make_error(operator, f"the adapter has no fused activation {number}")
     return FUSED[number]
 
 
-def lower_pool(code: Operation) -> Lower:
+def lower_pool(code: NeuronOperation) -> Lower:
     """Return a lowering of a pool over windows of an image."""
 
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
@@ -62,7 +62,7 @@ def lower_convolution(operator: LiteOperator, table: NetworkTable) -> None:
     numbers = (*before, read_activation(operator, options.FusedActivationFunction()))
     dilation = (options.DilationWFactor(), options.DilationHFactor())
     operands = [*_filter_operands(operator, table, 0), *map(table.int32, numbers), table.boolean(False)]
-    table.call(Operation.CONV_2D, [*operands, *map(table.int32, dilation)], operator)
+    table.call(NeuronOperation.CONV_2D, [*operands, *map(table.int32, dilation)], operator)
 
 
 def lower_depthwise(operator: LiteOperator, table: NetworkTable) -> None:
@@ -77,7 +77,7 @@ def lower_depthwise(operator: LiteOperator, table: NetworkTable) -> None:
     operands = [*_filter_operands(operator, table, 3), *map(table.int32, numbers), table.boolean(False)]
     if dilation != (1, 1):
         operands += map(table.int32, dilation)
-    table.call(Operation.DEPTHWISE_CONV_2D, operands, operator)
+    table.call(NeuronOperation.DEPTHWISE_CONV_2D, operands, operator)
 
 
 def _filter_operands(operator: LiteOperator, table: NetworkTable, axis: int) -> list[int]:
@@ -105,7 +105,7 @@ def lower_fully_connected(operator: LiteOperator, table: NetworkTable) -> None:
         # The adapter's result has two axes: batch and units.
         raise make_error(operator, f"its result has {len(result.shape)} axes, and the adapter's has 2")
     fused = table.int32(read_activation(operator, options.FusedActivationFunction()))
-    table.call(Operation.FULLY_CONNECTED, [*_filter_operands(operator, table, 0), fused], operator)
+    table.call(NeuronOperation.FULLY_CONNECTED, [*_filter_operands(operator, table, 0), fused], operator)
 
 
 def lower_transpose_convolution(operator: LiteOperator, table: NetworkTable) -> None:
@@ -117,4 +117,4 @@ def lower_transpose_convolution(operator: LiteOperator, table: NetworkTable) -> 
     fused = read_activation(operator, options.FusedActivationFunction())
     numbers = (PADDING[options.Padding()], options.StrideW(), options.StrideH(), fused)
     operands = [*_filter_operands(swapped, table, 0), table.tensor(shape), *map(table.int32, numbers)]
-    table.call(Operation.TRANSPOSE_CONV_2D, [*operands, table.boolean(False)], operator)
+    table.call(NeuronOperation.TRANSPOSE_CONV_2D, [*operands, table.boolean(False)], operator)

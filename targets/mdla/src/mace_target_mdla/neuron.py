@@ -29,7 +29,7 @@ class OperandType(IntEnum):
     TENSOR_QUANT8_ASYMM_SIGNED = 14
 
 
-class Operation(IntEnum):
+class NeuronOperation(IntEnum):
     """The operations that the adapter's header lists as available and that networks are made of here."""
 
     ADD = 0
@@ -108,7 +108,7 @@ class Padding(IntEnum):
     VALID = 2
 
 
-class Fused(IntEnum):
+class FusedActivation(IntEnum):
     """The activation that an operation applies to its result."""
 
     NONE = 0
