@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
 import tomllib
 from collections.abc import Iterator
@@ -29,13 +28,9 @@ def text_of(path: Path) -> str:
     return path.read_text()
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
-    gc.disable()  # the collector would go through the trees of all files before for each new one
-    try:
-        return ast.parse(text_of(path))
-    finally:
-        gc.enable()
+    """Parse a file; trees are not kept, because the collector would go through all of them in every later test."""
+    return ast.parse(text_of(path))
 
 
 def statements_in(node: ast.AST) -> list[ast.AST]:

@@ -7,6 +7,7 @@ are those that readers of the code stumbled over most often, not all that could 
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import re
 import tokenize
@@ -80,8 +81,9 @@ PREPOSITIONS = {
     *("with", "within", "without"),
 }
 
+WORD_START = r"\b"
 PHRASES = {
-    r"the makers?\b": "the vendor",
+    r"\bthe makers?\b": "the vendor",
     r"\bwhole numbers?\b": "integer",
     r"\btexts\b": "strings",
     r"\btruths?\b": "booleans, the expected values",
@@ -107,14 +109,15 @@ PHRASES = {
 }
 """Regular expressions of prose that readers stumble over -> what to write."""
 
-ANY_PHRASE = re.compile("|".join(PHRASES), re.IGNORECASE)
+ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(pattern.removeprefix(WORD_START) for pattern in PHRASES)})")
+"""Any of them in lower-case text. The start of a word is searched for once, not once for each phrase."""
 
 BRITISH = re.compile(
     r"(?:quantis|normalis|optimis|recognis|initialis|serialis|organis|minimis|maximis|specialis|summaris"
     r"|generalis|utilis|parallelis|vectoris|randomis|customis|prioritis|capitalis)(?:e|ing|ation)"
     r"|synthesis(?:e|ing)|realis(?:e|ing)|colour|behaviour|neighbour|favour|centre|grey(?!hound)|modelled|modelling"
     r"|labelled|labelling|travell|analyse(?!s)|artefact|licence|fulfil\b|whilst",
-    re.IGNORECASE,
+    # Texts are searched in lower case, which is several times as fast as to ignore the case.
 )
 
 
@@ -145,8 +148,13 @@ class Source:
     def read(cls, file: Path) -> Source:
         """Read and parse a file."""
         text = file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-        return cls(file, text, tree, tuple(ast.walk(tree)))
+        # A tree has no garbage, and the collector would go through the trees of all files for each new one.
+        gc.disable()
+        try:
+            tree = ast.parse(text)
+            return cls(file, text, tree, tuple(ast.walk(tree)))
+        finally:
+            gc.enable()
 
 
 Findings = Iterator[tuple[int, str]]
@@ -199,7 +207,7 @@ def defined_names(source: Source) -> Iterator[tuple[int, str]]:
 def find_phrases(source: Source) -> Findings:
     """Find sentences of another century in docstrings, messages and comments."""
     # Few files have one at all, and to find the comments of a file takes longer than to search it.
-    if not ANY_PHRASE.search(source.text):
+    if not ANY_PHRASE.search(source.text.lower()):
         return
     for line, text in prose(source):
         for pattern, better in PHRASES.items():
@@ -226,9 +234,10 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
 
 def find_british_spelling(source: Source) -> Findings:
     """Find British spelling anywhere in a file."""
-    if not BRITISH.search(source.text):
+    lowered = source.text.lower()
+    if not BRITISH.search(lowered):
         return
-    for number, line in enumerate(source.text.splitlines(), 1):
+    for number, line in enumerate(lowered.splitlines(), 1):
         for match in BRITISH.finditer(line):
             yield number, f"{match.group()!r} is not spelled as in the US"
 
