@@ -45,6 +45,9 @@ FRAMEWORKS = {
 }
 """Where the paths of tests begin that import a framework -> the framework."""
 
+IMPORTING = ("frontends/keras/", "frontends/pytorch/", "frontends/tensorflow/")
+"""Where the paths of tests begin nearly all of which use a framework: its import alone takes many seconds."""
+
 if sys.dont_write_bytecode:
     folder = str(ROOT / ".pytest_cache" / "bytecode")
     sys.dont_write_bytecode, sys.pycache_prefix = False, folder
@@ -54,7 +57,7 @@ if sys.dont_write_bytecode:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what a sampled test leaves out of the plain run, and as slow what the plain run leaves out."""
+    """Mark what a sampled test leaves out of the plain run, and as slow that, compilers and imports of frameworks."""
     numbers: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.partition("[")[0]
@@ -63,7 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("exhaustive")
         numbers[test] += 1
         marks = {mark.name for mark in item.iter_markers()}
-        if not marks.isdisjoint(LEFT_OUT) or test.rpartition("::")[2] in COMPILING:
+        compiles = test.rpartition("::")[2] in COMPILING
+        if not marks.isdisjoint(LEFT_OUT) or compiles or test.startswith(IMPORTING):
             item.add_marker("slow")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import mace
 from manifest import MODELS, entries
 
 from mace_core.registry import Registry
@@ -29,18 +30,6 @@ def compiler() -> None:
         if any(chain.missing("cortex-m4") is None for chain in chains)
         else "no compiler for cortex-m4: pip install ziglang"
     )
-
-
-def mace(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "mace_core.cli", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

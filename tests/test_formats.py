@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from command_line import mace
 
 from mace_core.testing.requirements import require
 
@@ -33,18 +34,6 @@ torch.export.save(torch.export.export(net, (image,)), "net.pt2")
 torch.jit.save(torch.jit.trace(net, image), "net.pt")
 """
 SHAPED = '{input_tensors: x, input_shapes: "1,3,16,16", output_tensors: y}'
-
-
-def mace(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "mace_core.cli", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def made(folder: Path, framework: str, script: str) -> None:

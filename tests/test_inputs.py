@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from command_line import mace
 from onnx import TensorProto as T
 from onnx import helper
 
@@ -42,19 +41,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.yml").write_text(MODELS)
     mace(folder, "build", "small.yml")
     return folder
-
-
-def mace(folder: Path, *arguments: str, status: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "mace_core.cli", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def difference(found: Array, wanted: Array) -> float:
     )
 
 
-@pytest.mark.sampled(every=5)
+@pytest.mark.exhaustive  # scikit-learn takes long to import; the operators have quick tests beside the frontend
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.LoadedModel]]) -> None:
     case, compiled = library[name]

@@ -217,14 +217,15 @@ def test_stored_outputs_are_those_of_the_steps_in_a_row(
     np.testing.assert_array_equal(found["y"], expected["y"])
 
 
-@pytest.fixture
-def built(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a deployment file whose library is built."""
-    deployed(tmp_path, "stream", write_onnx(tmp_path / "stream.onnx"), "    states: {cache: cache_out}")
-    arguments = ["build", str(tmp_path / "stream.yml"), "--builds", str(tmp_path / "builds")]
+    folder = tmp_path_factory.mktemp("built")
+    deployed(folder, "stream", write_onnx(folder / "stream.onnx"), "    states: {cache: cache_out}")
+    arguments = ["build", str(folder / "stream.yml"), "--builds", str(folder / "builds")]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    return tmp_path
+    return folder
 
 
 @pytest.mark.slow

@@ -77,6 +77,7 @@ def test_nothing_asks_for_the_heap(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="m0")
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m7"])
 def test_a_bare_machine_with_a_driver_links_without_an_allocator(cpu: str, tmp_path: Path) -> None:
     """Neither C library nor start-up code: an allocator that anything asked for would be undefined."""
@@ -126,6 +127,7 @@ def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="^0$")
 @pytest.mark.parametrize("text_bytes", [0, 20])
 def test_texts_may_be_short_or_absent(text_bytes: int, tmp_path: Path) -> None:
     program = compile_program(

@@ -87,7 +87,7 @@ def test_another_content_name_or_shape_is_exported_anew(tmp_path: Path, exports:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="cut")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", ["empty", "cut", "bits", "json"])
 def test_a_damaged_export_is_exported_anew(file: Path, exports: Callable[[], int], damage: str) -> None:
     graph = load(Model("case", (file,)))

@@ -138,6 +138,7 @@ GRAPHS = [
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="avx2")
 @pytest.mark.parametrize("level", LEVELS)
 def test_conv(tmp_path: Path, level: str) -> None:
     check_graphs(OneLevel(LEVELS[level]), GRAPHS, tmp_path)

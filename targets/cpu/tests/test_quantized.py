@@ -371,6 +371,7 @@ SCALAR = replace(GENERIC[0], name="scalar", flags=("-U__SSE2__", "-U__ARM_NEON")
 """The plain C of processors for which the integer kernels have no instructions of their own."""
 
 
+@pytest.mark.sampled(cases="scalar")  # the other tests of this file run at the best level
 @pytest.mark.parametrize("level", [*Cpu().levels("host"), SCALAR], ids=lambda level: str(level.name))
 def test_products_on_every_level(level: Level, tmp_path: Path) -> None:
     # An odd depth leaves half of the last pair of vi_dot empty.
