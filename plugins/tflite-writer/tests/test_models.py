@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from writer_oracle import check_graph, model_graph, outputs, random_inputs, run, verify
 
 from mace_tflite_writer import refuses, write_tflite
+from mace_tflite_writer.rewrites import legalize, refuses_after_rewrites
 
 MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
 
@@ -27,8 +29,18 @@ SAME_OPERATORS = (
 
 OTHERS = (
     "mlperf_kws/kws_fp32.tflite",
+    "mlperf_kws/kws_frozen.pb",
+    "mlperf_ic/ic_frozen.pb",
+    "armkws_pb/DS_CNN_S_core.pb",
     "onnx2c_mnist/model.onnx",
 )
+
+REWRITTEN = {
+    "ultraface_rfb/version-RFB-320.onnx": {"attribute": 6},
+    "ultraface_rfb/version-RFB-320_without_postprocessing.tflite": {"attribute": 6},
+    "onnxzoo_shufflenetv2_int8/shufflenet-v2-12-int8.onnx": {"attribute": 1, "quantization": 73},
+}
+"""Models that the format states after rewrites alone -> how many nodes it refuses before, by reason."""
 
 
 def model(name: str) -> Path:
@@ -54,3 +66,18 @@ def test_a_written_model_gives_the_same_bits(name: str) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_each_operator_of_a_written_model_computes_its_node(name: str) -> None:
     check_graph(model_graph(model(name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_rewritten_model_has_an_operator_for_each_node(name: str) -> None:
+    graph = model_graph(model(name))
+    refusals = Counter(refusal.code for node in graph.nodes if (refusal := refuses(node, graph)))
+    assert refusals == REWRITTEN[name]
+    assert [refuses_after_rewrites(node, graph) for node in graph.nodes] == [None] * len(graph.nodes)
+    content = check_graph(legalize(graph))
+    if name.endswith(".tflite"):
+        inputs = random_inputs(graph)
+        written, original = (outputs(run(data, inputs)) for data in (content, model(name).read_bytes()))
+        for actual, expected in zip(written, original, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from ai_edge_litert import _pywrap_analyzer_wrapper
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from mace_core.ir import Array, DType, Graph, Node, Tensor
+from mace_core.ops.pad import PadAttributes
 from mace_core.quantization import dequantize
 from mace_core.registry import Registry
 from mace_tflite_writer import write_tflite
@@ -144,23 +146,45 @@ def check_floats(wanted: Array, actual: Array, limit: float, where: str) -> None
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(wanted), where)
     finite = np.isfinite(wanted)
     np.testing.assert_array_equal(actual[~finite], wanted[~finite], where)
-    far = np.abs(actual.astype(np.float64) - wanted)[finite].max(initial=0)
+    far = np.abs(actual[finite].astype(np.float64) - wanted[finite]).max(initial=0)
     assert far <= limit, f"{where}: {far} from the real result, allowed {limit}"
 
 
-MARGINS: Mapping[str, float] = {
-    # Sums are rounded to 31 bits, then shifted and rounded again: for a multiplier from 0.25 to 0.5 the two
-    # are up to three quarters of a step.
-    **dict.fromkeys(("Conv", "MatMul", "Add", "Sub", "Mul", "Relu", "Clip", "ReduceMean", "Quantize"), 0.25),
-    # A table of the exponential in fixed point (kernels/internal/reference/softmax.h).
-    "Softmax": 1.0,
+ROUNDS_TWICE = (
+    *("Conv", "ConvTranspose", "MatMul", "Add", "Sub", "Mul", "Div", "Relu", "Clip", "LeakyRelu", "PRelu"),
+    *("ReduceMean", "ReduceSum", "Quantize"),
+)
+"""Ops whose kernels round to 31 bits, then shift and round again: for a multiplier from 0.25 to 0.5 the two
+roundings are up to three quarters of a step."""
+
+MARGINS: Mapping[tuple[str, DType], float] = {
+    # Tables of the exponential in fixed point (kernels/internal/reference/softmax.h).
+    ("Softmax", DType.I8): 0.5,
+    ("Softmax", DType.U8): 0.5,
+    ("Softmax", DType.I16): 4.0,
+    ("LogSoftmax", DType.I8): 0.5,
+    ("LogSoftmax", DType.U8): 0.5,
+    # Polynomials and tables of 16 bits.
+    ("Tanh", DType.I16): 3.0,
+    ("Sigmoid", DType.I16): 1.0,
+    # Sums of 64 bits are multiplied by 15 bits of the scale.
+    **{(op, DType.I16): 1.0 for op in ("Conv", "ConvTranspose", "MatMul")},
+    # Products of 16 bits (kernels/internal/reference/hard_swish.h).
+    ("HardSwish", DType.I8): 1.0,
+    ("HardSwish", DType.U8): 1.0,
+    # Weights of ten bits.
+    ("Resize", DType.I8): 0.5,
+    ("Resize", DType.U8): 0.5,
 }
-"""Ops -> steps beyond HALF that the kernels' arithmetic may add."""
+"""Ops and types of results -> steps beyond HALF that the kernels' arithmetic adds."""
 
 
 def margin(node: Node, graph: Graph) -> float:
-    moved = node.op.moves and len({graph.tensors[n].storage for n in (*node.inputs, *node.outputs) if n}) == 1
-    return 0.0 if moved else HALF + MARGINS.get(node.op.name, 0.0)
+    attrs = node.attrs
+    if node.op.moves and not (isinstance(attrs, PadAttributes) and attrs.value):
+        return 0.0
+    dtype = graph.tensors[node.outputs[0]].dtype
+    return HALF + MARGINS.get((node.op.name, dtype), 0.25 if node.op.name in ROUNDS_TWICE else 0.0)
 
 
 def bound(node: Node, graph: Graph, arrays: Mapping[str, Array], wanted: Array) -> float:
@@ -172,8 +196,9 @@ def bound(node: Node, graph: Graph, arrays: Mapping[str, Array], wanted: Array) 
         x, w = (np.abs(arrays[name].astype(np.float64)) for name in node.inputs[:2])
         products = w.size // wanted.shape[-1]
         return FLOAT_STEP * (products + 8) * (float(x.max(initial=0) * w.max(initial=0)) + largest)
+    terms = math.prod(graph.tensors[node.inputs[0]].shape) // max(wanted.size, 1)
     operands = [float(np.abs(real(graph.tensors[i], arrays[i])).max(initial=0)) for i in node.inputs if i]
-    return 16 * FLOAT_STEP * max(largest, *operands, 2.0**-100)
+    return (16 + terms) * FLOAT_STEP * max(largest, *operands, 2.0**-100)
 
 
 def model_graph(path: Path) -> Graph:

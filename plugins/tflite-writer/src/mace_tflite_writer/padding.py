@@ -5,8 +5,18 @@ from __future__ import annotations
 import tflite
 
 from mace_core.ir import Shape
+from mace_core.lowering import Refused
 from mace_core.ops.windows import Windows
 from mace_tflite_writer.operator import need
+
+
+def has_padding_mode(windows: Windows, size: Shape, count: Shape) -> bool:
+    """Tell whether the format has a padding with which windows see what they see in the IR."""
+    try:
+        padding_mode(windows, size, count)
+    except Refused:
+        return False
+    return True
 
 
 def padding_mode(windows: Windows, size: Shape, count: Shape) -> int:

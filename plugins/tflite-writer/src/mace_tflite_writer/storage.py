@@ -180,23 +180,42 @@ def _check_sums(view: NodeView, weights_axis: int) -> None:
     assert w is not None
     if x.dtype is DType.I16:
         return  # sums of 16-bit activations have 64 bits
-    bias, weights = view.constant(2), view.constant(1)
-    largest_bias = int(np.abs(bias.astype(np.int64)).max(initial=0)) if bias is not None else 0
+    bias = view.constant(2)
+    offsets = bias.astype(np.int64) if bias is not None else np.zeros(1, np.int64)
     products = math.prod(w.shape) // max(w.shape[weights_axis], 1)
     # The bound of all weights of the type costs nothing; only where it is too high are the weights read.
-    if products * 255 * 255 + largest_bias <= MAX_SUM:
-        return
-    bound = products * 255 * 255
-    if weights is not None and w.quant is not None:
-        real = weights.astype(np.int64) - (w.quant.zero_point[0] if w.dtype is DType.U8 else 0)
-        axes = tuple(axis for axis in range(weights.ndim) if axis != weights_axis)
-        bound = int(np.abs(real).sum(axis=axes).max(initial=0)) * 255
+    largest = products * 255 * 255 + int(np.abs(offsets).max(initial=0))
+    if largest > MAX_SUM and view.constant(1) is not None:
+        largest = int(largest_sums(view, weights_axis).max(initial=0))
     need(
-        bound + largest_bias <= MAX_SUM,
-        f"its sums may reach {bound + largest_bias}, and the format's kernels add in 32 bits",
+        largest <= MAX_SUM,
+        f"its sums may reach {largest}, and the format's kernels add in 32 bits",
         "too-large",
         "use fewer channels, a smaller bias, or floats",
     )
+
+
+def largest_sums(view: NodeView, axis: int) -> Array:
+    """Return each channel's largest magnitude of a sum, with or without its bias, of any activations.
+
+    axis: that of the results in the weights, which are constant.
+    """
+    x, w, weights, bias = view.x, view.input(1), view.constant(1), view.constant(2)
+    assert x.quant is not None
+    assert w is not None
+    assert w.quant is not None
+    assert weights is not None
+    limits = np.iinfo(x.dtype.numpy)
+    low, high = limits.min - x.quant.zero_point[0], limits.max - x.quant.zero_point[0]
+    real = weights.astype(np.int64) - (w.quant.zero_point[0] if w.dtype is DType.U8 else 0)
+    axes = tuple(i for i in range(weights.ndim) if i != axis)
+    positive = np.maximum(real, 0).sum(axis=axes)
+    negative = np.minimum(real, 0).sum(axis=axes)
+    offsets = np.int64(0) if bias is None else bias.astype(np.int64)
+    # The kernels add the bias last, so that the products alone must fit as well.
+    highest, lowest = positive * high + negative * low, positive * low + negative * high
+    sums = np.stack([highest, lowest, highest + offsets, lowest + offsets])
+    return np.asarray(np.abs(sums).max(axis=0))
 
 
 def bias_operand(view: NodeView, results: int) -> Operand:

@@ -14,26 +14,37 @@ from mace_core.ir import DType, Tensor
 
 I8, I16, I32, I64, U8 = DType.I8, DType.I16, DType.I32, DType.I64, DType.U8
 
+_BYTES: Mapping[DType, int] = MappingProxyType({I8: 2})
+_WIDE_TOO: Mapping[DType, int] = MappingProxyType({I8: 2, I16: 3})
+_WIDE_LATER: Mapping[DType, int] = MappingProxyType({I8: 2, I16: 4})
+_CONVOLUTION: Mapping[DType, int] = MappingProxyType({I8: 3})
+
 BY_TYPE: Mapping[str, Mapping[DType, int]] = MappingProxyType(
     {
-        "CONV_2D": {I8: 3},
-        "DEPTHWISE_CONV_2D": {I8: 3},
+        **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), _CONVOLUTION),
+        **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D", "SOFTMAX", "MIRROR_PAD"), _WIDE_TOO),
+        **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_MIN", "RELU6", "RSQRT"), _WIDE_TOO),
+        **dict.fromkeys(("CONCATENATION", "PAD", "PADV2", "TANH", "LOGISTIC"), _WIDE_TOO),
+        **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "MAXIMUM"), _WIDE_LATER),
+        **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "SUM", "LOG_SOFTMAX", "SPLIT_V"), _BYTES),
+        **dict.fromkeys(("EXP", "LOG"), _BYTES),
         "FULLY_CONNECTED": {I8: 4},
         "ADD": {I8: 2, I16: 3, I64: 4},
         "SUB": {I8: 2, I16: 5, I64: 4},
         "MUL": {I8: 2, I16: 4, I64: 5},
-        "MAX_POOL_2D": {I8: 2, I16: 3},
-        "AVERAGE_POOL_2D": {I8: 2, I16: 3},
+        "MINIMUM": {I8: 2, I16: 4},
         "RELU": {I8: 2, U8: 2, I16: 3},
-        "RELU6": {I8: 2, I16: 3},
-        "SOFTMAX": {I8: 2, I16: 3},
-        "MEAN": {I8: 2, I16: 3},
-        "MIRROR_PAD": {I8: 2, I16: 3},
-        "CONCATENATION": {I8: 2, I16: 3},
-        "PAD": {I8: 2, I16: 3},
-        "PADV2": {I8: 2, I16: 3},
+        "LEAKY_RELU": {I16: 2},
+        "GELU": _BYTES,
+        "ABS": {I8: 2, I16: 3},
         "TRANSPOSE": {I8: 2, I16: 5, DType.BOOL: 3},
+        "SLICE": {I8: 2, I16: 4},
+        "STRIDED_SLICE": {I8: 2, DType.BOOL: 3},
+        "SPLIT": {I8: 2, I32: 3, I16: 4},
+        "TILE": {I8: 3},
+        "GATHER": {I8: 2, DType.BOOL: 3, I16: 4},
         "DEQUANTIZE": {I8: 2, I16: 3, DType.F16: 3},
+        "CAST": {I8: 3, DType.F16: 5},
     }
 )
 """Operator -> type of its first input -> version, where it is not 1."""
@@ -55,7 +66,11 @@ def _version_for_shapes(code: str, rank: int) -> int:
 
 
 BY_RANK: Mapping[str, Sequence[tuple[int, int]]] = MappingProxyType(
-    {"PAD": ((4, 4),), "PADV2": ((4, 4),), "TRANSPOSE": ((4, 4), (5, 6))}
+    {
+        **dict.fromkeys(("PAD", "PADV2", "STRIDED_SLICE"), ((4, 4),)),
+        "TRANSPOSE": ((4, 4), (5, 6)),
+        "SLICE": ((4, 5),),
+    }
 )
 """Operator -> numbers of axes, and the version that more of them demand."""
 
@@ -71,5 +86,11 @@ def _version_for_options(code: str, inputs: Sequence[Tensor | None], options: Ma
         return 2 if (options["DilationHFactor"], options["DilationWFactor"]) != (1, 1) else 1
     if code == "FULLY_CONNECTED":
         return 5 if options["KeepNumDims"] else 1
+    if code == "TRANSPOSE_CONV":
+        # A fused activation came after the bias, which the writer always states.
+        return 4 if options["FusedActivationFunction"] else 3
+    if code in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):
+        aligned = code == "RESIZE_NEAREST_NEIGHBOR" and options["AlignCorners"]
+        return 3 if options["HalfPixelCenters"] or aligned else 1
     # A product of scales above the scale of the result is one of the cases that version 3 brought.
     return 3 if code == "MUL" and first.quant and first.dtype is not I16 else 1

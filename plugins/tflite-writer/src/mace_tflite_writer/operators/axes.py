@@ -11,7 +11,14 @@ import numpy as np
 from mace_core.ir import DType
 from mace_core.ops.reduce import ReduceAttributes
 from mace_core.ops.softmax import SoftmaxAttributes
-from mace_tflite_writer.operator import BuiltinOperator, ConstantOperand, NodeView, OperatorOptions, need
+from mace_tflite_writer.operator import (
+    BuiltinOperator,
+    ConstantOperand,
+    NodeView,
+    OperatorOptions,
+    need,
+    need_same_storage,
+)
 from mace_tflite_writer.operators.elementwise import need_operands_alike
 
 if TYPE_CHECKING:
@@ -19,6 +26,9 @@ if TYPE_CHECKING:
 
 SOFTMAX_STORAGE: Mapping[DType, tuple[float, int]] = MappingProxyType(
     {DType.I8: (1 / 256, -128), DType.U8: (1 / 256, 0), DType.I16: (1 / 32768, 0)}
+)
+LOG_SOFTMAX_STORAGE: Mapping[DType, tuple[float, int]] = MappingProxyType(
+    {DType.I8: (16 / 256, 127), DType.U8: (16 / 256, 255)}
 )
 """Scale and zero point of results, which the kernels do not read but assume (kernels/activations.cc)."""
 
@@ -38,23 +48,27 @@ def need_storage(view: NodeView, storages: Mapping[DType, tuple[float, int]]) ->
     )
 
 
-def _softmax(view: NodeView) -> BuiltinOperator:
+def _softmax(view: NodeView, code: str, storages: Mapping[DType, tuple[float, int]]) -> BuiltinOperator:
     rank = len(view.x.shape)
     axis = view.attributes(SoftmaxAttributes).axis
     need(
         rank > 0 and axis % rank == rank - 1,
-        f"it normalizes axis {axis} of {rank}; the format's softmax the last one",
+        f"it normalizes axis {axis} of {rank}; the format's operator normalizes the last one",
         "attribute",
         "transpose that axis to the end",
     )
     need_operands_alike(view)
-    need_storage(view, SOFTMAX_STORAGE)
-    return view.operator("SOFTMAX", options=OperatorOptions("SoftmaxOptions", {"Beta": 1.0}))
+    need_storage(view, storages)
+    if code == "LOG_SOFTMAX":
+        return view.operator(code)
+    return view.operator(code, options=OperatorOptions("SoftmaxOptions", {"Beta": 1.0}))
 
 
 def _reduce(view: NodeView, code: str) -> BuiltinOperator:
     attrs = view.attributes(ReduceAttributes)
     need_operands_alike(view)
+    if code in ("REDUCE_MAX", "REDUCE_MIN"):
+        need_same_storage(view)
     rank = len(view.x.shape)
     axes = np.asarray(sorted({axis % rank for axis in attrs.axes}), np.int32)
     need(len(axes) > 0, "it reduces no axis, and the format's operator would reduce all")
@@ -65,5 +79,12 @@ def _reduce(view: NodeView, code: str) -> BuiltinOperator:
 
 
 STATEMENTS: Mapping[str, Statement] = MappingProxyType(
-    {"Softmax": _softmax, "ReduceMean": lambda view: _reduce(view, "MEAN")}
+    {
+        "Softmax": lambda view: _softmax(view, "SOFTMAX", SOFTMAX_STORAGE),
+        "LogSoftmax": lambda view: _softmax(view, "LOG_SOFTMAX", LOG_SOFTMAX_STORAGE),
+        "ReduceMean": lambda view: _reduce(view, "MEAN"),
+        "ReduceSum": lambda view: _reduce(view, "SUM"),
+        "ReduceMax": lambda view: _reduce(view, "REDUCE_MAX"),
+        "ReduceMin": lambda view: _reduce(view, "REDUCE_MIN"),
+    }
 )

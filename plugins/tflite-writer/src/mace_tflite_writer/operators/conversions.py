@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mace_core.ir import DType
 from mace_tflite_writer.operator import BuiltinOperator, NodeView, OperatorOptions, need
+from mace_tflite_writer.schema import TYPES
 from mace_tflite_writer.storage import need_one_scale
 
 if TYPE_CHECKING:
@@ -35,4 +36,21 @@ def _dequantize(view: NodeView) -> BuiltinOperator:
     return view.operator("DEQUANTIZE", options=OperatorOptions("DequantizeOptions"))
 
 
-STATEMENTS: Mapping[str, Statement] = MappingProxyType({"Quantize": _quantize, "Dequantize": _dequantize})
+def _cast(view: NodeView) -> BuiltinOperator:
+    if view.x.dtype is DType.F16 and view.y.dtype is DType.F32:
+        # What converters write behind weights of half precision, which accelerators look for.
+        return view.operator("DEQUANTIZE", options=OperatorOptions("DequantizeOptions"))
+    saturates = view.x.dtype.is_float and view.y.dtype not in (DType.F32, DType.F16, DType.BOOL)
+    need(
+        not saturates and view.y.dtype is not DType.BOOL,
+        "a float that its result cannot hold saturates in the IR, and is undefined in the format",
+        "dtype",
+    )
+    need(view.x.quant is None and view.y.quant is None, "it casts stored integers", "quantization")
+    fields = {"InDataType": TYPES[view.x.dtype], "OutDataType": TYPES[view.y.dtype]}
+    return view.operator("CAST", options=OperatorOptions("CastOptions", fields))
+
+
+STATEMENTS: Mapping[str, Statement] = MappingProxyType(
+    {"Quantize": _quantize, "Dequantize": _dequantize, "Cast": _cast}
+)

@@ -12,7 +12,7 @@ import tflite
 from mace_core.ir import DType
 from mace_core.lowering import Refused
 from mace_core.ops.unary_attrs import ClipAttributes
-from mace_tflite_writer.operator import BuiltinOperator, NodeView, OperatorOptions, need
+from mace_tflite_writer.operator import BuiltinOperator, NodeView, OperatorOptions, need, need_same_storage
 from mace_tflite_writer.storage import need_one_scale
 
 if TYPE_CHECKING:
@@ -78,7 +78,12 @@ def _clip(view: NodeView) -> BuiltinOperator:
     return view.operator(code)
 
 
-_CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1"}
+_CLAMPS = {
+    (0.0, math.inf): "RELU",
+    (0.0, 6.0): "RELU6",
+    (-1.0, 1.0): "RELU_N1_TO_1",
+    (0.0, 1.0): "RELU_0_TO_1",
+}
 
 
 def _relu(view: NodeView) -> BuiltinOperator:
@@ -86,11 +91,37 @@ def _relu(view: NodeView) -> BuiltinOperator:
     return view.operator("RELU")
 
 
+def _prelu(view: NodeView) -> BuiltinOperator:
+    need(view.y.shape == view.x.shape, "its slopes broadcast its input, which the format's operator does not")
+    need_operands_alike(view)
+    _check_broadcast(view)
+    return view.operator("PRELU")
+
+
+def _limit(view: NodeView, code: str) -> BuiltinOperator:
+    # The kernels compare stored integers.
+    need_same_storage(view)
+    need_operands_alike(view)
+    _check_broadcast(view)
+    return view.operator(code, options=OperatorOptions("MaximumMinimumOptions"))
+
+
+def _pow(view: NodeView) -> BuiltinOperator:
+    need_operands_alike(view)
+    _check_broadcast(view)
+    return view.operator("POW", options=OperatorOptions("PowOptions"))
+
+
 STATEMENTS: Mapping[str, Statement] = MappingProxyType(
     {
         "Add": lambda view: _arithmetic(view, "ADD", "AddOptions"),
         "Sub": lambda view: _arithmetic(view, "SUB", "SubOptions"),
         "Mul": lambda view: _arithmetic(view, "MUL", "MulOptions"),
+        "Div": lambda view: _arithmetic(view, "DIV", "DivOptions"),
+        "Maximum": lambda view: _limit(view, "MAXIMUM"),
+        "Minimum": lambda view: _limit(view, "MINIMUM"),
+        "Pow": _pow,
+        "PRelu": _prelu,
         "Relu": _relu,
         "Clip": _clip,
     }

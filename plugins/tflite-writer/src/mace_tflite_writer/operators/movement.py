@@ -11,8 +11,13 @@ import tflite
 
 from mace_core.ir import Array
 from mace_core.lowering import Refused
+from mace_core.ops.depth_space import BlockAttributes, DepthToSpaceAttributes
+from mace_core.ops.gather import GatherAttributes
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.shapes import AxisAttributes
+from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.split import SplitAttributes
+from mace_core.ops.tile import TileAttributes
 from mace_core.ops.transpose import TransposeAttributes
 from mace_core.quantization import quantize
 from mace_tflite_writer.operator import (
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 MAX_TRANSPOSED_RANK = 6
 MAX_PADDED_RANK = 5
+MAX_SLICED_RANK = 5
 
 
 def ints(values: object) -> Array:
@@ -92,6 +98,90 @@ def _pad(view: NodeView) -> BuiltinOperator:
     return view.operator("PADV2", [*inputs, fill], OperatorOptions("PadV2Options"))
 
 
+def _slice(view: NodeView) -> BuiltinOperator:
+    need_same_storage(view)
+    attrs, rank = view.attributes(SliceAttributes), len(view.x.shape)
+    need(
+        0 < rank <= MAX_SLICED_RANK,
+        f"it slices {rank} axes; the format's operator takes 1 to {MAX_SLICED_RANK}",
+        "shape",
+    )
+    starts = ConstantOperand(ints(attrs.starts))
+    if set(attrs.steps) <= {1}:
+        inputs: list[Operand] = [view.node.inputs[0], starts, ConstantOperand(ints(attrs.sizes))]
+        return view.operator("SLICE", inputs, OperatorOptions("SliceOptions"))
+    axes = list(zip(attrs.starts, attrs.sizes, attrs.steps, strict=True))
+    stops = [start + size * step for start, size, step in axes]
+    # A negative end counts from the end of the axis; one in front of the first element is said by the mask.
+    mask = sum(1 << axis for axis, end in enumerate(stops) if end < 0)
+    need(0 not in attrs.sizes, "it takes no element of an axis, and the format's steps would", "shape")
+    bounds = [max(end, 0) for end in stops]
+    fields = {
+        "BeginMask": 0,
+        "EndMask": mask,
+        "EllipsisMask": 0,
+        "NewAxisMask": 0,
+        "ShrinkAxisMask": 0,
+        "Offset": False,
+    }
+    inputs = [
+        view.node.inputs[0],
+        starts,
+        *(ConstantOperand(ints(values)) for values in (bounds, attrs.steps)),
+    ]
+    return view.operator("STRIDED_SLICE", inputs, OperatorOptions("StridedSliceOptions", fields))
+
+
+def _split(view: NodeView) -> BuiltinOperator:
+    need_same_storage(view)
+    attrs = view.attributes(SplitAttributes)
+    fields = {"NumSplits": len(attrs.sizes)}
+    axis = ConstantOperand(ints(attrs.axis % len(view.x.shape)))
+    if len(set(attrs.sizes)) == 1 and 0 not in attrs.sizes:
+        return view.operator("SPLIT", [axis, view.node.inputs[0]], OperatorOptions("SplitOptions", fields))
+    inputs: list[Operand] = [view.node.inputs[0], ConstantOperand(ints(attrs.sizes)), axis]
+    return view.operator("SPLIT_V", inputs, OperatorOptions("SplitVOptions", fields))
+
+
+def _to_space(view: NodeView) -> BuiltinOperator:
+    attrs = view.attributes(DepthToSpaceAttributes)
+    need(
+        attrs.mode == "DCR",
+        "it takes the depth before the position in the block, the format's operator behind it",
+        "attribute",
+        "reorder the channels in front of it",
+    )
+    return _blocks(view, "DEPTH_TO_SPACE", "DepthToSpaceOptions")
+
+
+def _blocks(view: NodeView, code: str, table: str) -> BuiltinOperator:
+    need_same_storage(view)
+    need(len(view.x.shape) == 4, f"it has {len(view.x.shape)} axes; the format's operator has 4", "shape")
+    fields = {"BlockSize": view.attributes(BlockAttributes).block}
+    return view.operator(code, options=OperatorOptions(table, fields))
+
+
+def _tile(view: NodeView) -> BuiltinOperator:
+    need_same_storage(view)
+    need(len(view.x.shape) > 0, "it repeats a scalar", "shape")
+    repeats = ConstantOperand(ints(view.attributes(TileAttributes).repeats))
+    return view.operator("TILE", [view.node.inputs[0], repeats], OperatorOptions("TileOptions"))
+
+
+def _gather(view: NodeView) -> BuiltinOperator:
+    indices = view.constant(1)
+    need(
+        indices is not None and view.y.storage == view.x.storage and len(view.x.shape) > 0,
+        "its indices are computed; the format's operator reads no negative ones, which computed ones may be",
+        "other",
+    )
+    assert indices is not None
+    axis = view.attributes(GatherAttributes).axis % len(view.x.shape)
+    positive = np.where(indices < 0, indices + view.x.shape[axis], indices)
+    inputs: list[Operand] = [view.node.inputs[0], ConstantOperand(ints(positive))]
+    return view.operator("GATHER", inputs, OperatorOptions("GatherOptions", {"Axis": axis, "BatchDims": 0}))
+
+
 STATEMENTS: Mapping[str, Statement] = MappingProxyType(
     {
         "Reshape": _reshape,
@@ -99,5 +189,11 @@ STATEMENTS: Mapping[str, Statement] = MappingProxyType(
         "Transpose": _transpose,
         "Concat": _concat,
         "Pad": _pad,
+        "Slice": _slice,
+        "Split": _split,
+        "DepthToSpace": _to_space,
+        "SpaceToDepth": lambda view: _blocks(view, "SPACE_TO_DEPTH", "SpaceToDepthOptions"),
+        "Tile": _tile,
+        "Gather": _gather,
     }
 )

@@ -1,0 +1,35 @@
+"""Rewrites that make a graph one that the format states, independent of any chip: `Graph -> Graph` each."""
+
+from __future__ import annotations
+
+from mace_tflite_writer.rewrites.channels import silence_channels
+from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
+from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
+from mace_tflite_writer.rewrites.half import widen_halves
+from mace_tflite_writer.rewrites.legal import legalize, refuses_after_rewrites
+from mace_tflite_writer.rewrites.per_tensor import WeightLoss, weights_per_tensor
+from mace_tflite_writer.rewrites.signedness import activations_to_int8, activations_to_uint8
+from mace_tflite_writer.rewrites.splits import split_groups, split_kernels
+from mace_tflite_writer.rewrites.storages import requantize_inputs
+from mace_tflite_writer.rewrites.windows import rows_as_images, separate_crops, separate_pads
+
+__all__ = [
+    "WeightLoss",
+    "activations_to_int8",
+    "activations_to_uint8",
+    "clips_as_limits",
+    "functions_by_steps",
+    "legalize",
+    "refuses_after_rewrites",
+    "requantize_inputs",
+    "rows_as_images",
+    "separate_clamps",
+    "separate_crops",
+    "separate_pads",
+    "silence_channels",
+    "softmax_along_last",
+    "split_groups",
+    "split_kernels",
+    "weights_per_tensor",
+    "widen_halves",
+]

@@ -1,0 +1,79 @@
+"""Clamps that the format neither fuses nor has as an activation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mace_core.ir import Graph, Storage
+from mace_core.lowering import Refused
+from mace_core.ops.conv import ClampAttributes
+from mace_core.ops.unary_attrs import ClipAttributes
+from mace_core.quantization import quantize
+from mace_tflite_writer.rewrites.site import Site, rewrite_sites
+from mace_tflite_writer.storage import fused_activation
+
+
+def separate_clamps(graph: Graph) -> Graph:
+    """Clamp by a Clip of its own behind convolutions and products whose clamp the format does not fuse.
+
+    Exact for stored integers too: rounding keeps the order of numbers, so that a number clamped before it is
+    rounded, or rounded and clamped to the rounded bounds, is the same integer.
+    """
+    return rewrite_sites(graph, _separate_clamps)
+
+
+def _separate_clamps(site: Site) -> Sequence[str] | None:
+    attrs = site.node.attrs
+    if not isinstance(attrs, ClampAttributes) or not attrs.is_clamped or _is_fused(site, attrs):
+        return None
+    free = replace(attrs, low=-math.inf, high=math.inf)
+    result = site.inner(site.node.op.name, site.node.inputs, free, site.y.storage)
+    return site.last("Clip", [result], {"min": attrs.low, "max": attrs.high})
+
+
+def _is_fused(site: Site, attrs: ClampAttributes) -> bool:
+    """Tell whether the format fuses an activation that clamps so."""
+    try:
+        fused_activation(attrs.low, attrs.high, site.y)
+    except Refused:
+        return False
+    return True
+
+
+def clips_as_limits(graph: Graph) -> Graph:
+    """Clamp by a Maximum and a Minimum with constants where the format has no such activation.
+
+    Exact, as `separate_clamps` is.
+    """
+    return rewrite_sites(graph, _clips_as_limits)
+
+
+def _clips_as_limits(site: Site) -> Sequence[str] | None:
+    # Of bounds that cross, the upper one wins, as the last of the two nodes does. A Minimum of NaN is NaN in
+    # both.
+    if site.node.op.name not in ("Clip", "Relu") or not site.is_refused:
+        return None
+    attrs = site.node.attrs
+    bounds = (attrs.min, attrs.max) if isinstance(attrs, ClipAttributes) else (0.0, math.inf)
+    x, storage = site.node.inputs[0], site.y.storage
+    if storage is not None and site.x.storage != storage:
+        x = site.inner("Quantize", [x], storage=storage)
+    steps = [(op, b) for op, b in zip(("Maximum", "Minimum"), bounds, strict=True) if not math.isinf(b)]
+    for op, bound in steps[:-1]:
+        x = site.inner(op, [x, _add_bound(site, bound, storage)], storage=storage)
+    if not steps:
+        return site.last("Identity", [x])
+    op, bound = steps[-1]
+    return site.last(op, [x, _add_bound(site, bound, storage)])
+
+
+def _add_bound(site: Site, bound: float, storage: Storage | None) -> str:
+    real = np.asarray(bound, np.float64)
+    if storage is not None:
+        return site.builder.weight(f"{site.y.name}/bound", quantize(real, storage), storage.quant)
+    # An integer bound that lies between two integers clamps to the one inside; ClipAttributes says so too.
+    return site.builder.weight(f"{site.y.name}/bound", np.asarray(bound).astype(site.x.dtype.numpy))
