@@ -5,9 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.testing.compiled import case, check_graphs, with_levels
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower import binary
+
+BEST = with_levels(Cpu(), Cpu().levels("host")[:1])
+"""One level, where all kinds of an op stand in one library: a compiler takes most of the time."""
 
 SHAPES = [
     ((3, 5), (3, 5)), ((2, 3, 33), (33,)), ((4, 1, 7), (1, 6, 1)), ((), (5,)), ((2, 9), ()), ((), ()), ((0, 3), (3,)),
@@ -28,27 +31,39 @@ def test_broadcasting(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("op", ["Pow", "Minimum", "Maximum", "PRelu", "Sub", "Mul", "Equal", "GreaterEqual"])
-def test_special_values(tmp_path: Path, op: str) -> None:
+def test_special_values(tmp_path: Path) -> None:
     x, y = np.meshgrid(SPECIAL, SPECIAL)
-    graph = case("special", op, [x, y])
-    check_graphs(Cpu(), [graph], tmp_path, {"special": {"x0": x, "x1": y}}, tolerance=1e-6)
+    ops = (
+        "Pow",
+        "Minimum",
+        "Maximum",
+        "PRelu",
+        "Sub",
+        "Mul",
+        "Equal",
+        "Less",
+        "LessEqual",
+        "Greater",
+        "GreaterEqual",
+    )
+    graphs = [case(op, op, [x, y]) for op in ops]
+    check_graphs(BEST, graphs, tmp_path, {op: {"x0": x, "x1": y} for op in ops}, tolerance=1e-6)
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i4", "i8", "u1", "i1"])
-def test_integers(tmp_path: Path, dtype: str) -> None:
-    values = np.array([0, 1, 2, 3, 7, *([] if dtype[0] == "u" else [-1, -2, -7])], dtype)
-    x, y = np.meshgrid(values, values)
+def test_integers(tmp_path: Path) -> None:
     ops = sorted(
         {*binary.SIGNED} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight", "And", "Or", "Xor", "Pow"}
     )
-    graphs = [case(op, op, [x, y]) for op in ops]
-    graphs += [case("Mod", "Mod", [x, y]), case("ModC", "Mod", [x, y], {"fmod": True})]
-    check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs})
+    graphs, given = [], {}
+    for dtype in ("i4", "i8", "u1", "i1"):
+        values = np.array([0, 1, 2, 3, 7, *([] if dtype[0] == "u" else [-1, -2, -7])], dtype)
+        x, y = np.meshgrid(values, values)
+        graphs += [case(f"{op}_{dtype}", op, [x, y]) for op in (*ops, "Mod")]
+        graphs.append(case(f"ModC_{dtype}", "Mod", [x, y], {"fmod": True}))
+        given |= {f"{op}_{dtype}": {"x0": x, "x1": y} for op in (*ops, "Mod", "ModC")}
+    check_graphs(BEST, graphs, tmp_path, given)
 
 
 @pytest.mark.slow
@@ -60,10 +75,16 @@ def test_mod_of_floats(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "i8", "u1", "bool"])
-def test_where(tmp_path: Path, dtype: str) -> None:
-    c, x, y = np.zeros((3, 1, 5), bool), np.zeros((2, 5), dtype), np.zeros((), dtype)
-    check_graphs(Cpu(), [case("where", "Where", [c, x, y])], tmp_path)
+def test_where(tmp_path: Path) -> None:
+    graphs = []
+    for dtype in ("f4", "i8", "u1", "bool"):
+        c, x, y = np.zeros((3, 1, 5), bool), np.zeros((2, 5), dtype), np.zeros((), dtype)
+        graphs.append(case(f"broadcast_{dtype}", "Where", [c, x, y]))
+        # Rows longer than a vector, of which each operand is one number or the whole row.
+        for number, shapes in enumerate([((4, 37),) * 3, ((37,), (1,), (4, 37)), ((1,), (4, 37), (4, 1))]):
+            arrays = [np.zeros(s, kind) for s, kind in zip(shapes, (bool, dtype, dtype), strict=True)]
+            graphs.append(case(f"rows{number}_{dtype}", "Where", arrays))
+    check_graphs(Cpu(), graphs, tmp_path)
 
 
 @pytest.mark.slow

@@ -143,7 +143,6 @@ def test_distances(dtype: type[np.floating], tmp_path: Path) -> None:
     check(cases, tmp_path, 1e-6 if dtype is np.float32 else 1e-14)
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_coupling(dtype: type[np.floating], tmp_path: Path) -> None:
     rng, cases = np.random.default_rng(3), []

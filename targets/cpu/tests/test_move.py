@@ -48,11 +48,3 @@ def test_joins_and_repeats(tmp_path: Path) -> None:
         case("scalar", "Expand", [np.zeros((), "f4")], {"shape": (2, 3)}),
     ]
     check_graphs(Cpu(), graphs, tmp_path)
-
-
-@pytest.mark.sampled(every=3)
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
-def test_pads(tmp_path: Path, mode: str) -> None:
-    attrs = {"before": (0, 2, 1), "after": (1, 0, 2), "mode": mode, "value": 1.5}
-    check_graphs(Cpu(), [case("pad", "Pad", [np.zeros((3, 4, 5), np.float32)], attrs)], tmp_path)

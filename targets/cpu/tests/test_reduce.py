@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.testing.compiled import case, check_graphs, with_levels
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.reduce import REDUCTIONS
+
+BEST, *_, LAST = (*Cpu().levels("host"), *Cpu().levels("host"))
 
 FORMS = [
     ((2, 7, 5, 19), (1, 2)),
@@ -21,25 +23,28 @@ FORMS = [
 ]
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("op", REDUCTIONS)
-def test_floats(tmp_path: Path, op: str) -> None:
+def test_floats(tmp_path: Path) -> None:
     graphs = [
-        case(f"r{i}{int(keep)}", op, [np.zeros(shape, np.float32)], {"axes": axes, "keepdims": keep})
-        for (i, (shape, axes)), keep in product(enumerate(FORMS), (True, False))
+        case(f"{op}{i}{int(keep)}", op, [np.zeros(shape, np.float32)], {"axes": axes, "keepdims": keep})
+        for op, (i, (shape, axes)), keep in product(REDUCTIONS, enumerate(FORMS), (True, False))
     ]
     positive = {
         g.name: {"x0": np.random.default_rng(1).uniform(0.1, 1.5, g.tensors["x0"].shape).astype("f4")}
         for g in graphs
+        if g.nodes[0].op.name == "ReduceLogSum"
     }
-    check_graphs(Cpu(), graphs, tmp_path, positive if op == "ReduceLogSum" else None)
+    for level in {BEST, LAST}:
+        check_graphs(with_levels(Cpu(), [level]), graphs, tmp_path / str(level.name), positive)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"])
-def test_integers(tmp_path: Path, op: str) -> None:
-    graphs = [case(d, op, [np.zeros((3, 4, 2), d)], {"axes": (1,)}) for d in ("i4", "i8")]
+def test_integers(tmp_path: Path) -> None:
+    ops = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean")
+    graphs = [
+        case(f"{op}_{d}", op, [np.zeros((3, 4, 2), d)], {"axes": (1,)})
+        for op, d in product(ops, ("i4", "i8"))
+    ]
     check_graphs(Cpu(), graphs, tmp_path)
 
 

@@ -10,12 +10,16 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from mace_core.api import Target
 from mace_core.ir import Array, Graph
 from mace_core.ops.grid_sample import Mode, Padding
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.testing.compiled import case, check_graphs, with_levels
 from mace_target_cpu import Cpu
 
 RNG = np.random.default_rng
+BEST = with_levels(Cpu(), Cpu().levels("host")[:1])
+"""One level, where all kinds of an op stand in one library: a compiler takes most of the time."""
+
 WILD = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9, 1.0, -1.0], np.float32)
 
 
@@ -31,8 +35,8 @@ class Cases:
         self.graphs.append(case(name, op, arrays, attrs, outputs=outputs))
         self.inputs[name] = {f"x{i}": a for i, a in enumerate(arrays)}
 
-    def check(self, folder: Path, tolerance: float = 1e-5) -> None:
-        check_graphs(Cpu(), self.graphs, folder, self.inputs, tolerance)
+    def check(self, folder: Path, tolerance: float = 1e-5, target: Target = Cpu()) -> None:  # noqa: B008
+        check_graphs(target, self.graphs, folder, self.inputs, tolerance)
 
 
 def normal(seed: int, *shape: int) -> Array:
@@ -56,26 +60,22 @@ GRIDS = (
 )
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", get_args(Mode))
-def test_grid_sample(tmp_path: Path, mode: str) -> None:
+def test_grid_sample(tmp_path: Path) -> None:
     cases = Cases()
-    for (x, grid), padding, align in product(
-        (*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), get_args(Padding), (False, True)
+    for (x, grid), mode, padding, align in product(
+        (*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), get_args(Mode), get_args(Padding), (False, True)
     ):
         attrs: dict[str, object] = {"mode": mode, "padding": padding, "align_corners": align}
         cases.put("GridSample", [normal(0, *x), 1.5 * normal(1, *grid)], attrs)
         cases.put("GridSample", [normal(0, *x), wild(normal(2, *grid))], attrs)
-    cases.check(tmp_path)
+    cases.check(tmp_path, target=BEST)
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.float16, np.int64])
-def test_nearest_of_any_type(tmp_path: Path, dtype: type[np.generic]) -> None:
+def test_nearest_of_any_type(tmp_path: Path) -> None:
     cases = Cases()
-    for x, grid in GRIDS:
+    for (x, grid), dtype in product(GRIDS, (np.bool_, np.uint8, np.float16, np.int64)):
         cases.put(
             "GridSample",
             [RNG(0).integers(0, 9, x).astype(dtype), 1.5 * normal(1, *grid)],
