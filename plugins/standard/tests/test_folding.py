@@ -187,6 +187,17 @@ def test_with_channels_first_a_transpose_lies_between(expressions: Any, ops_afte
     ]
 
 
+@pytest.mark.parametrize(("axis", "ops"), [(1, []), (2, ["Gather"]), (-1, ["Gather"])])
+def test_an_order_of_channels_goes_through_a_transpose(
+    expressions: Any, ops_after: Any, axis: int, ops: list[str]
+) -> None:
+    for count in (1, 3):
+        e = expressions(count)
+        y = e("Gather", e("Sin", e.input(1, 4, 4, 4)), e.array([2, 0, 3, 1], "i8"), axis=axis)
+        graph = e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))
+        assert ops_after([fold_input], graph, 2e-5) == ["Sin", *ops, "Transpose", "Conv"]
+
+
 def moved(e: Any, y: str) -> str:
     """The result of filters, here and there in another form."""
     for _ in range(int(e.rng.integers(1, 4))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
@@ -113,3 +114,79 @@ def test_storing_as_before_is_nothing() -> None:
     turned = new.one("Transpose", [new.one("Dequantize", [x])], {"perm": (1, 0)})
     before = new.finish(new.add("Quantize", [turned], outputs=[new.reserve_output("r", X)]))
     assert [n.op.name for n in fuse_quantize(before).nodes] == ["Quantize", "Transpose"]
+
+
+def stored_behind(*moves: tuple[str, dict[str, object]], source: str, read: int = -1) -> Graph:
+    """A source of real numbers, moves behind it, and a Quantize; result `read` is an output as well."""
+    new = Builder("behind")
+    x = new.input("x", DType.F32, (1, 5, 5, 3))
+    results = [x]
+    if source != "x":
+        q = new.add("Quantize", [x], outputs=[new.reserve_output("q", X)])[0]
+        results = [new.one(source, [new.one("Dequantize", [q])])]
+    for op, attrs in moves:
+        results.append(new.one(op, [results[-1]], attrs))
+    y = new.add("Quantize", [results[-1]], outputs=[new.reserve_output("r", Y)])
+    return new.finish([*y, *([results[read]] if read >= 0 else [])])
+
+
+TURN = ("Transpose", {"perm": (0, 3, 1, 2)})
+FLAT = ("Reshape", {"shape": (1, 75)})
+FRAME = ("Pad", {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)})
+
+
+@pytest.mark.parametrize(
+    ("graph", "ops"),
+    [
+        # Rounded where it is made, then moved as integers.
+        (stored_behind(TURN, source="Sigmoid"), ["Quantize", "Sigmoid", "Transpose"]),
+        (stored_behind(TURN, FLAT, source="Sigmoid"), ["Quantize", "Sigmoid", "Transpose", "Reshape"]),
+        (stored_behind(source="Sigmoid"), ["Quantize", "Sigmoid"]),
+        # Of real numbers of floats: the Quantize goes before what moves them.
+        (stored_behind(TURN, source="x"), ["Quantize", "Transpose"]),
+        (stored_behind(TURN, FLAT, source="x"), ["Quantize", "Transpose", "Reshape"]),
+        (stored_behind(source="x"), ["Quantize"]),
+        # A Pad puts numbers beside them, which the Quantize must see.
+        (stored_behind(FRAME, source="x"), ["Pad", "Quantize"]),
+        (stored_behind(FRAME, TURN, source="x"), ["Pad", "Quantize", "Transpose"]),
+        # What is read as floats too is not stored there.
+        (
+            stored_behind(TURN, source="Sigmoid", read=0),
+            ["Quantize", "Dequantize", "Sigmoid", "Quantize", "Transpose"],
+        ),
+        (
+            stored_behind(TURN, FLAT, source="Sigmoid", read=1),
+            ["Quantize", "Dequantize", "Sigmoid", "Transpose", "Quantize", "Reshape"],
+        ),
+        (
+            stored_behind(TURN, source="Sigmoid", read=1),
+            ["Quantize", "Dequantize", "Sigmoid", "Transpose", "Quantize"],
+        ),
+    ],
+    ids=str,
+)
+def test_numbers_are_stored_before_they_are_moved(graph: Graph, ops: list[str]) -> None:
+    after = fuse_quantize(graph)
+    found = [node.op.name for node in after.nodes]
+    assert sorted(found) == sorted(ops)
+    assert found[:2] == ops[:2]
+    same_numbers(graph, after)
+
+
+def test_a_scale_along_an_axis_does_not_move() -> None:
+    new = Builder("axis")
+    x = new.input("x", DType.I8, (3, 4), Quant((0.1, 0.2, 0.3), (0, 0, 0), 0))
+    graph = new.finish([new.one("Transpose", [new.one("Dequantize", [x])], {"perm": (1, 0)})])
+    assert [node.op.name for node in fuse_quantize(graph).nodes] == ["Dequantize", "Transpose"]
+
+
+@pytest.mark.parametrize(("other", "moved"), [(X, True), (Y, False), (None, False)])
+def test_operands_move_as_integers_where_all_are_stored_alike(other: Storage | None, moved: bool) -> None:
+    new = Builder("alike")
+    x = new.one("Dequantize", [new.input("x", DType.I8, (3, 4), X.quant)])
+    second = new.input("y", DType.I8 if other else DType.F32, (3, 4), other and other.quant)
+    y = new.one("Dequantize", [second]) if other else second
+    graph = new.finish([new.one("Concat", [x, y], {"axis": 0})])
+    ops = [node.op.name for node in fuse_quantize(graph).nodes]
+    assert (ops == ["Concat", "Dequantize"]) == moved
+    assert ops[-1] == ("Dequantize" if moved else "Concat")
