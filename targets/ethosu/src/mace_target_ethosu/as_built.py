@@ -1,0 +1,44 @@
+"""The TensorFlow Lite files that a build would give to Vela if no rule refused a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mace_core.api import BuildConfig, Part, Refusal, Region, Target
+from mace_core.compilation import read_file
+from mace_core.ir import Graph, Node
+from mace_core.partition import partition
+from mace_core.registry import Registry
+from mace_tflite_writer import refuses, write_tflite
+
+
+class _Written(Target):
+    """Takes what a file can state."""
+
+    name = "written"
+    device = "npu"
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        return refuses(node, graph)
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        raise NotImplementedError("nothing is compiled for a comparison")
+
+
+class _Rest(_Written):
+    """Takes everything."""
+
+    name = "rest"
+
+    def refuses(self, node: Node, graph: Graph) -> Refusal | None:
+        return None
+
+
+def write_regions(file: Path) -> list[bytes]:
+    """Return a file for each region of a model as the transforms leave it.
+
+    MaceError if the model cannot be read.
+    """
+    graph = read_file(file, Registry.load())
+    regions = partition(graph, (_Written(), _Rest())).regions
+    return [write_tflite(region.graph) for region in regions if region.target.name == _Written.name]
