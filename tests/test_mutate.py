@@ -46,6 +46,12 @@ def test_messages_and_annotations_are_left_alone(tool: ModuleType) -> None:
     assert changed == {b"x > 2", b"2", b"5"}
 
 
+def test_decorators_are_left_alone(tool: ModuleType) -> None:
+    """A dataclass that is not frozen computes the same; what a decorator of a test says is no fault of the code."""
+    source = b"@dataclass(frozen=True)\nclass A:\n    n: int = 3\n\n    @mark(1)\n    def f(self):\n        return 5\n"
+    assert {source[start:end] for start, end, _ in tool.python_changes(source)} == {b"3", b"5"}
+
+
 TEST = "from small import seen\n\n\ndef test_seen():\n    assert seen() == 1\n"
 
 

@@ -128,8 +128,10 @@ def untouched(node: ast.AST) -> Iterator[ast.AST]:
         yield node
     if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
         yield node.annotation
-    if isinstance(node, ast.FunctionDef):
-        yield from (*node.decorator_list, *((node.returns,) if node.returns else ()))
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield from node.decorator_list
+    if isinstance(node, ast.FunctionDef) and node.returns:
+        yield node.returns
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         yield node
 

@@ -13,7 +13,7 @@ from tflite_write import Scales, Step, Value, Written, write
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_ELEMENTS, DType, Quant, Shape
 from mace_frontend_tflite import source
-from mace_frontend_tflite.source import TensorInfo, TfliteFile
+from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo, TfliteFile
 
 READER = source._Reader
 
@@ -155,6 +155,25 @@ def test_a_signature_counts_where_it_leaves_an_axis_open(
 )
 def test_scales(scales: Scales | None, quant: Quant | None, tmp_path: Path) -> None:
     assert tensor(tmp_path, Value("w", DType.I8, (2, 3), scales=scales)).quant == quant
+
+
+def test_scales_take_their_bytes_from_the_budget(tmp_path: Path) -> None:
+    file = tmp_path / "case.tflite"
+    value = Value("w", DType.I8, (2, 3), scales=Scales((0.5, 0.25, 1), (1, 2, 3), 1))
+    file.write_bytes(write(Written([value], [], [], [])))
+    table = tflite.Model.GetRootAsModel(file.read_bytes(), 0).Subgraphs(0).Tensors(0).Quantization()
+    reader = READER(1000)
+    reader.quant(table, (2, 3), DType.I8)
+    assert reader.left == 1000 - 3 * 4 - 3 * 8
+
+
+def test_producers_leave_out_absent_outputs_and_the_last_counts() -> None:
+    def operator(index: int, *outputs: int) -> Operator:
+        return Operator(index, "RELU", (), outputs, (), None)
+
+    operators = (operator(0, -1, 3), operator(1, 4, 0), operator(2, 3))
+    producers = Subgraph(0, (), (), (), operators).producers
+    assert {tensor: found.index for tensor, found in producers.items()} == {3: 2, 4: 1, 0: 1}
 
 
 @pytest.mark.parametrize(

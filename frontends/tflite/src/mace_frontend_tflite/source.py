@@ -253,7 +253,7 @@ class _Reader:
         """Return a tensor's description; ValueError for a shape that no tensor has."""
         shape, signature = self.numbers(tensor, "Shape"), self.numbers(tensor, "ShapeSignature")
         elements = prod(max(size, 1) for size in shape)
-        if len(shape) > MAX_AXES or min(shape, default=0) < 0 or elements > MAX_ELEMENTS:
+        if len(shape) > MAX_AXES or any(size < 0 for size in shape) or elements > MAX_ELEMENTS:
             raise ValueError(f"tensor {index} has a shape of {list(shape[: MAX_AXES + 1])}")
         if len(signature) != len(shape) or -1 not in signature:
             signature = ()
@@ -310,6 +310,6 @@ def _unpack_int4(raw: Array, tensor: TensorInfo) -> Array:
     count = prod(tensor.shape)
     if tensor.kind != "INT4" or raw.nbytes != (count + 1) // 2:
         raise ValueError(f"constant {tensor.name!r} is of type {tensor.kind}, which is not supported")
-    # A shift to the right of int8 extends the sign of the upper four bits.
-    halves = np.stack([raw << 4, raw & 0xF0], axis=-1).view(np.int8) >> 4
+    # A shift to the right of int8 extends the sign of the upper four bits, and drops the lower ones.
+    halves = np.stack([raw << 4, raw], axis=-1).view(np.int8) >> 4
     return halves.reshape(-1)[:count].reshape(tensor.shape)
