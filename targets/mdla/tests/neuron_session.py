@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -32,11 +32,11 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node
 from mace_core.job import Job
 from mace_core.registry import Registry
-from mace_core.run.compile import link
+from mace_core.run.compile import link, shared_library
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import generate_library, host, with_levels
 from mace_target_mdla.driver import ADAPTERS, RUNTIMES, SYMBOL, manifests
-from mace_target_mdla.network import encode_network
+from mace_target_mdla.network import encode_network, refuse_encoding
 from mace_tflite_writer import refuses, write_tflite
 
 STUB = Path(__file__).parent / "stub"
@@ -57,7 +57,7 @@ class Direct(Target):
         self.network = network
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
-        return refuses(node, graph)
+        return refuses(node, graph) or refuse_encoding(node, graph)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         network = self.network or encode_network(region.graph, write_tflite(region.graph))
@@ -202,7 +202,10 @@ def build_session(
 ) -> SessionProgram:
     """Build the program for a graph that the target computes, with the CPU for what it refuses and as its fallback."""
     registry, chosen = _load_registry(), target or Direct()
-    registry = replace(registry, targets={**registry.targets, "mdla": chosen})
+    # One level of instructions: the fallback's kernels take most of the time that the compiler needs.
+    cpu = with_levels(registry.targets["cpu"], registry.targets["cpu"].levels("host")[-1:])
+    targets = {**registry.targets, "mdla": chosen, **({"cpu": cpu} if compiler is None else {})}
+    registry = replace(registry, targets=targets)
     choice = registry.select("host+mdla" if compiler is None else "arm64+mdla")[0]
     model = Model("m", (), keys={"fallback": "cpu"})
     compiled = compile_graph(model, graph, Compilation(choice, registry))
@@ -216,3 +219,28 @@ def build_session(
     complete = replace(sources, files={**sources.files, unit.source: text}, manifests=(*library, tool))
     folder.mkdir(parents=True, exist_ok=True)
     return SessionProgram(link(complete, compiler or host(), folder, tuple(flags)), graph)
+
+
+def compile_by_stub(graphs: Sequence[Graph], folder: Path) -> dict[str, bytes]:
+    """What the stub was told of each graph by the driver, by the graph's name, as executor.py reads it."""
+    networks = folder / "networks"
+    networks.mkdir(parents=True)
+    library = shared_library(generate_library([Direct()], graphs), host(), folder / "library", ("-O1",))
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(build_adapter(folder / "vendor")),
+        "NEURON_STUB_FOLDER": str(networks),
+    }
+    command = [sys.executable, str(STUB / "open_models.py"), str(library)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: (networks / str(i)).read_bytes() for i, name in enumerate(done.stdout.split())}
+
+
+def encodable(graphs: Iterable[Graph]) -> list[Graph]:
+    """Those that a TFLite file can state and the adapter can be told, node by node."""
+    return [
+        graph
+        for graph in graphs
+        if not any(refuses(node, graph) or refuse_encoding(node, graph) for node in graph.nodes)
+    ]

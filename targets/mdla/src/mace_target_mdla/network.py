@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from mace_core.errors import MaceError
-from mace_core.ir import Graph
+from mace_core.ir import Graph, Node
+from mace_core.refusal import Refusal
 from mace_target_mdla.lite_model import LiteModel
 from mace_target_mdla.network_operators import LOWERINGS
 from mace_target_mdla.network_table import PLACE, NetworkTable
@@ -90,6 +91,27 @@ def encode_lite_model(model: LiteModel, relax_float: bool = False) -> bytes:
     sections = _encode_table(table, ports)
     counts = (len(model.inputs), len(model.outputs), len(model.data))
     return _join(NetworkKind.OPERATIONS, RELAX_FLOAT if relax_float else 0, counts, sections)
+
+
+def refuse_encoding(node: Node, graph: Graph) -> Refusal | None:
+    """Tell why the adapter cannot be told a node; None where it can.
+
+    The node's own TFLite file is encoded and thrown away, so that the answer is that of `encode_network`.
+    """
+    from mace_tflite_writer import write_tflite
+
+    names = [name for name in dict.fromkeys((*node.inputs, *node.outputs)) if name]
+    weights = {name: graph.weights[name] for name in names if name in graph.weights}
+    inputs = tuple(name for name in dict.fromkeys(node.inputs) if name and name not in weights)
+    if not inputs:
+        return Refusal("other", "all its inputs are constants", "let a transform compute it before")
+    tensors = {name: graph.tensors[name] for name in names}
+    single = Graph(graph.name, (node,), tensors, weights, inputs, node.outputs)
+    try:
+        encode_network(single, write_tflite(single))
+    except MaceError as error:
+        return Refusal("unsupported-op", f"the Neuron adapter: {error.relocate('')}")
+    return None
 
 
 def encode_compiled(graph: Graph, compiled: bytes, kind: NetworkKind) -> bytes:

@@ -84,6 +84,8 @@ class Mdla(Target):
 
 
 def _refuse_writing(node: Node, graph: Graph) -> Refusal | None:
+    """None if a TFLite file can state the node and the Neuron adapter can be told it."""
+    from mace_target_mdla.network import refuse_encoding
     from mace_tflite_writer import refuses
 
-    return refuses(node, graph)
+    return refuses(node, graph) or refuse_encoding(node, graph)

@@ -9,6 +9,7 @@
  *   NEURON_STUB_EXECUTOR=PYTHON SCRIPT    executes networks; without it only ADD, SUB, MUL and RELU of float are executed, here
  *   NEURON_STUB_REFUSES=CODE              getSupportedOperations answers false for operations of this code
  *   NEURON_STUB_DEVICES=NAME              the one device that the adapter lists
+ *   NEURON_STUB_FOLDER=FOLDER             each network that is compiled is written there, as 0, 1, 2 and so on
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -333,6 +334,17 @@ static void serialize(NeuronCompilation *c) {
   put(c, m->inputs, m->input_count * 4), put(c, m->outputs, m->output_count * 4);
 }
 
+static void keep_network(const NeuronCompilation *c) {
+  static int count;
+  const char *folder = getenv("NEURON_STUB_FOLDER");
+  char path[500];
+  FILE *file;
+  if (!folder) return;
+  snprintf(path, sizeof path, "%s/%d", folder, count++);
+  if (!(file = fopen(path, "wb")) || fwrite(c->network, 1, c->network_bytes, file) != c->network_bytes || fclose(file))
+    misuse("keep_network", path);
+}
+
 /* A reader of such a file; `bad` once it has ended too early. */
 typedef struct reader {
   const char *at, *end;
@@ -458,6 +470,7 @@ int NeuronCompilation_finish(NeuronCompilation *c) {
   ENTER;
   REQUIRE(!c->finished, "the compilation is finished");
   serialize(c);
+  keep_network(c);
   c->finished = 1;
   return 0;
 }
