@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from neuron_session import EXECUTOR, SessionProgram, build_adapter, build_session, small_graph
