@@ -66,6 +66,7 @@ __all__ = [
 if TYPE_CHECKING:
     from mace_core.deployment import Model
     from mace_core.levels import Level
+    from mace_core.lint import LintReport, VendorPlan
 
 Files = tuple[Path, ...]
 PortNames = tuple[tuple[str, ...], tuple[str, ...]]
@@ -302,6 +303,19 @@ class Target(ABC):
         The part has a port for each input and output of the region's graph. MaceError with all that the
         hardware cannot do.
         """
+
+    def lint(self, graph: Graph) -> LintReport:
+        """Return what would become of each node, for `mace lint`.
+
+        The default knows what `refuses` answers; a target may add costs and rules of its vendor's.
+        """
+        from mace_core.lint import lint_by_refusals
+
+        return lint_by_refusals(self, graph)
+
+    def read_plan(self, text: str) -> VendorPlan:
+        """Return what a vendor's compiler printed of its plan; MaceError for what is none."""
+        raise MaceError(f"target {self.name!r}", "reads no plan of a vendor's compiler", "leave --diff out")
 
     def widens_weights(self) -> bool:
         """Tell whether `compile` supports `weights: as-stored` of a deployment file.

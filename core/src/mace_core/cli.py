@@ -4,55 +4,34 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mace_core.cli_options import BUILDS, FILE, JSON, NO_FALLBACK, TARGET, THREADS
+from mace_core.cli_options import (
+    BUILDS,
+    FILE,
+    JSON,
+    NO_FALLBACK,
+    TARGET,
+    THREADS,
+    echo,
+    exit_on_error,
+    parse_input,
+    print_result,
+)
 from mace_core.errors import MaceError
-from mace_core.failure import print_plugin_warnings, report_failure
+from mace_core.failure import print_plugin_warnings
 from mace_core.progress import show_progress
-from mace_core.terminal import escape_controls
 
 if TYPE_CHECKING:
     from mace_core.run.results import Failure, LayerComparison, Validation
 
     Result = Validation | LayerComparison | Failure
-
-Command = Callable[..., Any]
-
-
-def exit_on_error(command: Command) -> Command:
-    """Make a command report errors as one message, without a traceback.
-
-    Exit status 2 for a mistake of the user, 3 for a defect of MACE or a plugin.
-    """
-
-    @wraps(command)
-    def run_command(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as error:  # noqa: BLE001  # last resort: users get one message whatever happened
-            sys.exit(report_failure(error))
-
-    return run_command
-
-
-def echo(text: str, nl: bool = True) -> None:
-    """Print text with control characters escaped: names in models, files and URLs may contain them."""
-    click.echo(escape_controls(text), nl=nl)
-
-
-def print_result(result: object, text: str, as_json: bool) -> None:
-    """Print a result for programs, or its text for people."""
-    echo(json.dumps(result, indent=1) if as_json else text, nl=as_json)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -181,7 +160,7 @@ def run(
     from mace_core.commands import BuiltModels, run_model
 
     models = BuiltModels(deployment, target, builds, model, threads)
-    files = run_model(models, dict(map(_parse_input, inputs)), output, reset=reset)
+    files = run_model(models, dict(map(parse_input, inputs)), output, reset=reset)
     print_result(
         {name: str(path) for name, path in files.items()},
         "".join(f"{name}: {path}\n" for name, path in files.items()),
@@ -295,6 +274,33 @@ def _explain_passes(deployment: Path | None, as_json: bool) -> None:
 @FILE
 @TARGET
 @JSON
+@click.option(
+    "--soc", default="", metavar="NAME[,NAME...]", help="Compare these chips, as the target names them."
+)
+@click.option("--model", default="", help="Name of one model. Default: all.")
+@click.option(
+    "--diff", type=click.Path(path_type=Path), help="Compare with the plan that a vendor's compiler printed."
+)
+@exit_on_error
+def lint(deployment: Path, target: str, as_json: bool, soc: str, model: str, diff: Path | None) -> None:
+    """Show what a target would take, by which units, at what cost, and why not the rest. Build nothing."""
+    from mace_core.lint_run import LintRequest, compare_with_plan, lint_deployment
+    from mace_core.lint_tables import show_comparison, show_reports
+
+    socs = tuple(dict.fromkeys(name.strip() for name in soc.split(",") if name.strip()))
+    request = LintRequest(deployment, target, socs, model)
+    if diff is not None:
+        comparison = compare_with_plan(request, diff)
+        print_result(comparison.as_json(), show_comparison(comparison), as_json)
+        return
+    reports = lint_deployment(request)
+    print_result([report.as_json() for report in reports], show_reports(reports), as_json)
+
+
+@main.command()
+@FILE
+@TARGET
+@JSON
 @NO_FALLBACK
 @click.option("--strict", is_flag=True, help="Fail where the file has keys that have no effect, or none yet.")
 @exit_on_error
@@ -385,15 +391,6 @@ def new_plugin(kind: str, name: str, hardware: str, output: Path) -> None:
     has_pip = find_spec("pip") is not None
     install = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
     echo(f"wrote {folder}; next: {install} -e '{folder}[test]' && {sys.executable} -m pytest {folder}")
-
-
-def _parse_input(text: str) -> tuple[str, str]:
-    name, equals, file = text.partition("=")
-    if not equals:
-        raise MaceError(
-            "--input", f"{text!r} is not of the form NAME=FILE", "write for example --input x=x.npy"
-        )
-    return name, file
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -12,7 +13,8 @@ from mace_target_mdla.socs import GENERATIONS, Soc, find_soc
 
 POLICIES = ("accept", "refuse")
 """What to do with a node whose verdict is not "hardware"."""
-NAMES = ("soc", "generation", "software", "unknown")
+NUMBERS = ("frequency_mhz", "bandwidth_mb_s", "small_filter_factor")
+NAMES = ("soc", "generation", "software", "unknown", *NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,18 @@ class MdlaOptions:
     generation: one of GENERATIONS.  soc: None where only the generation is stated.
     accepts_software: whether nodes may go to the target that it computes by software or extra copies.
     accepts_unknown: whether nodes may that the published rules do not decide.
+    frequency_mhz, bandwidth_mb_s: what estimates assume of the chip; None for the vendor's planning defaults.
+    small_filter_factor: at least 1, by how much estimates slow convolutions at their upper end, because the
+    guide's list of small filters that are slower is lost.
     """
 
     generation: str
     soc: Soc | None = None
     accepts_software: bool = True
     accepts_unknown: bool = False
+    frequency_mhz: float | None = None
+    bandwidth_mb_s: float | None = None
+    small_filter_factor: float = 1.0
 
     @classmethod
     def of(cls, options: Json, place: str) -> MdlaOptions:
@@ -42,6 +50,12 @@ class MdlaOptions:
             if value not in POLICIES:
                 faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(POLICIES)}")
             policies[name] = value == "accept"
+        numbers = {name: options[name] for name in NUMBERS if name in options}
+        faults += [
+            f"{place}: {name}: {value!r:.40} is not allowed; write a number of at least 1"
+            for name, value in numbers.items()
+            if not _is_number(value)
+        ]
         soc, generation = None, ""
         try:
             soc, generation = _choose_generation(options, place)
@@ -49,7 +63,8 @@ class MdlaOptions:
             faults.append(str(error))
         if faults:
             raise MaceError.of(faults)
-        return cls(generation, soc, policies["software"], policies["unknown"])
+        known = {name: float(str(value)) for name, value in numbers.items()}
+        return cls(generation, soc, policies["software"], policies["unknown"], **known)
 
     @classmethod
     def of_model(cls, model: Model) -> MdlaOptions:
@@ -82,6 +97,10 @@ def _choose_generation(options: Json, place: str) -> tuple[Soc | None, str]:
         problem = f"generation: {soc.name} has MDLA {soc.generation}, not {generation}"
         raise MaceError(place, problem, "leave `generation` out")
     return soc, soc.generation
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < math.inf
 
 
 def _describe_unknown(name: str, place: str) -> str:

@@ -10,6 +10,7 @@ from mace_core.api import BlobBody, BuildConfig, Manifest, Part, Refusal, Region
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
+from mace_core.lint import LintReport, VendorPlan
 from mace_target_mdla.judge import judge
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.rules.table import read_table
@@ -54,6 +55,19 @@ class Mdla(Target):
         return judge(node, graph, read_table(options.generation)).refusal(options) or _refuse_writing(
             node, graph
         )
+
+    def lint(self, graph: Graph) -> LintReport:
+        """Return verdict, rules and estimated cost of each node on the chip of the options."""
+        from mace_target_mdla.lint import lint_graph
+
+        answers = ((node.name, self.refuses(node, graph)) for node in graph.nodes)
+        return lint_graph(graph, self._options(), {name: answer for name, answer in answers if answer})
+
+    def read_plan(self, text: str) -> VendorPlan:
+        """Return what ncc-tflite printed of its plan, see `vendor_plan`."""
+        from mace_target_mdla.vendor_plan import read_plan
+
+        return read_plan(text)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region as a network for the driver, with its TFLite file; tensors lie in host memory."""

@@ -1,0 +1,1 @@
+"""Estimates what nodes cost on an MDLA, from published rates; unvalidated on hardware."""
