@@ -1,16 +1,43 @@
-"""The target keeps the contract of targets, for each generation."""
+"""The target keeps the contract of targets, on the stub of the vendor's library, which LiteRT computes for."""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+
 import pytest
+from neuron_session import EXECUTOR, build_adapter
 
 from mace_core.testing.target import TargetContract
+from mace_target_mdla.driver import ADAPTERS
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.target import Mdla
 
-WAITING = pytest.mark.skipif(Mdla().missing() is not None, reason=f"not complete: {Mdla().missing()}")
+
+@pytest.fixture(scope="module", autouse=True)
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Load the stub into this process: the driver's dlopen finds a loaded library by its name."""
+    soname = f"-Wl,-soname,{ADAPTERS[-1]}"
+    folder = build_adapter(tmp_path_factory.mktemp("vendor"), flags=(soname,))
+    ctypes.CDLL(str(folder / ADAPTERS[-1]))
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {**EXECUTOR, "LD_LIBRARY_PATH": str(folder)}.items():
+            environment.setenv(name, value)
+        yield
 
 
-@WAITING
+@pytest.mark.slow
 class TestMdla(TargetContract):
     target = Mdla(MdlaOptions("3.0"))
+
+    # Each run of a session starts an interpreter for LiteRT.
+    test_accepted_nodes_compute_what_their_references_do = pytest.mark.exhaustive(
+        TargetContract.test_accepted_nodes_compute_what_their_references_do
+    )
+    test_several_regions_compute_what_one_does = pytest.mark.exhaustive(
+        TargetContract.test_several_regions_compute_what_one_does
+    )
+    test_sessions_use_the_heap_only_if_a_driver_says_so = pytest.mark.exhaustive(
+        TargetContract.test_sessions_use_the_heap_only_if_a_driver_says_so
+    )
+    test_states_last_from_run_to_run = pytest.mark.exhaustive(TargetContract.test_states_last_from_run_to_run)

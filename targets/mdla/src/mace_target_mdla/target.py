@@ -75,7 +75,7 @@ class Mdla(Target):
         from mace_tflite_writer import write_tflite
 
         options = self._options()
-        network = encode_network(region.graph, write_tflite(region.graph))
+        network = encode_network(region.graph, write_tflite(region.graph), relax_float=True)
         inputs, outputs = region.ports()
         body = BlobBody(network, built_by="mace-target-mdla 0.1.0", built_for=options.device)
         nodes = tuple(node.name for node in region.graph.nodes)
