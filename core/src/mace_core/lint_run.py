@@ -1,4 +1,4 @@
-"""Asks targets what would become of the models of a deployment file; compares answers with a vendor's plan."""
+"""Asks targets what would become of the models of a deployment file, and compares it with a plan."""
 
 from __future__ import annotations
 

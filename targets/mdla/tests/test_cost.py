@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from rule_cases import conv, one, pad, pool, product, relu, resize
+from mdla_rule_cases import conv, one, pad, pool, product, relu, resize
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Tensor

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 
 import pytest
 import yaml
-from rule_cases import CASES, Case
+from mdla_rule_cases import CASES, Case
 
 from mace_core.refusal import CODES
 from mace_target_mdla.judge import Judgment, judge
