@@ -86,6 +86,7 @@ def test_a_device_between_kernel_calls() -> None:
     ] * 2
     assert (values.arena_bytes, values.weight_bytes, values.state_bytes, values.copies) == (448, 512, 0, [])
     assert b"".join(shown.weights()) == (CODE + bytes(48) + WEIGHTS + bytes(58)) * 2
+    assert shown.plan.weight_bytes == 512
     assert (shown.session_bytes, shown.total_weight_bytes, values.has_fallback) == (None, 512, False)
     assert values.device is not None
     assert values.device.drivers == ["acme"]
@@ -190,6 +191,7 @@ def test_states_weights_and_copied_outputs() -> None:
     assert values.layers[0] == '{"Mul", "mul_f32", "Mul", ' + tensor % "Mul" + "}"
     assert (values.state_bytes, values.arena_bytes, values.weight_bytes) == (256, 64, 192)
     assert (values.device, shown.session_bytes) == (None, "MACE_SESSION_BYTES(5, 320)")
+    assert shown.plan.weight_bytes == 192
     numbers = [
         np.full(3, 2, "f4").tobytes(),
         np.arange(4, dtype="i1").tobytes(),

@@ -144,3 +144,65 @@ def test_the_entry_and_the_exit_alone_do_what_the_whole_does() -> None:
     inner = run(entry_graph(graph, wanted, "NHWC"), given)
     np.testing.assert_array_equal(inner, IMAGE)
     np.testing.assert_array_equal(run(exit_graph(graph, wanted, "NHWC"), inner), given)
+
+
+@pytest.mark.parametrize(
+    ("stated", "order", "said"),
+    [
+        ((1, 2, 4, 3), "NHWC", None), ((1, 3, 2, 4), "NCHW", None), (None, "NCHW", None), ((1, 2, 4, 3), None, None),
+        ((1, 2, 4, 4), "NHWC", r"output 'y': output_shapes states \[1, 2, 4, 4\], the model gives \[1, 2, 4, 3\]; correct"),
+        ((1, 2, 4, 3), "NCHW", r"output 'y': output_shapes states \[1, 2, 4, 3\], the model gives \[1, 3, 2, 4\]"),
+    ],
+)  # fmt: skip
+def test_stated_shapes_of_outputs_are_the_models(
+    stated: tuple[int, ...] | None, order: str | None, said: str | None
+) -> None:
+    described = model(outputs=(Port("y", stated, order=order),))
+    if said is None:
+        apply_io_spec(identity(), described, "NHWC")
+    else:
+        with pytest.raises(MaceError, match=said):
+            apply_io_spec(identity(), described, "NHWC")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ops"),
+    [
+        (DType.F32, ["Quantize"]), (DType.F64, ["Cast", "Quantize"]), (DType.U8, ["Cast", "Quantize"]), (None, []), (DType.I8, []),
+    ],
+)  # fmt: skip
+def test_inputs_of_a_quantized_model_are_converted_to_its_integers(
+    dtype: DType | None, ops: list[str]
+) -> None:
+    quant = Quant.of(0.5, 3)
+    graph = apply_io_spec(identity(DType.I8, quant), model(Port("x", dtype=dtype)), "NHWC")
+    assert [node.op.name for node in graph.nodes] == [*ops, "Reshape"]
+    (name,) = graph.inputs
+    tensor = graph.tensors[name]
+    assert (tensor.dtype, tensor.quant) == (dtype or DType.I8, quant if dtype in (None, DType.I8) else None)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ops"), [(DType.F32, ["Dequantize"]), (DType.F64, ["Dequantize", "Cast"]), (DType.I8, [])]
+)
+def test_outputs_of_a_quantized_model_become_numbers(dtype: DType, ops: list[str]) -> None:
+    graph = apply_io_spec(
+        identity(DType.I8, Quant.of(0.5, 3)), model(outputs=(Port("y", dtype=dtype),)), "NHWC"
+    )
+    assert [node.op.name for node in graph.nodes] == ["Reshape", *ops]
+    assert graph.outputs == ("y",)
+
+
+def test_scalars_have_no_channels() -> None:
+    new = Builder("g")
+    graph = new.finish([new.one("Relu", [new.input("x", DType.F32, ())], outputs=["y"])])
+    one = apply_io_spec(graph, model(Port("x", preparation=Preparation(mean=(2.0,), scale=(3.0,)))), "NHWC")
+    assert run(one, np.float32(5).reshape(())) == 9
+    with pytest.raises(
+        MaceError, match=r"input 'x': input_mean is for channels, and its shape is \[\]; remove input_mean"
+    ):
+        apply_io_spec(graph, model(Port("x", preparation=Preparation(mean=(2.0, 3.0)))), "NHWC")
+    with pytest.raises(
+        MaceError, match=r"input 'x': input_color is for channels, and its shape is \[\]; remove input_color"
+    ):
+        apply_io_spec(graph, model(Port("x", preparation=Preparation(reverse=True))), "NHWC")

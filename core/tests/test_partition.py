@@ -41,10 +41,17 @@ def random(seed: int) -> Graph:
     return new.finish(made[-3:])
 
 
+TARGETS = {
+    "two": (Only("npu", {"Add"}), Only("cpu", {"Add", "Relu", "Mul"})),
+    "three": (Only("npu", {"Add"}), Only("gpu", {"Mul"}), Only("cpu", {"Relu"})),
+}
+
+
+@pytest.mark.parametrize("targets", TARGETS)
 @pytest.mark.parametrize("seed", range(50))
-def test_regions_are_convex_complete_and_in_order(seed: int) -> None:
+def test_regions_are_convex_complete_and_in_order(seed: int, targets: str) -> None:
     graph = random(seed)
-    parts = partition(graph, (Only("npu", {"Add"}), Only("cpu", {"Add", "Relu", "Mul"})))
+    parts = partition(graph, TARGETS[targets])
     assert sorted(n.name for r in parts.regions for n in r.graph.nodes) == sorted(n.name for n in graph.nodes)
     known = {*graph.inputs, *graph.weights}
     # A path that left a region and came back would need what is not computed yet.

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from mace_core.deployment import Model, Port
+from mace_core.deployment.objects import Preparation
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.io_spec import apply_io_spec
-from mace_core.ir import Array, DType, Graph, Quant, State
+from mace_core.ir import Array, DType, Graph, Quant, State, Storage
 from mace_core.registry import Registry
 from mace_core.rewrite import rewrite
 from mace_core.run.reference import ReferenceSession, execute
-from mace_core.states import add_pairs, assign_states
+from mace_core.states import add_pairs, assign_states, is_reset, paired_states, read_starts, start_files
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
 
@@ -235,3 +236,61 @@ def test_states_that_are_reset_are_constants() -> None:
         assign_states(accumulator(3.0), model((), (Port("y"), Port("total.next")), states="reset"))
     )
     assert execute(shown, ones())["total.next"][0] == 4
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.array([1, 2], np.float32), None),
+        (
+            np.array([1, 2], np.float64),
+            r"holds float64 \[2\], and the state is h:f32\[2\]; save the value before the first run",
+        ),
+        (np.array([1, 2, 3], np.float32), r"holds float32 \[3\], and the state is h:f32\[2\]"),
+        (b"damaged", r"cannot be read as an array: .*; write it with numpy.save"),
+        (None, r"cannot be read as an array: .*; write it with numpy.save"),
+        ("several", r"holds several arrays, and the state is h:f32\[2\]"),
+    ],
+)
+def test_start_values_of_files(tmp_path: Path, array: object, said: str | None) -> None:
+    file = tmp_path / "h.npy"
+    if isinstance(array, np.ndarray):
+        np.save(file, array)
+    elif isinstance(array, bytes):
+        file.write_bytes(array)
+    elif array:
+        np.savez(tmp_path / "h.npz", a=np.zeros(1), b=np.zeros(1))
+        (tmp_path / "h.npz").rename(file)
+    described = model(states={"h": "hn"}, state_starts={"h": str(file), "unknown": str(file)})
+    assert start_files(described) == {"h": file, "unknown": file}
+    if said:
+        with pytest.raises(MaceError, match=said):
+            read_starts(paired(), described)
+    else:
+        starts = read_starts(paired(), described)
+        assert {name: value.tolist() for name, value in starts.items()} == {"h": [1, 2]}
+    assert (start_files(model()), paired_states(model(states="reset")), paired_states(described)) == (
+        {},
+        {},
+        {"h": "hn"},
+    )
+    assert (is_reset(model(states="reset")), is_reset(described), is_reset(model())) == (True, False, False)
+
+
+def test_a_state_that_is_stored_begins_with_its_zero_point_and_is_prepared_by_nothing() -> None:
+    new = Builder("m")
+    h = new.input("h", DType.I8, (2,), Quant.of(0.5, 7))
+    new.storages["hn"] = Storage(DType.I8, Quant.of(0.5, 7))
+    graph = new.finish([new.one("Relu", [h], outputs=["hn"])])
+    assert add_pairs(graph, model(states={"h": "hn"}), {}).states[0].start.tolist() == [7, 7]
+    port = Port("h", preparation=Preparation(mean=(1.0,)))
+    with pytest.raises(
+        MaceError,
+        match="'h' is kept by the session, which prepares nothing; remove its input_mean, input_scale, input_std",
+    ):
+        add_pairs(graph, model((port,), states={"h": "hn"}), {})
+    other = Builder("m")
+    other.input("h", DType.I8, (2,), Quant.of(0.25, 7))
+    other.storages["hn"] = Storage(DType.I8, Quant.of(0.5, 7))
+    with pytest.raises(MaceError, match=r"h:.* cannot become hn:"):
+        add_pairs(other.finish([other.one("Relu", ["h"], outputs=["hn"])]), model(states={"h": "hn"}), {})
