@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tflite
 from writer_oracle import check_graph, model_graph, outputs, random_inputs, run, verify
 
 from mace_tflite_writer import refuses, write_tflite
@@ -43,6 +44,9 @@ REWRITTEN = {
 """Models that the format states after rewrites alone -> how many nodes it refuses before, by reason."""
 
 
+NAMES = {code: name for name, code in vars(tflite.BuiltinOperator).items() if name.isupper()}
+
+
 def model(name: str) -> Path:
     path = MODELS / name
     if not path.exists():
@@ -69,6 +73,7 @@ def test_each_operator_of_a_written_model_computes_its_node(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="shufflenet")
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_a_rewritten_model_has_an_operator_for_each_node(name: str) -> None:
     graph = model_graph(model(name))
@@ -81,3 +86,22 @@ def test_a_rewritten_model_has_an_operator_for_each_node(name: str) -> None:
         written, original = (outputs(run(data, inputs)) for data in (content, model(name).read_bytes()))
         for actual, expected in zip(written, original, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
+
+
+def versions(content: bytes) -> dict[str, set[int]]:
+    """The operators of a file with their versions."""
+    model = tflite.Model.GetRootAs(content)
+    found: dict[str, set[int]] = {}
+    for i in range(model.OperatorCodesLength()):
+        code = model.OperatorCodes(i)
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        found.setdefault(NAMES[number], set()).add(code.Version())
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in SAME_OPERATORS if isinstance(name, str)])
+def test_versions_are_those_of_the_converter(name: str) -> None:
+    path = model(name)
+    original, written = versions(path.read_bytes()), versions(write_tflite(model_graph(path)))
+    # The original fuses the activations of sums, which are nodes of their own here.
+    assert {code: written[code] for code in written if code != "RELU"}.items() <= original.items()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from writer_cases import Grower, random_graph
-from writer_oracle import check_graph, real
+from writer_cases import Grower, random_graph, wild_graph
+from writer_oracle import check_graph, evaluate, real
 
 from mace_core.ir import Array, DType, Graph, Quant, Storage
-from mace_core.quantization import compute
 from mace_core.verify import verify as verify_graph
 from mace_tflite_writer import refuses
 from mace_tflite_writer.rewrites import (
@@ -37,16 +37,6 @@ from mace_tflite_writer.rewrites import (
 
 TYPES = ((DType.F32, False), (DType.I8, True), (DType.U8, True))
 SEEDS = range(6)
-
-
-def evaluate(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of a graph by the references of its nodes."""
-    arrays = {**graph.weights, **dict(zip(graph.inputs, inputs, strict=True))}
-    for node in graph.nodes:
-        operands = [(graph.tensors[i], arrays[i]) if i else None for i in node.inputs]
-        results = compute(node.op, node.attrs, operands, graph.outputs_of(node))
-        arrays.update(zip(node.outputs, results, strict=True))
-    return [arrays[name] for name in graph.outputs]
 
 
 def check_rewrite(graph: Graph, rewritten: Graph, inputs: Sequence[Array], relative: float = 0.0) -> None:
@@ -401,6 +391,34 @@ def test_half_precision_is_computed_in_single() -> None:
         rewritten = widen_halves(graph)
         check_rewrite(graph, rewritten, inputs, 2.0**-11)
         check_graph(rewritten, inputs)
+
+
+@pytest.mark.parametrize("kind", [*TYPES, (DType.I16, True)], ids=["f32", "i8", "u8", "i16"])
+def test_graphs_become_legal_and_compute_the_same(kind: tuple[DType, bool]) -> None:
+    for seed in range(12):
+        check_legalize(seed, kind)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("kind", [*TYPES, (DType.I16, True)], ids=["f32", "i8", "u8", "i16"])
+def test_many_graphs_become_legal_and_compute_the_same(kind: tuple[DType, bool]) -> None:
+    for seed in range(int(os.environ.get("MACE_FUZZ", "1000")) // 4):
+        check_legalize(1000 + seed, kind)
+
+
+def check_legalize(seed: int, kind: tuple[DType, bool]) -> None:
+    graph, inputs = wild_graph(seed, *kind)
+    if not graph.nodes:
+        return
+    legal = legalize(graph)
+    check_rewrite(graph, legal, inputs, 1e-5)
+    stated = {
+        source for node in graph.nodes if not refuses_after_rewrites(node, graph) for source in node.sources
+    }
+    left = [(node, refuses(node, legal)) for node in legal.nodes if stated.issuperset(node.sources)]
+    assert [(str(node), str(why)) for node, why in left if why] == []
+    if not any(refuses(node, legal) for node in legal.nodes):
+        check_graph(legal, inputs)
 
 
 def test_what_the_format_states_stays_as_it_is() -> None:

@@ -14,7 +14,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.ops.pad import PadAttributes
-from mace_core.quantization import dequantize
+from mace_core.quantization import compute, dequantize
 from mace_core.registry import Registry
 from mace_tflite_writer import write_tflite
 from mace_tflite_writer.names import file_names
@@ -199,6 +199,16 @@ def bound(node: Node, graph: Graph, arrays: Mapping[str, Array], wanted: Array) 
     terms = math.prod(graph.tensors[node.inputs[0]].shape) // max(wanted.size, 1)
     operands = [float(np.abs(real(graph.tensors[i], arrays[i])).max(initial=0)) for i in node.inputs if i]
     return (16 + terms) * FLOAT_STEP * max(largest, *operands, 2.0**-100)
+
+
+def evaluate(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs of a graph by the references of its nodes."""
+    arrays = {**graph.weights, **dict(zip(graph.inputs, inputs, strict=True))}
+    for node in graph.nodes:
+        operands = [(graph.tensors[i], arrays[i]) if i else None for i in node.inputs]
+        results = compute(node.op, node.attrs, operands, graph.outputs_of(node))
+        arrays.update(zip(node.outputs, results, strict=True))
+    return [arrays[name] for name in graph.outputs]
 
 
 def model_graph(path: Path) -> Graph:

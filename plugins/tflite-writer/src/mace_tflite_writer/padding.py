@@ -7,7 +7,6 @@ import tflite
 from mace_core.ir import Shape
 from mace_core.lowering import Refused
 from mace_core.ops.windows import Windows
-from mace_tflite_writer.operator import need
 
 
 def has_padding_mode(windows: Windows, size: Shape, count: Shape) -> bool:
@@ -29,13 +28,11 @@ def padding_mode(windows: Windows, size: Shape, count: Shape) -> int:
         if all(fits(windows, axis, size[axis], count[axis]) for axis in range(len(size))):
             return int(mode)
     sides = list(zip(windows.before, windows.after, strict=True))
-    need(
-        False,
+    raise Refused(
         f"the format pads VALID or SAME, which is not the padding {sides} of {list(size)}",
-        "attribute",
-        "pad by a node of its own (rewrite `separate_pads`)",
+        code="attribute",
+        remedy="pad by a node of its own (rewrite `separate_pads`)",
     )
-    raise AssertionError("need raises")
 
 
 def _is_valid(windows: Windows, axis: int, size: int, count: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -57,8 +57,9 @@ def _range_of_ir(bounds: tuple[float, float], storage: Storage) -> tuple[int, in
     return _clamp_bounds(bounds, storage, lambda steps: float(np.rint(steps)))
 
 
-def _clamp_bounds(bounds: tuple[float, float], storage: Storage, round_steps: object) -> tuple[int, int]:
-    assert callable(round_steps)
+def _clamp_bounds(
+    bounds: tuple[float, float], storage: Storage, round_steps: Callable[[float], float]
+) -> tuple[int, int]:
     limits = np.iinfo(storage.dtype.numpy)
     scale, zero_point = storage.quant.scale[0], storage.quant.zero_point[0]
     integers = []
@@ -100,7 +101,7 @@ def check_products(view: NodeView, weights_axis: int) -> None:
         need_one_scale(tensor)
     need(
         y.quant is not None and y.dtype is x.dtype and w.quant is not None,
-        f"its tensors are {x}, {w} and {y}; inputs, weights and results must be quantized alike",
+        f"its tensors are {x}, {w} and {y}; all three must be quantized, inputs and results to one type",
         "quantization",
         "quantize all of its tensors to one type",
     )

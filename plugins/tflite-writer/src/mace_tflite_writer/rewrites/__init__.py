@@ -8,7 +8,11 @@ from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_al
 from mace_tflite_writer.rewrites.half import widen_halves
 from mace_tflite_writer.rewrites.legal import legalize, refuses_after_rewrites
 from mace_tflite_writer.rewrites.per_tensor import WeightLoss, weights_per_tensor
-from mace_tflite_writer.rewrites.signedness import activations_to_int8, activations_to_uint8
+from mace_tflite_writer.rewrites.signedness import (
+    activations_to_int8,
+    activations_to_uint8,
+    products_in_int8,
+)
 from mace_tflite_writer.rewrites.splits import split_groups, split_kernels
 from mace_tflite_writer.rewrites.storages import requantize_inputs
 from mace_tflite_writer.rewrites.windows import rows_as_images, separate_crops, separate_pads
@@ -20,6 +24,7 @@ __all__ = [
     "clips_as_limits",
     "functions_by_steps",
     "legalize",
+    "products_in_int8",
     "refuses_after_rewrites",
     "requantize_inputs",
     "rows_as_images",

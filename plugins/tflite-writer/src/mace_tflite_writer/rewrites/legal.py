@@ -9,14 +9,15 @@ from mace_core.refusal import Refusal
 from mace_tflite_writer.rewrites.channels import silence_channels
 from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
 from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
-from mace_tflite_writer.rewrites.signedness import WEIGHTED, activations_to_int8
+from mace_tflite_writer.rewrites.signedness import WEIGHTED, activations_to_int8, products_in_int8
 from mace_tflite_writer.rewrites.splits import split_groups
 from mace_tflite_writer.rewrites.storages import requantize_inputs
 from mace_tflite_writer.rewrites.windows import rows_as_images, separate_crops, separate_pads
 from mace_tflite_writer.writer import refuses
 
 STEPS: tuple[Callable[[Graph], Graph], ...] = (
-    # Images first: the rewrites behind it are for windows over two axes, and what they add has these too.
+    products_in_int8,
+    # Images before other windows: the rewrites behind it are for windows over two axes.
     rows_as_images,
     # What all groups have alike is rewritten once, before they are split.
     separate_crops,
@@ -38,7 +39,7 @@ def legalize(graph: Graph) -> Graph:
     """Rewrite what the format has no operator for; what it states stays as it is.
 
     The results are the same integers, and the same floats but for the rounding of `functions_by_steps`.
-    Activations of uint8 beside int8 weights become int8 in the whole graph.
+    Activations of uint8 beside int8 weights become int8 in the whole graph, or else around each such product.
     """
     if _mixes_signs(graph):
         graph = activations_to_int8(graph)

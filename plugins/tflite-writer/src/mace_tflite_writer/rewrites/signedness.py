@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Quant, Tensor, frozen
+from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 
 OFFSET = 128
 """What uint8 stores more than int8 for the same number."""
@@ -38,6 +39,27 @@ def activations_to_int8(graph: Graph) -> Graph:
         if tensor.dtype is DType.U8 and asymmetric:
             return graph
     return _shift(graph, DType.U8, DType.I8, frozenset())
+
+
+def products_in_int8(graph: Graph) -> Graph:
+    """Compute products of uint8 activations and int8 weights in int8, between two Quantize nodes.
+
+    Exact, as `activations_to_uint8` is; for graphs that `activations_to_int8` leaves as they are.
+    """
+    return rewrite_sites(graph, _in_int8)
+
+
+def _in_int8(site: Site) -> Sequence[str] | None:
+    w = site.input(1)
+    if site.node.op.name not in WEIGHTED or w is None or w.dtype is not DType.I8 or w.quant is None:
+        return None
+    # Scales along an axis have no place in the format's uint8, whatever the sign.
+    tensors = (site.x, site.y)
+    if any(t.dtype is not DType.U8 or t.quant is None or t.quant.axis is not None for t in tensors):
+        return None
+    x, y = (shift_tensor(t, DType.I8).storage for t in tensors)
+    inputs = [site.inner("Quantize", [site.node.inputs[0]], storage=x), *site.node.inputs[1:]]
+    return site.last("Quantize", [site.inner(site.node.op.name, inputs, site.node.attrs, y)])
 
 
 def _weights(graph: Graph) -> Iterable[str]:

@@ -19,8 +19,8 @@ from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 def separate_pads(graph: Graph) -> Graph:
     """Pad by a node of its own in front of convolutions and pools that the format has no padding for.
 
-    Exact: a convolution sees zeros, a maximum the lowest number of its type. A mean that leaves its padding
-    out stays as it is, because a Pad would count.
+    Exact: a convolution sees zeros, a maximum the lowest number of its type. A mean that leaves elements of
+    its windows out stays as it is, because a Pad would count.
     """
     return rewrite_sites(graph, _separate_pads)
 
@@ -39,6 +39,9 @@ def _separate_pads(site: Site) -> Sequence[str] | None:
     after = tuple(max((c - 1) * s + e - b - n, 0) for c, s, e, b, n in axes)
     if not any(windows.before) and not any(after):
         return None
+    reaches_beyond = any(a > stated for a, stated in zip(after, windows.after, strict=True))
+    if isinstance(site.node.attrs, AveragePoolAttributes) and reaches_beyond:
+        return None  # what a last window of `ceil` has beyond the padding does not count, and a Pad would
     attrs = {"before": (0, *windows.before, 0), "after": (0, *after, 0), "value": _fill(site)}
     padded = site.inner("Pad", [site.node.inputs[0]], attrs, site.x.storage)
     zeros = (0,) * len(size)
