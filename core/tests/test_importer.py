@@ -6,7 +6,8 @@ import pytest
 from importer_example import ExampleImporter, ExampleNode, ones
 
 from mace_core.errors import MaceError
-from mace_core.importer import SkippedError
+from mace_core.graph_builder import Builder
+from mace_core.importer import Importer, RefusedError, SkippedError
 
 
 def test_a_node_is_translated_and_bound_to_its_names() -> None:
@@ -93,3 +94,25 @@ def test_what_is_written_out_is_counted_against_the_limit() -> None:
     importer.translate(ExampleNode(importer, "Relu"))
     assert not importer.has_room_for(10)
     assert importer.has_room_for(9)
+
+
+class Plain(Importer[str]):
+    """An importer with the limits that hold unless a frontend states others."""
+
+
+def test_the_limits_of_a_frontend_that_states_none() -> None:
+    importer = Plain("m.example", Builder("graph"), lambda node: "x")
+    assert [importer.count_expanded(count) for count in (0, 16_384, 1)] == [True, True, False]
+    assert [Plain("m", Builder("g"), lambda node: "x").has_room_for(count) for count in (16_384, 16_385)] == [
+        True,
+        False,
+    ]
+
+    def nest(depth: int) -> None:
+        if depth:
+            with importer.enter_subgraph():
+                nest(depth - 1)
+
+    nest(32)
+    with pytest.raises(RefusedError, match="graphs call each other more than 32 deep"):
+        nest(33)

@@ -77,3 +77,15 @@ def test_constants_are_named_after_the_node(node: ExampleNode) -> None:
     assert weights["Split-of-y/constant"].dtype == np.float32
     assert node.add_constant(ones(2).astype(np.int8), tag="places") == "Split-of-y/places"
     assert weights["Split-of-y/places"].dtype == np.int8
+
+
+@pytest.mark.parametrize(("rank", "is_taken"), [(2, False), (3, True), (4, True)])
+def test_an_image_has_a_batch_channels_and_spatial_axes(node: ExampleNode, rank: int, is_taken: bool) -> None:
+    tensor = node.builder.weight("image", np.zeros((1, 2, 3, 4)[:rank], np.float32))
+    if is_taken:
+        assert node.builder.shape(node.channels_last(tensor)) == (1, *(1, 2, 3, 4)[2:rank], 2)
+        return
+    with pytest.raises(
+        RefusedError, match="its input has rank 2; it needs a batch, channels and spatial axes"
+    ):
+        node.channels_last(tensor)

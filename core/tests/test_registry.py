@@ -1,14 +1,27 @@
 """The grammar of target=, and the choice of toolchain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from mace_core.api import BuildConfig, Compiler, Files, Frontend, Part, Refusal, Region, Target, Toolchain
+from mace_core.api import (
+    BuildConfig,
+    Compiler,
+    Files,
+    Frontend,
+    Part,
+    Refusal,
+    Region,
+    Runner,
+    Target,
+    Toolchain,
+)
 from mace_core.commands import list_plugins
 from mace_core.deployment import Model
 from mace_core.errors import MaceError, PluginWarning
+from mace_core.hookspecs import GROUP
 from mace_core.ir import Graph, Node
 from mace_core.ops.op import Op
 from mace_core.plugin_loader import PluginLoader
@@ -162,3 +175,138 @@ def test_a_disabled_plugin_is_listed_as_such(monkeypatch: pytest.MonkeyPatch) ->
     assert listed["target-cpu"].state == "disabled by MACE_DISABLED_PLUGINS"
     assert listed["target-cpu"].offers == ()
     assert listed["toolchain-host"].state == "ready"
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "abi", "names"),
+    [
+        (("cpu",), "arm", ["neonish"]), (("cpu",), "host", ["cpu"]), (("npu",), "arm", ["npu", "neonish"]),
+        (("npu", "cpu"), "host", ["npu", "cpu"]), (("dev",), "arm", ["neonish"]), (("gone",), "host", ["cpu"]),
+    ],
+)  # fmt: skip
+def test_targets_of_a_model_by_preference(runtimes: tuple[str, ...], abi: str, names: list[str]) -> None:
+    (choice,) = REGISTRY.select(abi)
+    assert [target.name for target in REGISTRY.targets_for(choice, runtimes)] == names
+
+
+def test_two_targets_of_one_runtime_are_a_question() -> None:
+    two = Registry(
+        (), {}, {}, {n: Chip(n, "cpu", ("host",)) for n in ("a", "b")}, {c.name: c for c in CHAINS}, {}, {}
+    )
+    with pytest.raises(
+        MaceError,
+        match=r"target=host: several targets compute for runtime 'cpu': a, b; name one of them: host\+NAME",
+    ):
+        two.targets_for(two.select("host")[0], ("cpu",))
+
+
+class Place(Runner):
+    def __init__(self, name: str) -> None:
+        self.name = name  # type: ignore[misc]
+
+    def command(self, program: Path, arguments: Sequence[str]) -> list[str]:
+        return []
+
+
+class Board(Chip):
+    def runner(self) -> Runner | None:
+        return Place(self.name)
+
+
+class Emulated(Chain):
+    def runner(self, abi: str) -> Runner | None:
+        return Place(f"{self.name} {abi}")
+
+
+def test_one_runner_executes_a_library() -> None:
+    chips = {
+        c.name: c
+        for c in (Chip("cpu", "cpu", ("*",)), Board("dsp", "dsp", ("*",)), Board("hub", "hub", ("*",)))
+    }
+    boards = Registry((), {}, {}, chips, {"native": Emulated("native", {"host": ""})}, {}, {})
+    (choice,) = boards.select("host")
+
+    def found(*runtimes: str) -> str | None:
+        models = [Model(f"m{i}", (), runtimes=(word,)) for i, word in enumerate(runtimes)]
+        runner = boards.find_runner(choice, models)
+        return runner and runner.name
+
+    assert [found("cpu"), found("cpu", "cpu"), found("dsp"), found()] == [
+        "native host",
+        "native host",
+        "dsp",
+        None,
+    ]
+    with pytest.raises(
+        MaceError,
+        match="target=host: models need different runners: m0, m2 by dsp; m1 by native host; choose one with --model",
+    ):
+        found("dsp", "cpu", "dsp")
+    plain = Registry((), {}, {}, {}, {"native": CHAINS[1]}, {}, {})
+    assert plain.find_runner(plain.select("host")[0], [Model("m", ())]) is None
+    mixed = Registry((), {}, {}, {"dsp": chips["dsp"]}, {"native": CHAINS[1]}, {}, {})
+    with pytest.raises(MaceError, match="models need different runners: m0 by dsp; m1 by nothing"):
+        mixed.find_runner(mixed.select("host")[0], [Model("m0", (), runtimes=("dsp",)), Model("m1", ())])
+
+
+@pytest.mark.parametrize(
+    ("file", "installed", "remedy"),
+    [
+        ("x.tflite", True, "pip install mace-frontend-tflite"),
+        ("x.a", False, "set `platform:` to one of (none is installed)"),
+        ("x.b", True, "set `platform:` to one of one, two"),
+    ],
+)  # fmt: skip
+def test_advice_for_files_that_no_frontend_claims(file: str, installed: bool, remedy: str) -> None:
+    registry = FORMATS if installed else Registry((), {}, {}, {}, {}, {}, {})
+    with pytest.raises(MaceError) as caught:
+        registry.frontend(Model("m", (Path(file),)))
+    assert str(caught.value).endswith(f"; {remedy}")
+
+
+def test_an_unknown_platform_is_told_with_what_installs_it() -> None:
+    for name, remedy in (
+        ("tflite", "pip install mace-frontend-tflite"),
+        ("tow", "did you mean 'two'?"),
+        ("zzz", "choose one of one, two"),
+    ):
+        with pytest.raises(MaceError) as caught:
+            FORMATS.frontend(Model("m", (Path("x.a"),), platform=name))
+        assert str(caught.value) == f"model 'm': no frontend {name!r}; {remedy}"
+
+
+def point(name: str, module: str) -> EntryPoint:
+    return EntryPoint(name, module, GROUP)
+
+
+def test_plugins_that_offer_one_name_are_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins as modules of a temporary folder; each fault of one leaves the others."""
+    offer = "from mace_core.hookspecs import hookimpl\nfrom mace_core.api import Transform\n@hookimpl\ndef mace_transforms():\n"
+    texts = {
+        "plugin_a": f"{offer}    return [Transform('same', print, 'fold')]\n",
+        "plugin_b": f"{offer}    return [Transform('same', print, 'fold'), Transform('own', print, 'fold')]\n",
+        "plugin_raises": "raise SystemExit(3)\n",
+        "plugin_fails": f"{offer}    return 1 / 0\n",
+        "plugin_wrong": f"{offer}    return [3]\n",
+        "plugin_unknown": "from mace_core.hookspecs import hookimpl\n@hookimpl\ndef mace_transfroms():\n    return []\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loader = PluginLoader()
+    loader.load([point(name.replace("_", "-"), name) for name in texts])
+    assert [plugin.name for plugin in loader.plugins] == sorted(name.replace("_", "-") for name in texts)
+    assert set(loader.tables["transforms"]) == {"same", "own"}
+    assert loader.owners["transforms", "same"].name == "plugin-a"
+    (conflict,) = map(str, loader.conflicts)
+    assert conflict.startswith("transforms 'same': ")
+    assert "both offer it; remove one" in conflict
+    broken = {plugin.name: str(error) for plugin, error in loader.broken.items()}
+    assert set(broken) == {"plugin-raises", "plugin-fails", "plugin-wrong", "plugin-unknown"}
+    assert "does not load" in broken["plugin-raises"]
+    assert "its hook mace_transforms fails" in broken["plugin-fails"]
+    assert "its hook mace_transforms offers 3, which is no Transform" in broken["plugin-wrong"]
+    assert "its hooks do not match this mace-core" in broken["plugin-unknown"]
+    with pytest.warns(PluginWarning) as warned, pytest.raises(MaceError, match="both offer it"):
+        Registry.load([point(name.replace("_", "-"), name) for name in texts])
+    assert len(warned) == 4

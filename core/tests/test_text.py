@@ -10,7 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mace_core.emit.text import CComment, CDefine, CIdentifier, CPrefix, CString, Line, Word, XmlText
+from mace_core.emit.text import (
+    CComment,
+    CDefine,
+    CIdentifier,
+    CPrefix,
+    CString,
+    Line,
+    Word,
+    XmlText,
+    quote_name,
+    shorten,
+)
 from mace_core.errors import MaceError
 from mace_core.testing.requirements import require
 
@@ -130,3 +141,21 @@ def test_words_and_macros() -> None:
     for text in ("A=$(x)", "A=a b", "A=`x`", "A='x'", 'A="x"', "A=(1)", "A=1;rm", "=1", "1=1", "A=1\n"):
         with pytest.raises(MaceError):
             CDefine(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "problem"),
+    [(Word, 230, "is not a plain word"), (CDefine, 230, "is not a macro"), (CIdentifier, 230, "is not a name in C")],
+)
+def test_the_longest_words(kind: type[Word | CDefine | CIdentifier], most: int, problem: str) -> None:
+    assert kind("a" * most) == "a" * most
+    with pytest.raises(MaceError, match=problem):
+        kind("a" * (most + 1))
+
+
+@pytest.mark.parametrize(("length", "text"), [(10, "0123456789"), (11, "0123456...")])
+def test_a_text_is_shortened_to_its_limit(length: int, text: str) -> None:
+    assert shorten("0123456789a"[:length], 10) == text
+    assert quote_name("n" * 60) == repr("n" * 60)
+    assert quote_name("n" * 61) == repr("n" * 57 + "...")
+    assert quote_name("a\x07\u202eb") == "'a??b'"
