@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 EXACT = 1e-13
 WINDOW = {"strides": (2, 1), "pads_before": (1, 0), "pads_after": (1, 2), "dilations": (1, 2)}
+CUBE = {"strides": (1, 2, 2), "pads_before": (1, 0, 2), "pads_after": (0, 2, 1), "dilations": (2, 1, 2)}
 RNG = np.random.default_rng(0)
 
 
@@ -68,6 +69,12 @@ def products() -> list[Graph]:
         case("conv", "Conv", [x, w, doubles(6)], {**WINDOW, "group": 2, "low": 0.0}, constants=(1, 2)),
         case("depthwise", "Conv", [x, doubles(4, 3, 3, 1)], {**WINDOW, "group": 4}, constants=(1,)),
         case("line", "Conv", [doubles(1, 9, 2), doubles(3, 2, 2)], {k: v[:1] for k, v in WINDOW.items()}),
+        case(
+            "cube",
+            "Conv",
+            [doubles(2, 4, 5, 6, 4), doubles(6, 2, 3, 2, 2), doubles(6)],
+            {**CUBE, "group": 2, "low": -2.0, "high": 3.0},
+        ),
         case("average", "AveragePool", [x], pool),
         case("highest", "MaxPool", [x], pool),
         case("softmax", "Softmax", [x * 50], {"axis": 2}),

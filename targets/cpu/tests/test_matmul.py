@@ -86,5 +86,20 @@ def test_pools(tmp_path: Path) -> None:
             count_pad=True,
         )
     )
-    graphs.append(pool("norm3", "LpPool", (1, 6, 6, 3), (3, 3), p=3))
+    graphs += [pool(f"norm{p}", "LpPool", (1, 6, 6, 3), (3, 3), p=p) for p in (1, 3)]
+    uneven = {"strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 0), "dilations": (1, 2)}
+    cube = {"strides": (1, 2, 2), "pads_before": (1, 0, 2), "pads_after": (0, 2, 1), "dilations": (2, 1, 2)}
+    for op, counts in (
+        ("MaxPool", {}),
+        ("LpPool", {}),
+        ("AveragePool", {}),
+        ("AveragePool", {"count_pad": True}),
+    ):
+        for ceil in (False, True):
+            name = f"{op}{len(counts)}{ceil}"
+            graphs.append(pool(f"{name}_plane", op, (2, 9, 8, 77), (3, 2), **uneven, **counts, ceil=ceil))
+            graphs.append(pool(f"{name}_cube", op, (2, 5, 6, 7, 3), (2, 3, 2), **cube, **counts, ceil=ceil))
+    # Windows that see nothing but padding.
+    outside = {"strides": (3, 3), "pads_before": (4, 4), "pads_after": (4, 4)}
+    graphs += [pool(f"{op}_outside", op, (1, 3, 4, 9), (3, 3), **outside) for op in ("AveragePool", "LpPool")]
     check_graphs(Cpu(), graphs, tmp_path)

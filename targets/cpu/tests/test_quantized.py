@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,42 @@ def test_convolutions(tmp_path: Path) -> None:
     ]
     kernels = check(graphs, tmp_path)
     assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
+
+
+UNEVEN = {"strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 0), "dilations": (1, 2)}
+CUBE = {
+    "strides": (1, 2, 2),
+    "pads_before": (1, 0, 2),
+    "pads_after": (0, 2, 1),
+    "dilations": (2, 1, 2),
+}
+LINE = {"strides": (2,), "pads_before": (3,), "pads_after": (1,), "dilations": (2,)}
+OUTSIDE = {"strides": (3, 3), "pads_before": (4, 4), "pads_after": (4, 4), "dilations": (1, 1)}
+
+
+def windows() -> list[tuple[str, tuple[int, ...], tuple[int, ...], Mapping[str, object]]]:
+    """Sizes on either side of four vectors of eight channels, and windows that differ along every axis."""
+    return [
+        ("plane", (2, 9, 8, 77), (3, 2), UNEVEN),
+        ("volume", (2, 5, 6, 7, 33), (2, 3, 2), CUBE),
+        ("sequence", (3, 20, 32), (4,), LINE),
+        ("one", (1, 5, 4, 1), (2, 3), UNEVEN),
+        ("outside", (1, 3, 4, 9), (3, 3), OUTSIDE),
+    ]
+
+
+def test_windows_that_differ_along_every_axis(tmp_path: Path) -> None:
+    graphs = []
+    for (name, shape, kernel, how), (x, y) in itertools.product(windows(), ((I8, I8), (U8, I16), (I16, U8))):
+        kinds, channels, stem = (x, DType.I8, y), shape[-1], f"{name}_{x.dtype.value}"
+        graphs.append(conv(f"{stem}_deep", shape, (channels, *kernel, 1), kinds, group=channels, **how))
+        graphs.append(conv(f"{stem}_full", shape, (19, *kernel, channels), kinds, **how))
+        pool = {**how, "kernel": kernel}
+        for count_pad in (False, True):
+            attrs = {**pool, "count_pad": count_pad, "ceil": True}
+            graphs.append(graph(f"{stem}_mean{count_pad}", "AveragePool", [(x, shape)], attrs, y))
+    kernels = check(graphs, tmp_path, Cpu().levels("host")[:1])
+    assert not [name for name in kernels.values() if "dequantize" in name]
 
 
 def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats(tmp_path: Path) -> None:
