@@ -57,6 +57,21 @@ def test_numbers_of_axes_that_no_layer_has_are_refused(graph: Graph) -> None:
         designed(graph)
 
 
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((3,), r"its data has the shape \[3\]; give it one image, line or row"),
+        ((1, 3), r"\(MatMul\): its weights are a vector; give them two axes, \[channels, 1\]$"),
+    ],
+)
+def test_a_product_with_a_vector_is_refused(shape: tuple[int, ...], message: str) -> None:
+    """The result of two vectors has no axis of channels."""
+    new = Builder("graph")
+    x, w = new.input("x", DType.F32, shape), new.weight("w", np.ones(3, np.float32))
+    with pytest.raises(MaceError, match=message):
+        designed(new.finish([new.one("MatMul", [x, w])]))
+
+
 def test_a_matrix_over_an_image_is_refused() -> None:
     with pytest.raises(
         MaceError, match="its data has 4 axes, and the hardware has MatMul for other data only; use images"

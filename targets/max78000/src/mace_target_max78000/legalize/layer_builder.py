@@ -105,6 +105,8 @@ class LayerBuilder:
         if node.inputs[1] not in self.graph.weights:
             problem = "its weights are computed, and those of the hardware are constant"
             raise NoEquivalentError(f"{problem}; compute it outside")
+        if len(weights.shape) < 2:
+            raise NoEquivalentError("its weights are a vector; give them two axes, [channels, 1]")
         data_power, weight_power = find_exponent(data.quant), find_exponent(weights.quant)
         if not is_native(data) or data_power is None:
             problem = f"its data is {data}, and the hardware computes signed bytes in steps of a power of two"

@@ -128,7 +128,8 @@ def draft_quantization(graph: Graph) -> Graph:
     wide = _find_wide(inner)
     steps = {n: DRAFT_POWER for n in names if inner.tensors[n].dtype.is_float and n not in wide}
     nodes = [n for n in inner.nodes if n.op.name in MAIN_OPS and n.inputs[1] in inner.weights]
-    chosen = {n.name: _blank_weights(inner, n) for n in nodes}
+    # A product with a vector stays as it is, and legalizing refuses it by its name.
+    chosen = {n.name: _blank_weights(inner, n) for n in nodes if len(inner.tensors[n.inputs[1]].shape) > 1}
     return _round_graph(plain, steps, chosen)
 
 

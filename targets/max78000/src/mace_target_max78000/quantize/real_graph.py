@@ -230,12 +230,13 @@ def _find_links(graph: Graph) -> Iterator[ChannelLink]:
             or not _owns_weights(node, shared)
         ):
             continue
+        shape = graph.tensors[node.outputs[0]].shape
+        # A product of two vectors has no axis of channels; legalizing refuses it later, by its name.
+        if not shape:
+            continue
         clamp = node.attributes(ClampAttributes)
         low, high = clamp.low, clamp.high
-        readers, count = (
-            _find_channel_readers(graph, node.outputs[0]),
-            graph.tensors[node.outputs[0]].shape[-1],
-        )
+        readers, count = _find_channel_readers(graph, node.outputs[0]), shape[-1]
         # Limits of zero, or none, stay what they are when channels are scaled.
         usable = low in (0.0, -math.inf) and (math.isinf(high) or low == 0)
         if (
