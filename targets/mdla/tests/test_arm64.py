@@ -9,14 +9,15 @@ from dataclasses import replace
 import pytest
 from neuron_session import EXECUTOR, SessionProgram, build_adapter, build_session, small_graph
 
+from mace_core.api import Compiler
 from mace_core.registry import Registry
 from mace_core.testing.requirements import require
 
 LIBRARIES = "/usr/aarch64-linux-gnu"
 
 
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> SessionProgram:
+def arm_compiler() -> Compiler:
+    """The compiler for arm64; the test is skipped where it or the emulator is not installed."""
     registry = Registry.load()
     require(registry.toolchains["gnu"].missing("arm64"))
     require(
@@ -24,7 +25,12 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> SessionProgram:
     )
     require(None if os.path.isdir(LIBRARIES) else f"{LIBRARIES}: apt-get install libc6-dev-arm64-cross")
     # Dynamically linked, because the driver loads a library.
-    compiler = replace(registry.toolchains["gnu"].compiler("arm64"), program=())
+    return replace(registry.toolchains["gnu"].compiler("arm64"), program=())
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> SessionProgram:
+    compiler = arm_compiler()
     vendor = build_adapter(tmp_path_factory.mktemp("vendor"), compiler=compiler)
     program = build_session(small_graph(), tmp_path_factory.mktemp("session"), compiler=compiler)
     return replace(program, command=("qemu-aarch64", "-L", LIBRARIES, "-E", f"LD_LIBRARY_PATH={vendor}"))

@@ -3,10 +3,14 @@
 Operands are read in the order of Android's page of NNAPI operations (NeuralNetworks.h of the NDK, API level 30), which is another source
 than that of the package. What the page demands of types and scales is checked. Each operation becomes an operator of a new TFLite
 file, which LiteRT's reference kernels execute: operations of NNAPI are defined as TFLite's are.
+
+With NEURON_STUB_ROUNDING=once, the references of this project's operators execute that file instead: LiteRT multiplies and shifts where
+they round the exact result once, so that the last bits of quantized tensors differ. NNAPI leaves both open.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from collections.abc import Callable
@@ -188,19 +192,21 @@ class Call:
     def real(self) -> None:
         assert not any(o.is_quantized for o in (*self.operands, *self.outputs)), "of real numbers alone"
 
-    def check_bias(self) -> None:
+    def check_bias(self) -> int:
+        """The TFLite tensor of the bias; the page says what its scale is where the operand has none."""
         data, filters, bias = self.operands[:3]
         if not data.is_quantized:
             assert bias.type == data.type == filters.type
-            return
+            return self.tensors(2)[0]
         assert bias.type == T_INT32
         assert bias.zero == 0
         if filters.type == T_CHANNELS:
             assert bias.scale == 0
-        else:
-            assert np.isclose(
-                bias.scale, np.float32(data.scale) * np.float32(filters.scale), rtol=1e-6, atol=0
-            )
+            scales = (np.float32(data.scale) * np.array(filters.scales, np.float32)).tolist()
+            return self.writer.add("<i4", bias.shape, bias.data, (scales, [0] * len(scales), 0))
+        product = np.float32(data.scale) * np.float32(filters.scale)
+        assert np.isclose(bias.scale, product, rtol=1e-6, atol=0)
+        return self.tensors(2)[0]
 
 
 def padding(code: int) -> int:
@@ -213,41 +219,41 @@ def channel_first(c: Call, i: int) -> None:
 
 def convolution(c: Call) -> None:
     c.expect(7, 10)  # implicit padding
-    c.check_bias()
+    bias = c.check_bias()
     channel_first(c, 7)
     assert c.operands[1].type != T_CHANNELS or c.operands[1].axis == 0
-    c.emit("CONV_2D", c.tensors(0, 1, 2), "Conv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4), strideH=c.scalar(5),
+    c.emit("CONV_2D", [*c.tensors(0, 1), bias], "Conv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4), strideH=c.scalar(5),
            fusedActivationFunction=FUSED[c.scalar(6)], dilationWFactor=c.optional(8, 1), dilationHFactor=c.optional(9, 1))  # fmt: skip
 
 
 def depthwise(c: Call) -> None:
     c.expect(8, 11)
-    c.check_bias()
+    bias = c.check_bias()
     channel_first(c, 8)
     assert c.operands[1].type != T_CHANNELS or c.operands[1].axis == 3
     assert c.operands[1].shape[3] == c.operands[0].shape[3] * c.scalar(6)
-    c.emit("DEPTHWISE_CONV_2D", c.tensors(0, 1, 2), "DepthwiseConv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4),
+    c.emit("DEPTHWISE_CONV_2D", [*c.tensors(0, 1), bias], "DepthwiseConv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4),
            strideH=c.scalar(5), depthMultiplier=c.scalar(6), fusedActivationFunction=FUSED[c.scalar(7)],
            dilationWFactor=c.optional(9, 1), dilationHFactor=c.optional(10, 1))  # fmt: skip
 
 
 def transpose_convolution(c: Call) -> None:
     c.expect(9)
-    c.check_bias()
+    bias = c.check_bias()
     channel_first(c, 8)
     assert c.operands[3].type == T_INT32
-    data, filters, bias, shape = c.tensors(0, 1, 2, 3)
+    data, filters, shape = c.tensors(0, 1, 3)
     c.emit("TRANSPOSE_CONV", [shape, filters, data, bias], "TransposeConvOptions", padding=padding(c.scalar(4)), strideW=c.scalar(5),
            strideH=c.scalar(6), fusedActivationFunction=FUSED[c.scalar(7)])  # fmt: skip
 
 
 def fully_connected(c: Call) -> None:
     c.expect(4)
-    c.check_bias()
+    bias = c.check_bias()
     assert len(c.outputs[0].shape) == 2
     c.emit(
         "FULLY_CONNECTED",
-        c.tensors(0, 1, 2),
+        [*c.tensors(0, 1), bias],
         "FullyConnectedOptions",
         fusedActivationFunction=FUSED[c.scalar(3)],
     )
@@ -448,8 +454,30 @@ def run(model: bytes, inputs: bytes) -> bytes:
     )
 
 
+def run_rounding_once(model: bytes, inputs: bytes, folder: Path) -> bytes:
+    """As `run`, by the references of operators."""
+    from mace_core.compilation import read_file
+    from mace_core.registry import Registry
+    from mace_core.run.reference import execute
+
+    file = folder / "model.tflite"
+    file.write_bytes(model)
+    graph = read_file(file, Registry.load())
+    file.unlink()
+    arrays = {}
+    at = 0
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        arrays[name] = np.frombuffer(inputs, tensor.dtype.numpy, tensor.elements, at).reshape(tensor.shape)
+        at += tensor.bytes
+    values = execute(graph, arrays)
+    return b"".join(np.ascontiguousarray(values[name]).tobytes() for name in graph.outputs)
+
+
 def main(folder: Path) -> None:
-    outputs = run(translate((folder / "network").read_bytes()), (folder / "inputs").read_bytes())
+    model, inputs = translate((folder / "network").read_bytes()), (folder / "inputs").read_bytes()
+    rounds_once = os.environ.get("NEURON_STUB_ROUNDING") == "once"
+    outputs = run_rounding_once(model, inputs, folder) if rounds_once else run(model, inputs)
     (folder / "outputs").write_bytes(outputs)
 
 

@@ -1,0 +1,113 @@
+"""Real models, split between the stub of the adapter and the CPU: what the library computes is what it computes without the device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from neuron_session import EXECUTOR, STUB, SessionProgram, build_adapter, build_session, random_inputs
+
+from mace_core.compilation import Compilation, compile_model
+from mace_core.deployment import load_deployment
+from mace_core.ir import Graph
+from mace_core.registry import Registry
+from mace_target_mdla.options import MdlaOptions
+from mace_target_mdla.target import Mdla
+
+sys.path.insert(0, str(STUB))
+import executor
+
+MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
+AT_OPEN = 1
+
+
+def model_graph(name: str, folder: Path) -> Graph:
+    """A model's graph as targets are asked for it."""
+    path = MODELS / name
+    if not path.exists():
+        pytest.skip(f"no {path}; set MACE_MODELS to the folder of real models")
+    text = f"library_name: session\nmodels:\n  m:\n    model_file_path: {path}\n"
+    (folder / "session.yml").write_text(text, encoding="utf-8")
+    registry = Registry.load()
+    (model,) = load_deployment(folder / "session.yml").models
+    return compile_model(model, Compilation(registry.select("host")[0], registry)).graph
+
+
+def run_device(program: SessionProgram, folder: Path, rounding: str) -> tuple[bytes, ...]:
+    """The outputs with the stub of the adapter; rounding: "once", as this project, or "" as LiteRT."""
+    vendor = {"LD_LIBRARY_PATH": str(build_adapter(folder / "vendor"))}
+    told = program.run(environment={**vendor, **EXECUTOR, "NEURON_STUB_ROUNDING": rounding})
+    assert told.said("run") == ["run 0 "]
+    assert any("libneuron_adapter.so" in line for line in told.said("part"))
+    return told.outputs
+
+
+def run_cpu(program: SessionProgram, folder: Path) -> tuple[bytes, ...]:
+    """The outputs of the same library where no library of the vendor is there."""
+    told = program.run(AT_OPEN, environment={"LD_LIBRARY_PATH": str(folder)})
+    assert "fallback" in told.said("part")[0]
+    return told.outputs
+
+
+def run_original(name: str, graph: Graph) -> tuple[bytes, ...]:
+    """What LiteRT computes of the model's own file."""
+    inputs = b"".join(array.tobytes() for array in random_inputs(graph).values())
+    return (executor.run((MODELS / name).read_bytes(), inputs),)
+
+
+@pytest.mark.sampled(cases="ic_int8")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mlperf_ic/ic_int8.tflite",
+        "mlperf_kws/kws_int8.tflite",
+        "mlperf_ad/ad_int8.tflite",
+        "coral_mobilenet_v2_1.0_224_quant/mobilenet_v2_1.0_224_quant.tflite",
+    ],
+)
+def test_quantized_models_give_the_bits_of_the_cpu(name: str, tmp_path: Path) -> None:
+    """And those of LiteRT for the original file, where the stub rounds as LiteRT does."""
+    graph = model_graph(name, tmp_path)
+    program = build_session(graph, tmp_path / "session", Mdla(MdlaOptions("3.0")), ("-O1",))
+    device = run_device(program, tmp_path, "once")
+    assert device == run_cpu(program, tmp_path)
+    assert len({*device[0]}) > 1, "outputs of one value would hide everything"
+    assert run_device(program, tmp_path, "") == run_original(name, graph)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlperf_ic/ic_fp32.tflite", "mlperf_kws/kws_fp32.tflite"])
+def test_float_models_give_the_numbers_of_the_cpu(name: str, tmp_path: Path) -> None:
+    """The stub computes with 32 bits: this holds what the adapter is told, not how a device rounds."""
+    graph = model_graph(name, tmp_path)
+    program = build_session(graph, tmp_path / "session", Mdla(MdlaOptions("3.0")), ("-O1",))
+    pairs = zip(run_device(program, tmp_path, ""), run_cpu(program, tmp_path), strict=True)
+    for device, cpu in pairs:
+        np.testing.assert_allclose(
+            np.frombuffer(device, np.float32), np.frombuffer(cpu, np.float32), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.emulator
+@pytest.mark.slow
+def test_a_quantized_model_as_arm64(tmp_path: Path) -> None:
+    from test_arm64 import LIBRARIES, arm_compiler
+
+    compiler = arm_compiler()
+    graph = model_graph("mlperf_ic/ic_int8.tflite", tmp_path)
+    program = build_session(
+        graph, tmp_path / "session", Mdla(MdlaOptions("2.0")), ("-O1",), compiler=compiler
+    )
+    vendor = build_adapter(tmp_path / "vendor", compiler=compiler)
+    emulate = ("qemu-aarch64", "-L", LIBRARIES)
+    device = replace(program, command=(*emulate, "-E", f"LD_LIBRARY_PATH={vendor}"))
+    alone = replace(program, command=(*emulate, "-E", f"LD_LIBRARY_PATH={tmp_path}"))
+    told = device.run(environment={**EXECUTOR, "NEURON_STUB_ROUNDING": "once"})
+    assert told.said("run") == ["run 0 "]
+    assert told.outputs == alone.run(AT_OPEN).outputs
