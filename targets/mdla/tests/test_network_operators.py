@@ -458,6 +458,16 @@ REFUSED = {
         ("ADD", [Port((2,), "i1"), Port((2,), "i1")], [Port((2,), "i1")], "AddOptions", {}),
         "plain integers",
     ),
+    "bias": (
+        (
+            "CONV_2D",
+            [int8(1, 5, 7, 3, scale=0.06), (FILTERS * 30).astype(np.int8), np.array([9, -90, 0, 400], I32)],
+            [int8(1, 5, 4, 4, scale=0.3)],
+            "Conv2DOptions",
+            {**CONV, "padding": 0},
+        ),
+        "has the scale .*, and must have",
+    ),
     "unknown": (("ELU", [real(2)], [real(2)], "", {}), "the adapter has no ELU"),
     "variable axis": (
         ("ARG_MAX", [real(3, 5), Port((), "<i4")], [Port((3,), "<i4")], "ArgMaxOptions", {"outputType": 2}),

@@ -18,6 +18,9 @@ PLACE = "MDLA network"
 ALIGNMENT = 4
 """Bytes, of each constant: the widest element that a processor may read in place."""
 
+BIAS_TOLERANCE = 1e-6
+"""By how much the scale of a bias may differ from the product, relative to it: some bits of a float."""
+
 TENSOR_TYPES: Mapping[int, OperandType] = {
     tflite.TensorType.FLOAT32: OperandType.TENSOR_FLOAT32,
     tflite.TensorType.FLOAT16: OperandType.TENSOR_FLOAT16,
@@ -133,7 +136,8 @@ class NetworkTable:
         """Return the operand of a bias; zeros where the file has none, because the adapter demands one.
 
         number: of the tensor; -1 for none.  pair: the data and the filters. The scale of a quantized bias is
-        the product of theirs, or 0 where the filters have several: so says NNAPI's page of CONV_2D.
+        the product of theirs, or 0 where the filters have several: so says NNAPI's page of CONV_2D. A file's
+        own scale may differ in its last bit, and stands: the graph computes with it.
         """
         data, filters = pair
         is_real = not data.scales
@@ -155,6 +159,11 @@ class NetworkTable:
             raise MaceError(
                 PLACE, f"the bias {tensor.name!r} is no constant", "leave this operation to the CPU"
             )
+        if scale and tensor.scales:
+            if abs(tensor.scales[0] - scale) > BIAS_TOLERANCE * scale:
+                problem = f"the bias {tensor.name!r} has the scale {tensor.scales[0]}, and must have {scale}"
+                raise MaceError(PLACE, problem, "quantize it with the product of data and filters")
+            scale = tensor.scales[0]
         key = ("bias", number, scale)
         if key not in self._constants:
             operand = Operand(kind, tensor.shape, scale, offset=self._place(tensor), size=tensor.size)
