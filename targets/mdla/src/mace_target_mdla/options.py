@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from mace_core.deployment import Model
@@ -14,7 +14,9 @@ from mace_target_mdla.socs import GENERATIONS, Soc, find_soc
 POLICIES = ("accept", "refuse")
 """What to do with a node whose verdict is not "hardware"."""
 NUMBERS = ("frequency_mhz", "bandwidth_mb_s", "small_filter_factor")
-NAMES = ("soc", "generation", "software", "unknown", *NUMBERS)
+COMPILERS = ("auto", "aot", "ncc", "none")
+"""Who compiles before deployment: the newest that is installed, LiteRT, ncc-tflite, or nobody."""
+NAMES = ("soc", "generation", "software", "unknown", "compiler", "ncc", *NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class MdlaOptions:
     frequency_mhz, bandwidth_mb_s: what estimates assume of the chip; None for the vendor's planning defaults.
     small_filter_factor: at least 1, by how much estimates slow convolutions at their upper end, because the
     guide's list of small filters that are slower is lost.
+    compiler: one of COMPILERS.  ncc: path of the vendor's ncc-tflite; "" to look for it.
     """
 
     generation: str
@@ -36,6 +39,8 @@ class MdlaOptions:
     frequency_mhz: float | None = None
     bandwidth_mb_s: float | None = None
     small_filter_factor: float = 1.0
+    compiler: str = "auto"
+    ncc: str = ""
 
     @classmethod
     def of(cls, options: Json, place: str) -> MdlaOptions:
@@ -56,6 +61,11 @@ class MdlaOptions:
             for name, value in numbers.items()
             if not _is_number(value)
         ]
+        compiler, ncc = options.get("compiler", "auto"), options.get("ncc", "")
+        if compiler not in COMPILERS:
+            faults.append(f"{place}: compiler: {compiler!r:.40} is not known; write {', '.join(COMPILERS)}")
+        if not isinstance(ncc, str):
+            faults.append(f"{place}: ncc: {ncc!r:.40} is no path; write that of ncc-tflite")
         soc, generation = None, ""
         try:
             soc, generation = _choose_generation(options, place)
@@ -64,7 +74,8 @@ class MdlaOptions:
         if faults:
             raise MaceError.of(faults)
         known = {name: float(str(value)) for name, value in numbers.items()}
-        return cls(generation, soc, policies["software"], policies["unknown"], **known)
+        chosen = cls(generation, soc, policies["software"], policies["unknown"], **known)
+        return replace(chosen, compiler=str(compiler), ncc=str(ncc))
 
     @classmethod
     def of_model(cls, model: Model) -> MdlaOptions:

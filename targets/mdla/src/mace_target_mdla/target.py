@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import ClassVar
 
-from mace_core.api import BlobBody, BuildConfig, Manifest, Part, Refusal, Region, Target
+from mace_core.api import BlobBody, BuildConfig, Manifest, Part, PartFigures, Refusal, Region, Target
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
@@ -17,6 +17,8 @@ from mace_target_mdla.rules.table import read_table
 
 DRIVER = "mace_mdla_driver"
 """The C symbol of the driver."""
+BUILT_BY = "mace-target-mdla 0.1.0"
+"""What a network says that the device's runtime is to compile."""
 
 
 class Mdla(Target):
@@ -71,15 +73,26 @@ class Mdla(Target):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region as a network for the driver, with its TFLite file; tensors lie in host memory."""
-        from mace_target_mdla.network import encode_network
+        from mace_target_mdla.compilers import compile_network
+        from mace_target_mdla.network import encode_compiled, encode_network
         from mace_tflite_writer import write_tflite
 
         options = self._options()
-        network = encode_network(region.graph, write_tflite(region.graph), relax_float=True)
+        tflite = write_tflite(region.graph)
+        compiled = compile_network(tflite, options, f"{config.model.name}: region {region.name}")
+        if compiled is None:
+            network = encode_network(region.graph, tflite, relax_float=True)
+            built_by, figures = BUILT_BY, PartFigures()
+        else:
+            network = encode_compiled(region.graph, compiled.content, compiled.kind)
+            built_by = compiled.built_by
+            figures = PartFigures(summary=f"compiled by {built_by}", details=compiled.as_json())
         inputs, outputs = region.ports()
-        body = BlobBody(network, built_by="mace-target-mdla 0.1.0", built_for=options.device)
+        body = BlobBody(network, built_by=built_by, built_for=options.device)
         nodes = tuple(node.name for node in region.graph.nodes)
-        return Part(region.name, self.name, inputs, outputs, body, driver=DRIVER, nodes=nodes)
+        return Part(
+            region.name, self.name, inputs, outputs, body, driver=DRIVER, nodes=nodes, figures=figures
+        )
 
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
         """Return the driver, which is compiled into the library, and what it looks for at run time."""
