@@ -18,9 +18,11 @@ from mace_tflite_writer import refuses
 from mace_tflite_writer.rewrites import (
     activations_to_int8,
     activations_to_uint8,
+    blocks_as_convolutions,
     clips_as_limits,
     functions_by_steps,
     legalize,
+    products_as_convolutions,
     refuses_after_rewrites,
     requantize_inputs,
     rows_as_images,
@@ -283,6 +285,50 @@ def test_functions_become_steps(op: str) -> None:
         legal = legalize(graph)
         assert [refuses(node, legal) for node in legal.nodes] == [None] * len(legal.nodes)
         check_graph(legal, inputs)
+
+
+@pytest.mark.parametrize("op", ["Gelu", "HardSwish", "Sqrt", "Rsqrt", "LeakyRelu", "Neg"])
+def test_functions_that_a_chip_lacks_become_steps(op: str) -> None:
+    attrs = {"Gelu": {"approximate": "tanh"}, "LeakyRelu": {"alpha": 0.125}}
+    for grower in growers():
+        if grower.quantized and op not in ("LeakyRelu", "Neg"):
+            continue
+        x = grower.input((4, 50))
+        grower.samples[x] = np.abs(grower.samples[x]) if "sqrt" in op.lower() else grower.samples[x]
+        graph, inputs = node_graph(grower, op, [x], attrs.get(op))
+        rewritten = functions_by_steps(graph, [op])
+        assert op not in [node.op.name for node in rewritten.nodes]
+        check_rewrite(graph, rewritten, inputs, 4e-7)
+        check_graph(rewritten, inputs)
+
+
+@pytest.mark.parametrize("op", ["SpaceToDepth", "DepthToSpace"])
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_blocks_become_convolutions(op: str, mode: str) -> None:
+    for grower in growers():
+        x = grower.input((2, 4, 6, 8))
+        graph, inputs = node_graph(
+            grower, op, [x], {"block": 2, **({"mode": mode} if op == "DepthToSpace" else {})}
+        )
+        rewritten = blocks_as_convolutions(graph, every=True)
+        check_rewrite(graph, rewritten, inputs)
+        assert [node.op.name for node in rewritten.nodes] == [
+            "Conv" if op == "SpaceToDepth" else "ConvTranspose"
+        ]
+        check_graph(rewritten, inputs)
+        unchanged = op == "SpaceToDepth" or mode == "DCR"
+        assert (len(legalize(graph).nodes[0].inputs) == 1) == unchanged
+
+
+def test_products_become_convolutions() -> None:
+    for grower in growers():
+        x = grower.input((3, 2, 5))
+        w = grower.weights((5, 4), 1)
+        graph, inputs = node_graph(grower, "MatMul", [x, w, grower.bias(x, w, 4)], {"low": 0.0})
+        rewritten = products_as_convolutions(graph)
+        check_rewrite(graph, rewritten, inputs)
+        assert [node.op.name for node in rewritten.nodes] == ["Reshape", "Conv", "Reshape"]
+        check_graph(rewritten, inputs)
 
 
 def test_a_softmax_moves_its_axis_to_the_end() -> None:

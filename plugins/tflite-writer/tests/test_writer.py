@@ -102,6 +102,17 @@ def test_an_output_that_is_an_input_is_an_error() -> None:
         write_tflite(graph)
 
 
+def test_constants_beyond_the_offsets_of_a_file_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mace_tflite_writer.writer.MAX_BYTES", 100)
+    builder = Builder("large")
+    builder.input("x", DType.F32, (20,))
+    sums = ["x"]
+    for value in range(3):
+        sums.append(builder.one("Add", [sums[-1], builder.weight("w", np.full(20, value, np.float32))]))
+    with pytest.raises(MaceError, match="at most 2 GiB"):
+        write_tflite(builder.finish(sums[-1:]))
+
+
 def test_a_dimension_beyond_32_bits_is_refused() -> None:
     builder = Builder("huge")
     builder.input("x", DType.F32, (2**31, 0))

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from mace_core.attributes import Attributes
 from mace_core.ir import Array, DType, Graph, Node, Quant, Storage, Tensor
 from mace_core.lowering import Refused
+from mace_tflite_writer.schema import SCALE_TOLERANCE
 from mace_tflite_writer.types import TYPES_TAKEN
 from mace_tflite_writer.versions import version_of
 
@@ -136,4 +137,4 @@ def is_same_storage(a: Storage | None, b: Storage | None) -> bool:
         return a is b
     if (a.dtype, a.quant.zero_point, a.quant.axis) != (b.dtype, b.quant.zero_point, b.quant.axis):
         return False
-    return all(abs(s - t) <= 1e-6 * t for s, t in zip(a.quant.scale, b.quant.scale, strict=True))
+    return all(abs(s - t) <= SCALE_TOLERANCE * t for s, t in zip(a.quant.scale, b.quant.scale, strict=True))

@@ -40,6 +40,9 @@ CODES: Mapping[str, int] = MappingProxyType(
 LAST_SHORT_CODE = 127
 """A code above it lies in a field of its own, and this number in the old field of one byte."""
 
+SCALE_TOLERANCE = 1e-6
+"""Relative difference of two scales that are equal but for the rounding of single precision."""
+
 MAX_DIMENSION = 2**31 - 1
 """The largest dimension: shapes are 32-bit integers."""
 

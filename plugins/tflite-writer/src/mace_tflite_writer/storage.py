@@ -12,6 +12,7 @@ import tflite
 from mace_core.ir import Array, DType, Quant, Storage, Tensor
 from mace_core.lowering import Refused
 from mace_tflite_writer.operator import ConstantOperand, NodeView, Operand, need
+from mace_tflite_writer.schema import SCALE_TOLERANCE
 
 _Type = tflite.ActivationFunctionType
 ACTIVATIONS: Mapping[int, tuple[float, float]] = MappingProxyType(
@@ -26,9 +27,6 @@ ACTIVATIONS: Mapping[int, tuple[float, float]] = MappingProxyType(
 
 MAX_SUM = 2**31 - 1
 """The largest sum of products that kernels of eight bits hold."""
-
-SCALE_TOLERANCE = 1e-6
-"""Relative difference of two scales that are equal but for the rounding of single precision."""
 
 
 def fused_activation(low: float, high: float, result: Tensor) -> int:
@@ -139,12 +137,6 @@ def _check_weights(x: Tensor, w: Tensor, weights_axis: int) -> None:
         "quantization",
         "quantize the weights symmetrically",
     )
-    need(
-        x.dtype is not DType.I16 or not any(x.quant.zero_point),
-        "its int16 activations have a zero point other than 0, which the format's kernels do not read",
-        "quantization",
-        "quantize them symmetrically",
-    )
 
 
 def _check_bias(view: NodeView, x: Tensor, w: Tensor) -> None:
@@ -208,10 +200,13 @@ def largest_sums(view: NodeView, axis: int) -> Array:
     assert weights is not None
     limits = np.iinfo(x.dtype.numpy)
     low, high = limits.min - x.quant.zero_point[0], limits.max - x.quant.zero_point[0]
-    real = weights.astype(np.int64) - (w.quant.zero_point[0] if w.dtype is DType.U8 else 0)
+    zero = w.quant.zero_point[0] if w.dtype is DType.U8 else 0
     axes = tuple(i for i in range(weights.ndim) if i != axis)
-    positive = np.maximum(real, 0).sum(axis=axes)
-    negative = np.minimum(real, 0).sum(axis=axes)
+    count = weights.size // weights.shape[axis]
+    # Clipped in their own type and added in 64 bits, so that no copy of large weights has 64 bits.
+    kind = weights.dtype.type
+    positive = np.maximum(weights, kind(zero)).sum(axis=axes, dtype=np.int64) - zero * count
+    negative = np.minimum(weights, kind(zero)).sum(axis=axes, dtype=np.int64) - zero * count
     offsets = np.int64(0) if bias is None else bias.astype(np.int64)
     # The kernels add the bias last, so that the products alone must fit as well.
     highest, lowest = positive * high + negative * low, positive * low + negative * high

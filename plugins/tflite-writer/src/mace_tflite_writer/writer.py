@@ -23,6 +23,7 @@ from mace_tflite_writer.schema import (
     LAST_SHORT_CODE,
     MAX_BYTES,
     MAX_DIMENSION,
+    SCALE_TOLERANCE,
     TYPES,
 )
 
@@ -47,6 +48,8 @@ def state(node: Node, graph: Graph) -> BuiltinOperator:
                 f"{tensor.name!r} has a dimension above {MAX_DIMENSION}, the largest of the format",
                 code="too-large",
             )
+        if tensor is not None and tensor.quant is not None:
+            _check_quantization(tensor)
     statement = statements().get(node.op.name)
     if statement is None:
         raise Refused(
@@ -55,6 +58,27 @@ def state(node: Node, graph: Graph) -> BuiltinOperator:
             remedy="give the node to another target",
         )
     return statement(NodeView(node, graph))
+
+
+def _check_quantization(tensor: Tensor) -> None:
+    """Raise Refused for scales beyond single precision, and zero points of 16 bits, which kernels ignore."""
+    assert tensor.quant is not None
+    exact = np.asarray(tensor.quant.scale, np.float64)
+    # Beyond the range of single precision the difference is not a number, or that to infinity.
+    with np.errstate(over="ignore"):
+        stated = exact.astype(np.float32).astype(np.float64)
+    if not bool(np.all(np.abs(stated - exact) <= SCALE_TOLERANCE * exact)):
+        raise Refused(
+            f"{tensor.name!r} has a scale that single precision, the format's own, cannot hold",
+            code="quantization",
+            remedy="quantize the model with scales of ordinary size",
+        )
+    if tensor.dtype is DType.I16 and any(tensor.quant.zero_point):
+        raise Refused(
+            f"{tensor.name!r} stores 16 bits with a zero point other than 0, which kernels ignore",
+            code="quantization",
+            remedy="quantize it symmetrically",
+        )
 
 
 def write_tflite(graph: Graph) -> bytes:
@@ -104,6 +128,7 @@ class _File:
     indices: dict[str, int] = field(default_factory=dict)
     # The first buffer is empty by definition: tensors without data refer to it.
     buffers: list[bytes] = field(default_factory=lambda: [b""])
+    bytes_of_buffers: int = 0
     numbers_of_buffers: dict[bytes, int] = field(default_factory=dict)
     codes: list[tuple[str, int]] = field(default_factory=list)
     names: Mapping[str, str] = field(init=False)
@@ -176,7 +201,8 @@ class _File:
         if data not in self.numbers_of_buffers:
             self.numbers_of_buffers[data] = len(self.buffers)
             self.buffers.append(data)
-            if sum(map(len, self.buffers)) > MAX_BYTES:
+            self.bytes_of_buffers += len(data)
+            if self.bytes_of_buffers > MAX_BYTES:
                 raise MaceError(
                     self.graph.name,
                     "its constants do not fit a TensorFlow Lite file, which has at most 2 GiB",

@@ -20,6 +20,7 @@ from mace_tflite_writer.operator import (
     need_same_storage,
 )
 from mace_tflite_writer.operators.elementwise import need_operands_alike
+from mace_tflite_writer.schema import SCALE_TOLERANCE
 
 if TYPE_CHECKING:
     from mace_tflite_writer.operators import Statement
@@ -40,7 +41,7 @@ def need_storage(view: NodeView, storages: Mapping[DType, tuple[float, int]]) ->
         return
     scale, zero_point = storages[view.y.dtype]
     need(
-        abs(quant.scale[0] - scale) <= 1e-6 * scale and quant.zero_point[0] == zero_point,
+        abs(quant.scale[0] - scale) <= SCALE_TOLERANCE * scale and quant.zero_point[0] == zero_point,
         f"its result has scale {quant.scale[0]:g} and zero point {quant.zero_point[0]}; the format's kernels"
         f" give scale {scale:g} and zero point {zero_point}",
         "quantization",

@@ -15,11 +15,24 @@ if TYPE_CHECKING:
     from mace_tflite_writer.operators import Statement
 
 
+RESULTS: Mapping[DType, tuple[DType, ...]] = MappingProxyType(
+    {
+        DType.F32: (DType.I8, DType.U8, DType.I16),
+        DType.F16: (DType.I8, DType.U8, DType.I16),
+        DType.I8: (DType.I8, DType.U8, DType.I16),
+        DType.U8: (DType.I8, DType.U8, DType.I16),
+        DType.I16: (DType.I8, DType.I16),
+    }
+)
+"""Types of operands -> those of results, as LiteRT's kernel takes them (kernels/quantize.cc)."""
+
+
 def _quantize(view: NodeView) -> BuiltinOperator:
     need(
-        view.y.quant is not None,
-        f"its result {view.y.name!r} is not quantized",
+        view.y.quant is not None and view.y.dtype in RESULTS.get(view.x.dtype, ()),
+        f"the format's operator makes no {view.y} of {view.x}",
         "quantization",
+        "quantize the model to int8, uint8 or int16",
     )
     need_one_scale(view.x)
     need_one_scale(view.y)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import tflite
 
-from mace_core.ir import DType
 from mace_core.lowering import Refused
 from mace_core.ops.unary_attrs import ClipAttributes
 from mace_tflite_writer.operator import BuiltinOperator, NodeView, OperatorOptions, need, need_same_storage
@@ -35,12 +34,6 @@ def need_operands_alike(view: NodeView) -> None:
         f"its tensors are {', '.join(map(str, tensors))}; the format's operator has one type for all",
         "quantization",
         "quantize all of its tensors to one type (rewrite `requantize_inputs`)",
-    )
-    need(
-        first.dtype is not DType.I16 or not any(t.quant and any(t.quant.zero_point) for t in tensors),
-        "its 16-bit tensors have zero points other than 0, which the format's kernels do not read",
-        "quantization",
-        "quantize them symmetrically",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mace_tflite_writer.rewrites.channels import silence_channels
 from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
+from mace_tflite_writer.rewrites.convolutions import blocks_as_convolutions, products_as_convolutions
 from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
 from mace_tflite_writer.rewrites.half import widen_halves
 from mace_tflite_writer.rewrites.legal import legalize, refuses_after_rewrites
@@ -21,9 +22,11 @@ __all__ = [
     "WeightLoss",
     "activations_to_int8",
     "activations_to_uint8",
+    "blocks_as_convolutions",
     "clips_as_limits",
     "functions_by_steps",
     "legalize",
+    "products_as_convolutions",
     "products_in_int8",
     "refuses_after_rewrites",
     "requantize_inputs",

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
-from mace_core.ir import Graph
+from mace_core.ir import DType, Graph, Quant
 from mace_core.ops.softmax import SoftmaxAttributes
-from mace_core.ops.unary_attrs import AlphaAttributes, HardSigmoidAttributes
+from mace_core.ops.unary_attrs import (
+    AlphaAttributes,
+    GeluAttributes,
+    HardSigmoidAttributes,
+    LeakyReluAttributes,
+)
 from mace_tflite_writer.rewrites.site import Site, SiteRule, rewrite_sites
 
 
-def functions_by_steps(graph: Graph) -> Graph:
+def functions_by_steps(graph: Graph, absent: Collection[str] = ()) -> Graph:
     """Compute functions of floats by steps that the format has, each of which rounds to single precision.
 
-    Stored integers stay as they are: each step would be rounded to a storage that nobody measured.
+    Of stored integers those only that are one step: others would be rounded between to storages that nobody
+    measured.
+    absent: ops of STEPS that the format has, and a chip has not.
     """
-    return rewrite_sites(graph, _by_steps)
+    return rewrite_sites(graph, lambda site: _by_steps(site, absent))
 
 
-def _by_steps(site: Site) -> Sequence[str] | None:
-    steps = STEPS.get(site.node.op.name)
-    if steps is None or site.x.quant is not None or not site.x.dtype.is_float or not site.is_refused:
+def _by_steps(site: Site, absent: Collection[str]) -> Sequence[str] | None:
+    name = site.node.op.name
+    steps = (ONE_STEP if site.x.quant is not None else STEPS).get(name)
+    if steps is None or not site.x.real.dtype.is_float or not (name in absent or site.is_refused):
         return None
     return steps(site)
 
@@ -63,8 +72,61 @@ def _elu(site: Site) -> Sequence[str]:
     return site.last("Add", [site.inner("Relu", [x]), scaled])
 
 
+def _hard_swish(site: Site) -> Sequence[str]:
+    """Write x * relu6(x + 3) / 6."""
+    x = site.node.inputs[0]
+    moved = site.inner("Clip", [site.inner("Add", [x, _number(site, 3.0)])], {"min": 0.0, "max": 6.0})
+    return site.last("Mul", [site.inner("Mul", [x, moved]), _number(site, 1 / 6)])
+
+
+def _gelu(site: Site) -> Sequence[str] | None:
+    """Write x / 2 * (1 + tanh(sqrt(2 / pi) * x * (1 + 0.044715 * x * x)))."""
+    if site.attributes(GeluAttributes).approximate != "tanh":
+        return None
+    x = site.node.inputs[0]
+    square = site.inner("Mul", [site.inner("Mul", [x, x]), _number(site, 0.044715)])
+    cubic = site.inner("Mul", [x, site.inner("Add", [square, _number(site, 1.0)])])
+    bent = site.inner("Tanh", [site.inner("Mul", [cubic, _number(site, math.sqrt(2 / math.pi))])])
+    half = site.inner("Mul", [x, _number(site, 0.5)])
+    return site.last("Mul", [half, site.inner("Add", [bent, _number(site, 1.0)])])
+
+
+def _root(exponent: float) -> SiteRule:
+    return lambda site: site.last("Pow", [site.node.inputs[0], _number(site, exponent)])
+
+
+def _leaky_relu(site: Site) -> Sequence[str] | None:
+    alpha = site.attributes(LeakyReluAttributes).alpha
+    if alpha == 0:
+        return site.last("Relu", [site.node.inputs[0]])
+    return site.last("PRelu", [site.node.inputs[0], _factor(site, alpha)])
+
+
+def _neg(site: Site) -> Sequence[str]:
+    return site.last("Mul", [site.node.inputs[0], _factor(site, -1.0)])
+
+
+def _factor(site: Site, value: float) -> str:
+    """Add a constant that is this number exactly: stored as one step of a scale that is its magnitude."""
+    if site.x.quant is None:
+        return _number(site, value)
+    dtype = site.x.dtype
+    # uint8 stores -1 behind a zero point of 1.
+    zero = 1 if dtype is DType.U8 else 0
+    stored_step = np.asarray(zero + (1 if value > 0 else -1), dtype.numpy)
+    return site.builder.weight(f"{site.y.name}/factor", stored_step, Quant.of(abs(value), zero))
+
+
+ONE_STEP: Mapping[str, SiteRule] = MappingProxyType({"LeakyRelu": _leaky_relu, "Neg": _neg})
+"""Ops whose one step rounds once, as they do: those that stored integers may have as well."""
+
 STEPS: Mapping[str, SiteRule] = MappingProxyType(
     {
+        **ONE_STEP,
+        "Gelu": _gelu,
+        "HardSwish": _hard_swish,
+        "Rsqrt": _root(-0.5),
+        "Sqrt": _root(0.5),
         "Reciprocal": _reciprocal,
         "Swish": _swish,
         "HardSigmoid": _hard_sigmoid,

@@ -8,6 +8,7 @@ from mace_core.ir import Graph, Node
 from mace_core.refusal import Refusal
 from mace_tflite_writer.rewrites.channels import silence_channels
 from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
+from mace_tflite_writer.rewrites.convolutions import blocks_as_convolutions
 from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
 from mace_tflite_writer.rewrites.signedness import WEIGHTED, activations_to_int8, products_in_int8
 from mace_tflite_writer.rewrites.splits import split_groups
@@ -22,6 +23,7 @@ STEPS: tuple[Callable[[Graph], Graph], ...] = (
     # What all groups have alike is rewritten once, before they are split.
     separate_crops,
     separate_pads,
+    blocks_as_convolutions,
     # Functions may add clamps.
     functions_by_steps,
     separate_clamps,
