@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -28,6 +31,17 @@ def load(folder: Path, text: str) -> Deployment:
     return load_deployment(folder / "v.yml", ("onnx", "tflite"), None, ["cpu", "gpu", "npu"])
 
 
+def plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+@cache
+def default_keys() -> Mapping[str, object]:
+    """The keys of a model that states none but its file."""
+    with TemporaryDirectory() as folder:
+        return load(Path(folder), BASE).models[0].keys
+
+
 def outcome(folder: Path, text: str) -> list[str]:
     """The faults of a file, or its ports with what they do not leave to the model, and what else was decided."""
     try:
@@ -50,6 +64,11 @@ def outcome(folder: Path, text: str) -> list[str]:
             *(file.name for file in model.files),
         ]
         lines.append(f"model {' '.join(rest)}")
+        lines += [
+            f"key {key}={plain(value)}"
+            for key, value in model.keys.items()
+            if value != default_keys().get(key)
+        ]
     if (parsed.library, parsed.abis) != ("vision", ("host",)):
         lines.append(f"library {parsed.library} for {', '.join(parsed.abis)}")
     notes = [f"note {note}" for note in parsed.notes]

@@ -145,7 +145,11 @@ def test_words_and_macros() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "most", "problem"),
-    [(Word, 230, "is not a plain word"), (CDefine, 230, "is not a macro"), (CIdentifier, 230, "is not a name in C")],
+    [
+        (Word, 230, "is not a plain word"),
+        (CDefine, 230, "is not a macro"),
+        (CIdentifier, 230, "is not a name in C"),
+    ],
 )
 def test_the_longest_words(kind: type[Word | CDefine | CIdentifier], most: int, problem: str) -> None:
     assert kind("a" * most) == "a" * most
