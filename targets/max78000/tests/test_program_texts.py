@@ -1,0 +1,142 @@
+"""Programs register by register: what each kind of layer, placement and option writes.
+
+The generator's programs equal the vendor's word by word (`test_references.py`) where the vendor's networks are at
+hand; this table holds the same, and what no network of the vendor's has, where they are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import check_networks
+import numpy as np
+import pytest
+import test_check_texts
+from check_networks import layer
+
+import mace_frontend_ai8x.network
+from mace_frontend_ai8x.network import Layer, Network, Operation, Weights
+from mace_target_max78000.check import find_faults
+from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.encode import synthesize
+from mace_target_max78000.image import Block, Check, Chunk, Image, Poll, Step, Write
+from mace_target_max78000.options import Options
+from mace_target_max78002.device import MAX78002
+
+DEVICES = {device.name: device for device in (MAX78000, MAX78002)}
+CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
+
+
+def fill(given: Network, bits: int = 8, bias: bool = True) -> Network:
+    """The network with random weights, biases and data instead of ones and zeros, and results at its end."""
+    rng = np.random.default_rng(11)
+
+    def filled(made: Layer) -> Layer:
+        if made.weights is None:
+            return made
+        values = rng.integers(-(1 << bits - 1), 1 << bits - 1, made.weights.values.shape)
+        values = np.where(values < 0, -1, 1) if made.weights.binary else values
+        added = rng.integers(-128, 128, made.out_channels) if bias else None
+        return replace(made, weights=replace(made.weights, values=values, bits=min(bits, 8)), bias=added)
+
+    sample = rng.integers(-128, 128, given.sample.shape)
+    *others, last = map(filled, given.layers)
+    return replace(given, layers=(*others, replace(last, output=True)), sample=sample)
+
+
+def name_register(device: Chip, address: int) -> str:
+    """A register by quadrant, name and layer; other addresses as they are."""
+    for quadrant in range(4):
+        for number, name in enumerate(CONTROL):
+            if address == device.control_register(quadrant, number):
+                return f"{quadrant}.{name}"
+        if address == device.layer_register(quadrant, "IFRM", 0):
+            return f"{quadrant}.IFRM"
+        for name in (*device.registers, *device.stream_registers):
+            for index in range(10):
+                if address == device.layer_register(quadrant, name, index):
+                    return f"{quadrant}.{name}[{index}]"
+    return f"{address:#x}"
+
+
+def describe_step(device: Chip, step: Step) -> str:
+    if isinstance(step, Write):
+        return f"{name_register(device, step.address)}={step.value:#x}"
+    mark, mask = ("?", step.mask) if isinstance(step, Poll) else ("!", step.errors)
+    return f"{name_register(device, step.address)}{mark}{mask:#x}"
+
+
+def describe_words(words: tuple[int, ...]) -> str:
+    digest = hashlib.sha256(struct.pack(f">{len(words)}I", *words)).hexdigest()[:8]
+    return f"{len(words)}:{digest}"
+
+
+def describe_part(part: Chunk | Block | Check) -> str:
+    if isinstance(part, Chunk):
+        return f"{part.processor}+{part.column}@{part.address:#x}:{describe_words(part.words)}"
+    if isinstance(part, Block):
+        place = f"{part.address:#x}" if part.fifo is None else f"fifo{part.fifo}"
+        return f"{part.processor}@{place}:{describe_words(part.words)}"
+    return f"{part.address:#x}&{part.mask:#x}:{describe_words(part.values)}"
+
+
+def describe_image(image: Image) -> Iterator[str]:
+    """A line for each part of a program that has any."""
+    for name, steps in (("init", image.init), ("configure", image.configure), ("start", image.start)):
+        yield f"{name}: " + " ".join(describe_step(image.device, step) for step in steps)
+    if image.kernels:
+        yield "kernels: " + " ".join(map(describe_part, image.kernels))
+    if image.bias:
+        yield "bias: " + " ".join(f"{q}={values.hex()}" for q, values in image.bias.items())
+    yield "inputs: " + " ".join(map(describe_part, image.inputs))
+    yield "answer: " + " ".join(map(describe_part, image.known_answer))
+    yield f"quadrants: {image.quadrants} packing: {image.packing}"
+
+
+def read_cases() -> list[tuple[str, str, list[str]]]:
+    """Network, part with options, and program, of each case of `program_texts.txt`."""
+    cases: list[tuple[str, str, list[str]]] = []
+    for line in (Path(__file__).parent / "program_texts.txt").read_text().splitlines():
+        if line.startswith("> "):
+            given, _, asked = line[2:].rpartition(" | ")
+            cases.append((given, asked, []))
+        elif not line.startswith("#"):
+            cases[-1][2].append(line)
+    return cases
+
+
+def describe_program(given: str, asked: str) -> list[str]:
+    """The program of a network, checked against the limits of the part first."""
+    part, *words = asked.split()
+    words_known = {
+        **vars(mace_frontend_ai8x.network),
+        **vars(check_networks),
+        **vars(test_check_texts),
+        **globals(),
+    }
+    network = eval(given, words_known)  # our own table
+    options, device = Options.of_arguments(words), DEVICES[part]
+    assert find_faults(network, device, options) == []
+    return list(describe_image(synthesize(network, options, device).image))
+
+
+CASES = read_cases()
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_texts(number: int) -> None:
+    given, asked, expected = CASES[number]
+    assert describe_program(given, asked) == expected
+
+
+def test_binary_weights() -> None:
+    """One bit of the control register says for all layers that a bit stands for -1 and +1."""
+    made = layer(
+        Operation.CONV2D, (4, 4, 4), weights=Weights(np.ones((4, 4, 3, 3), np.int64), 1, binary=True)
+    )
+    image = synthesize(check_networks.network(made), Options(), MAX78002).image
+    assert [step.value >> 30 & 1 for step in image.start if isinstance(step, Write)] == [1, 1]
