@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mace_core.ir import Graph, Node
 from mace_core.lint import Interval, LintFinding, LintNode, LintReport
-from mace_core.refusal import Refusal
+from mace_target_mdla.acceptance import Acceptance, examine
 from mace_target_mdla.cost.estimate import CostModel, GraphCost, NodeCost
 from mace_target_mdla.cost.rates import DeviceRates
 from mace_target_mdla.judge import Judgment, judge
@@ -24,13 +24,11 @@ NOTES = (
 )
 
 
-def lint_graph(graph: Graph, options: MdlaOptions, refusals: Mapping[str, Refusal]) -> LintReport:
-    """Return the report of a graph.
-
-    refusals: those of the target by the names of nodes, the writer's of TFLite files among them.
-    """
+def lint_graph(graph: Graph, options: MdlaOptions) -> LintReport:
+    """Return the report of a graph."""
     table, uses = read_table(options.generation), graph.uses()
-    taken = tuple(node.name for node in graph.nodes if node.name not in refusals)
+    answers = {node.name: examine(node, graph, options) for node in graph.nodes}
+    taken = tuple(name for name, answer in answers.items() if answer.refusal is None)
     rates = DeviceRates.of(options)
     # Every node is estimated, so that the share of products that stays away is known; only taken ones count.
     everything = CostModel(graph, tuple(node.name for node in graph.nodes), rates).estimate(0).nodes
@@ -38,7 +36,7 @@ def lint_graph(graph: Graph, options: MdlaOptions, refusals: Mapping[str, Refusa
     nodes = []
     for node in graph.nodes:
         judgment = judge(node, graph, table, uses)
-        described = _describe(node, judgment, refusals.get(node.name), options)
+        described = _describe(node, judgment, answers[node.name], options)
         group = f"{cost.groups[node.name]}" if node.name in cost.groups else ""
         figures = _figures(everything[node.name], is_taken=described.is_taken)
         layout = everything[node.name].layout if described.is_taken else ""
@@ -50,21 +48,26 @@ def lint_graph(graph: Graph, options: MdlaOptions, refusals: Mapping[str, Refusa
     )
 
 
-def _describe(node: Node, judgment: Judgment, refusal: Refusal | None, options: MdlaOptions) -> LintNode:
+def _describe(node: Node, judgment: Judgment, answer: Acceptance, options: MdlaOptions) -> LintNode:
+    """Describe a node by the judgment that counts readers, and by what the target answers."""
+    verdict = judgment.verdict
     findings = [
         LintFinding(f.rule, f.verdict.value, f.sentence, f.remedy, f"{f.source.mark}: {f.source}")
         for f in judgment.findings
     ]
-    verdict = judgment.verdict
-    if refusal and judgment.refusal(options) is None:
+    if answer.refusal and judgment.refusal(options) is None:
         # The rules allow the node, and the file that takes it to the vendor's compiler cannot state it.
         verdict = Verdict.UNSUPPORTED
-        findings.insert(0, LintFinding("tflite", verdict.value, refusal.reason, refusal.remedy))
+        findings.insert(0, LintFinding("tflite", verdict.value, answer.refusal.reason, answer.refusal.remedy))
+    if answer.steps:
+        verdict = max((step.verdict for step in answer.steps), key=lambda v: v.rank)
+        names = ", ".join(step.operator for step in answer.steps)
+        findings.insert(0, LintFinding("rewrite", verdict.value, f"it is rewritten as {names}"))
     return LintNode(
         node.name,
         node.op.name,
         verdict.value,
-        is_taken=refusal is None,
+        is_taken=answer.refusal is None,
         operator=judgment.operator,
         findings=tuple(findings),
     )

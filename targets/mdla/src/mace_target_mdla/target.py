@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import ClassVar
 
-from mace_core.api import BlobBody, BuildConfig, Manifest, Part, PartFigures, Refusal, Region, Target
+from mace_core.api import (
+    BlobBody,
+    BufferKind,
+    BuildConfig,
+    Manifest,
+    Part,
+    PartFigures,
+    Refusal,
+    Region,
+    Target,
+)
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
 from mace_core.lint import LintReport, VendorPlan
-from mace_target_mdla.judge import judge
 from mace_target_mdla.options import MdlaOptions
-from mace_target_mdla.rules.table import read_table
 
 DRIVER = "mace_mdla_driver"
 """The C symbol of the driver."""
 BUILT_BY = "mace-target-mdla 0.1.0"
 """What a network says that the device's runtime is to compile."""
+KINDS = (BufferKind.DMABUF, BufferKind.AHARDWAREBUFFER)
+"""Buffers of the application that the driver takes without a copy."""
 
 
 class Mdla(Target):
@@ -52,18 +63,16 @@ class Mdla(Target):
         return Mdla(MdlaOptions.of_model(model))
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
-        """None if the rules of the generation allow the node and a TFLite file can state it."""
-        options = self._options()
-        return judge(node, graph, read_table(options.generation)).refusal(options) or _refuse_writing(
-            node, graph
-        )
+        """None if the rules of the generation allow the node, and TFLite and the adapter can state it."""
+        from mace_target_mdla.acceptance import examine
+
+        return examine(node, graph, self._options()).refusal
 
     def lint(self, graph: Graph) -> LintReport:
         """Return verdict, rules and estimated cost of each node on the chip of the options."""
         from mace_target_mdla.lint import lint_graph
 
-        answers = ((node.name, self.refuses(node, graph)) for node in graph.nodes)
-        return lint_graph(graph, self._options(), {name: answer for name, answer in answers if answer})
+        return lint_graph(graph, self._options())
 
     def read_plan(self, text: str) -> VendorPlan:
         """Return what ncc-tflite printed of its plan, see `vendor_plan`."""
@@ -76,18 +85,21 @@ class Mdla(Target):
         from mace_target_mdla.compilers import compile_network
         from mace_target_mdla.network import encode_compiled, encode_network
         from mace_tflite_writer import write_tflite
+        from mace_tflite_writer.rewrites import legalize
 
         options = self._options()
-        tflite = write_tflite(region.graph)
+        graph = legalize(region.graph)
+        tflite = write_tflite(graph)
         compiled = compile_network(tflite, options, f"{config.model.name}: region {region.name}")
         if compiled is None:
-            network = encode_network(region.graph, tflite, relax_float=True)
+            # The hardware has no arithmetic of 32 bits for floats: without leave the device would refuse.
+            network = encode_network(graph, tflite, relax_float=True)
             built_by, figures = BUILT_BY, PartFigures()
         else:
-            network = encode_compiled(region.graph, compiled.content, compiled.kind)
+            network = encode_compiled(graph, compiled.content, compiled.kind)
             built_by = compiled.built_by
             figures = PartFigures(summary=f"compiled by {built_by}", details=compiled.as_json())
-        inputs, outputs = region.ports()
+        inputs, outputs = (tuple(replace(p, kinds=KINDS) for p in ports) for ports in region.ports())
         body = BlobBody(network, built_by=built_by, built_for=options.device)
         nodes = tuple(node.name for node in region.graph.nodes)
         return Part(
@@ -108,11 +120,3 @@ class Mdla(Target):
                 "write target_options: {mdla: {soc: MT8195}} for the model",
             )
         return self.options
-
-
-def _refuse_writing(node: Node, graph: Graph) -> Refusal | None:
-    """None if a TFLite file can state the node and the Neuron adapter can be told it."""
-    from mace_target_mdla.network import refuse_encoding
-    from mace_tflite_writer import refuses
-
-    return refuses(node, graph) or refuse_encoding(node, graph)
