@@ -52,11 +52,11 @@ def test_shares_weigh_nodes_by_a_figure() -> None:
         LintNode("b", "Conv", "unsupported", is_taken=False, figures={"macs": Interval(10, 10)}),
         LintNode("c", "Relu", "unsupported", is_taken=False),
     )
-    report = LintReport("m", "t", "", nodes)
+    report = LintReport("m", "t", "", nodes, 1)
     assert report.share("macs") == pytest.approx(0.75)
     assert report.share() == pytest.approx(1 / 3)
     assert report.share("cycles") is None
-    assert LintReport("m", "t", "", ()).share() is None
+    assert LintReport("m", "t", "", (), 0).share() is None
 
 
 def test_intervals_add_with_what_they_stand_on() -> None:
@@ -67,7 +67,7 @@ def test_intervals_add_with_what_they_stand_on() -> None:
 
 def test_json_has_no_infinity() -> None:
     node = LintNode("a", "Conv", "hardware", is_taken=True, figures={"ms": Interval(0, math.inf)})
-    text = json.dumps(LintReport("m", "t", "", (node,)).as_json(), allow_nan=False)
+    text = json.dumps(LintReport("m", "t", "", (node,), 1).as_json(), allow_nan=False)
     assert json.loads(text)["nodes"][0]["figures"]["ms"]["high"] is None
 
 

@@ -62,7 +62,7 @@ def test_operations_are_compared_in_order() -> None:
         PlannedOperation("ADD", "CPU"),
     )
     plan = VendorPlan(operations, frozenset({"NPU_1"}), ("strange",))
-    comparison = _compare(LintReport("net", "acme", "chip", nodes), plan)
+    comparison = _compare(LintReport("net", "acme", "chip", nodes, 2), plan)
     states = [(line.node, line.operator, line.planned, line.state) for line in comparison.lines]
     assert states == [
         ("a", "CONV_2D", "acme", "same"),

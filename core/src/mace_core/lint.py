@@ -121,7 +121,7 @@ class LintReport:
     """What becomes of a graph on a device.
 
     device: the chip, as the target's options name it; "" where there is no choice.
-    regions: parts that the graph is divided into; 0 where that was not computed.
+    regions: parts that the target would compute.
     figures: estimates for all that the target takes.  notes: what the reader must know of the figures.
     """
 
@@ -129,7 +129,7 @@ class LintReport:
     target: str
     device: str
     nodes: tuple[LintNode, ...]
-    regions: int = 0
+    regions: int
     figures: Mapping[str, Interval] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -180,6 +180,8 @@ class VendorPlan:
 
 def lint_by_refusals(target: Target, graph: Graph) -> LintReport:
     """Return the report of a target that knows no more than what it refuses."""
+    from mace_core.lint_regions import count_regions
+
     nodes = []
     for node in graph.nodes:
         refusal = target.refuses(node, graph)
@@ -189,7 +191,8 @@ def lint_by_refusals(target: Target, graph: Graph) -> LintReport:
         verdict = "unknown" if refusal.code == "unknown" else "unsupported"
         finding = LintFinding(refusal.code, verdict, refusal.reason, refusal.remedy)
         nodes.append(LintNode(node.name, node.op.name, verdict, is_taken=False, findings=(finding,)))
-    return LintReport(graph.name, target.name, "", tuple(nodes))
+    taken = {node.node for node in nodes if node.is_taken}
+    return LintReport(graph.name, target.name, "", tuple(nodes), count_regions(graph, taken))
 
 
 def _weigh(node: LintNode, figure: str) -> float:

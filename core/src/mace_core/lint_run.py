@@ -9,13 +9,10 @@ from pathlib import Path
 
 from mace_core.api import Target
 from mace_core.commands import load_job
-from mace_core.compilation import CPU
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
-from mace_core.ir import Graph
 from mace_core.json_types import Json
 from mace_core.lint import LintReport, VendorPlan
-from mace_core.partition import partition
 from mace_core.pipeline import load
 from mace_core.transforms import run_phases
 
@@ -94,7 +91,9 @@ def lint_deployment(request: LintRequest) -> list[LintReport]:
     for model in _choose_models(parsed, request.model):
         graph = run_phases(load(model, registry), registry)
         targets = registry.targets_for(choice, model.runtimes)
-        reports += [_lint_model(model, graph, soc, targets) for soc in request.socs or ("",)]
+        for soc in request.socs or ("",):
+            report = _configure(targets[0], model, soc).lint(graph)
+            reports.append(replace(report, model=model.name))
     return reports
 
 
@@ -118,12 +117,6 @@ def _choose_models(deployment: Deployment, name: str) -> Sequence[Model]:
     return models
 
 
-def _lint_model(model: Model, graph: Graph, soc: str, targets: Sequence[Target]) -> LintReport:
-    configured = _configure(targets[0], model, soc)
-    report = configured.lint(graph)
-    return replace(report, model=model.name, regions=_count_regions(graph, configured, targets[1:]))
-
-
 def _configure(target: Target, model: Model, soc: str) -> Target:
     """Return a target for a chip; MaceError of the target where it knows none of that name."""
     if not soc:
@@ -133,20 +126,6 @@ def _configure(target: Target, model: Model, soc: str) -> Target:
     model = replace(model, keys={**model.keys, "target_options": options})
     target.check_options(model)
     return target.configure(model)
-
-
-def _count_regions(graph: Graph, target: Target, others: Sequence[Target]) -> int:
-    """Return how many parts a target would compute; 0 for a target that takes whole models or none.
-
-    The CPU takes what the target refuses; where even that has a node that nobody takes, nothing is counted.
-    """
-    if target.scope == "model":
-        return 0
-    try:
-        divided = partition(graph, [target, *(other for other in others if other.device == CPU)])
-    except MaceError:
-        return 0
-    return sum(region.target is target for region in divided.regions)
 
 
 def _read_text(file: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mace_core.ir import Graph, Node
 from mace_core.lint import Interval, LintFinding, LintNode, LintReport
+from mace_core.lint_regions import count_regions
 from mace_target_mdla.acceptance import Acceptance, examine
 from mace_target_mdla.cost.estimate import CostModel, GraphCost, NodeCost
 from mace_target_mdla.cost.rates import DeviceRates
@@ -20,7 +21,7 @@ NOTES = (
     "nothing was run on silicon, and the vendor's compiler may decide otherwise",
     "figures are estimates from published peak rates, unvalidated on hardware: from the optimistic fusion, "
     "all cores, and computing beside moving, to the safe fusion, one core, and moving after computing; the "
-    "upper end counts 1 ms for one change to the device and one back",
+    "upper end counts 1 ms for each change to the device and each one back",
 )
 
 
@@ -32,7 +33,8 @@ def lint_graph(graph: Graph, options: MdlaOptions) -> LintReport:
     rates = DeviceRates.of(options)
     # Every node is estimated, so that the share of products that stays away is known; only taken ones count.
     everything = CostModel(graph, tuple(node.name for node in graph.nodes), rates).estimate(0).nodes
-    cost = CostModel(graph, taken, rates).estimate(1 if taken else 0)
+    regions = count_regions(graph, taken)
+    cost = CostModel(graph, taken, rates).estimate(regions)
     nodes = []
     for node in graph.nodes:
         judgment = judge(node, graph, table, uses)
@@ -44,7 +46,7 @@ def lint_graph(graph: Graph, options: MdlaOptions) -> LintReport:
     figures = {"ms": cost.milliseconds, "cycles": cost.cycles, "bytes": cost.bytes}
     notes = (*NOTES, *_describe_gaps(cost, rates))
     return LintReport(
-        graph.name, "mdla", options.device, tuple(nodes), figures=figures if taken else {}, notes=notes
+        graph.name, "mdla", options.device, tuple(nodes), regions, figures if taken else {}, notes
     )
 
 

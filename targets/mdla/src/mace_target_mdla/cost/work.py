@@ -9,8 +9,6 @@ from mace_core.ops.conv import ConvAttributes
 from mace_target_mdla.cost.layout import STEP, channels_of, pad_channels
 from mace_target_mdla.operation import TfliteOperation
 
-CONVOLUTIONS = ("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D")
-
 
 @dataclass(frozen=True)
 class MacCount:
@@ -22,11 +20,13 @@ class MacCount:
 
 def count_macs(operation: TfliteOperation, layout: str) -> MacCount:
     """Return the products of a node whose operand lies in a layout; none for what multiplies no filters."""
-    if operation.operator in CONVOLUTIONS:
+    # By the op and not by the operator: what no operator states has products as well.
+    op = operation.node.op.name
+    if op == "Conv":
         return _count_convolution(operation, layout)
-    if operation.operator == "TRANSPOSE_CONV":
+    if op == "ConvTranspose":
         return _count_transposed(operation, layout)
-    if operation.operator in ("FULLY_CONNECTED", "BATCH_MATMUL"):
+    if op == "MatMul":
         rows, depth = operation.outputs[0].elements, channels_of(operation.inputs[0])
         columns = channels_of(operation.outputs[0])
         padded = rows // max(columns, 1) * _round_up(columns) * _round_up(depth)
