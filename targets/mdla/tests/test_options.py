@@ -40,6 +40,13 @@ def test_chips_fix_the_generation(written: Json, generation: str, chip: str) -> 
         ({"generation": True}, "generation: True is not known"),
         ({"soc": "MT8195", "software": "maybe"}, "software: 'maybe' is not allowed; write accept or refuse"),
         ({"soc": "MT8195", "unknown": ["accept"]}, "unknown: ['accept'] is not allowed"),
+        (
+            {"soc": "MT8195", "frequency_mhz": 0},
+            "frequency_mhz: 0 is not allowed; write a number of at least 1",
+        ),
+        ({"soc": "MT8195", "bandwidth_mb_s": True}, "bandwidth_mb_s: True is not allowed"),
+        ({"soc": "MT8195", "small_filter_factor": 0.5}, "small_filter_factor: 0.5 is not allowed"),
+        ({"soc": "MT8195", "frequency_mhz": float("inf")}, "frequency_mhz: inf is not allowed"),
         ({"soc": "MT8195", "sco": 1}, "'sco': no such option; did you mean 'soc'?"),
         ({"soc": "MT8195", "turbo": 1}, "'turbo': no such option; remove it"),
     ],
@@ -49,6 +56,13 @@ def test_what_does_not_fit_is_refused_by_name(written: Json, sentence: str) -> N
         MdlaOptions.of(written, "model 'a'")
     assert sentence in str(refused.value)
     assert str(refused.value).startswith("model 'a': ")
+
+
+def test_numbers_reach_the_estimates() -> None:
+    written: Json = {"soc": "MT8195", "frequency_mhz": 700, "bandwidth_mb_s": 1, "small_filter_factor": 2.5}
+    options = MdlaOptions.of(written, "here")
+    assert (options.frequency_mhz, options.bandwidth_mb_s, options.small_filter_factor) == (700, 1, 2.5)
+    assert MdlaOptions.of({"soc": "MT8195"}, "here").small_filter_factor == 1
 
 
 def test_all_faults_are_told_at_once() -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from mace_core.ir import Graph, Node
 from mace_core.refusal import Refusal
 from mace_target_mdla.judge import Judgment, judge
+from mace_target_mdla.legalize import legalize_for
 from mace_target_mdla.network import refuse_encoding
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.rules.table import read_table
 from mace_tflite_writer import refuses
-from mace_tflite_writer.rewrites import legalize
 from mace_tflite_writer.rewrites.legal import isolate
 
 
@@ -36,7 +36,7 @@ def examine(node: Node, graph: Graph, options: MdlaOptions) -> Acceptance:
     judgment, refusal = _examine_as_is(node, graph, options)
     if refusal is None:
         return Acceptance(None, judgment)
-    rewritten = legalize(isolate(node, graph))
+    rewritten = legalize_for(isolate(node, graph), options)
     if rewritten.nodes == (node,):
         return Acceptance(refusal, judgment)
     steps = []

@@ -74,8 +74,15 @@ class MdlaOptions:
         if faults:
             raise MaceError.of(faults)
         known = {name: float(str(value)) for name, value in numbers.items()}
-        chosen = cls(generation, soc, policies["software"], policies["unknown"], **known)
-        return replace(chosen, compiler=str(compiler), ncc=str(ncc))
+        chosen = cls(generation, soc, policies["software"], policies["unknown"])
+        return replace(
+            chosen,
+            frequency_mhz=known.get("frequency_mhz"),
+            bandwidth_mb_s=known.get("bandwidth_mb_s"),
+            small_filter_factor=known.get("small_filter_factor", 1.0),
+            compiler=str(compiler),
+            ncc=str(ncc),
+        )
 
     @classmethod
     def of_model(cls, model: Model) -> MdlaOptions:

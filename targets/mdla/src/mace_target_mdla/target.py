@@ -83,12 +83,12 @@ class Mdla(Target):
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region as a network for the driver, with its TFLite file; tensors lie in host memory."""
         from mace_target_mdla.compilers import compile_network
+        from mace_target_mdla.legalize import legalize_for
         from mace_target_mdla.network import encode_compiled, encode_network
         from mace_tflite_writer import write_tflite
-        from mace_tflite_writer.rewrites import legalize
 
         options = self._options()
-        graph = legalize(region.graph)
+        graph = legalize_for(region.graph, options)
         tflite = write_tflite(graph)
         compiled = compile_network(tflite, options, f"{config.model.name}: region {region.name}")
         if compiled is None:

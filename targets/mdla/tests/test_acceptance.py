@@ -1,0 +1,77 @@
+"""What the target takes as it is, what after rewrites, and what it refuses with which reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mdla_rule_cases import one, relu
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Graph, Quant, Storage
+from mace_target_mdla.acceptance import Acceptance, examine
+from mace_target_mdla.legalize import absent_ops
+from mace_target_mdla.options import MdlaOptions
+
+
+def examine_first(graph: Graph, generation: str = "1.5", *, accepts_unknown: bool = False) -> Acceptance:
+    options = MdlaOptions(generation, accepts_unknown=accepts_unknown)
+    return examine(graph.nodes[0], graph, options)
+
+
+def row_convolution() -> Graph:
+    builder = Builder("row")
+    x = builder.input("x", DType.F32, (1, 8, 4))
+    w = builder.weight("w", np.ones((4, 3, 4), np.float32))
+    window = {"strides": (1,), "pads_before": (1,), "pads_after": (1,), "dilations": (1,)}
+    return builder.finish([builder.one("Conv", [x, w], window)])
+
+
+def test_what_is_legal_stays_as_it_is() -> None:
+    answer = examine_first(relu())
+    assert answer.refusal is None
+    assert answer.steps == ()
+
+
+def test_a_convolution_of_one_axis_is_taken_as_an_image() -> None:
+    answer = examine_first(row_convolution())
+    assert answer.refusal is None
+    assert [step.operator for step in answer.steps].count("CONV_2D") == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "generation", "is_rewritten"),
+    [("HardSwish", "1.5", True), ("HardSwish", "3.0", False), ("Sqrt", "1.5", True), ("Sqrt", "2.0", False)],
+)
+def test_what_a_chip_lacks_is_computed_by_steps(op: str, generation: str, is_rewritten: bool) -> None:
+    graph = one(op, [(1, 4, 4, 16)])
+    answer = examine_first(graph, generation)
+    if is_rewritten:
+        assert answer.refusal is None
+        assert len(answer.steps) >= 1
+        assert all(not step.refusal(MdlaOptions(generation)) for step in answer.steps)
+    else:
+        assert answer.steps == ()
+
+
+def test_what_no_rewrite_helps_keeps_its_own_reason() -> None:
+    answer = examine_first(one("Softmax", [(1, 16)]))
+    assert answer.refusal is not None
+    assert "the guide lists SOFTMAX from MDLA 2.0 on" in answer.refusal.reason
+    assert answer.refusal.remedy == "choose a chip with MDLA 2.0"
+
+
+def test_what_the_file_cannot_state_is_refused_with_the_writers_reason() -> None:
+    builder = Builder("wide")
+    x = builder.input("x", DType.I8, (1, 4), Quant.of(0.5))
+    w = builder.weight("w", np.ones((4, 2), np.int8), Quant.of(0.5))
+    y = builder.reserve_output("y", Storage(DType.I16, Quant.of(0.5)))
+    answer = examine_first(builder.finish(builder.add("MatMul", [x, w], outputs=[y])), "3.0")
+    assert answer.judgment.refusal(MdlaOptions("3.0")) is None
+    assert answer.refusal is not None
+    assert answer.refusal.code == "quantization"
+
+
+def test_an_accepted_unknown_is_not_rewritten() -> None:
+    assert "HardSwish" in absent_ops(MdlaOptions("2.0"))
+    assert "HardSwish" not in absent_ops(MdlaOptions("2.0", accepts_unknown=True))
+    assert "HardSwish" not in absent_ops(MdlaOptions("3.0"))
