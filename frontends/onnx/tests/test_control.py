@@ -139,3 +139,7 @@ def test_scan_before_9_is_refused(tmp_path: Path) -> None:
         "y",
         "z",
     )
+
+
+def test_scan_of_one_row_stacks_nothing(tmp_path: Path) -> None:
+    assert "Concat" not in {node.op.name for node in CASES["scan of one"].load(tmp_path / "m.onnx").nodes}

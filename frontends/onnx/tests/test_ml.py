@@ -145,6 +145,9 @@ LINEAR = {
         )
         for transform in TRANSFORMS
     },
+    "classifier of a vector": on(
+        MATRIX[0], ml("LinearClassifier", f"{WEIGHTS}, {LABELS}", outputs="l y"), "float[3] x", outputs="l y"
+    ),
     "classifier in order": on(
         MATRIX, ml("LinearClassifier", f"{WEIGHTS}, classlabels_ints=[0,1,2]", outputs="l y"), outputs="l y"
     ),

@@ -235,3 +235,33 @@ def test_what_no_library_can_hold_is_refused_with_advice(code: str, tmp_path: Pa
     written = Written([f32(3), value("y", 3)], [Step(code, [""], ["y"])], [""], ["y"])
     with pytest.raises(MaceError, match=f"'y' \\({code}\\).*input_tensors"):
         load(tmp_path, written)
+
+
+def test_branches_of_different_shapes_are_refused(tmp_path: Path) -> None:
+    condition = value("condition", 1, dtype=DType.BOOL)
+    row = Written([value("x", 3), value("y", 1, 3), Value.constant("s", np.int32([1, 3]))],
+                  [Step("RESHAPE", ["x", "s"], ["y"])], ["x"], ["y"])  # fmt: skip
+    with pytest.raises(
+        MaceError, match=r"its branches give shapes \(3,\) and \(1, 3\); they must be the same"
+    ):
+        load(tmp_path, chosen(condition), unary("EXP"), row)
+
+
+@pytest.mark.parametrize(("index", "calls"), [(1, True), (0, False), (2, False)])
+def test_a_call_of_a_graph_that_the_file_does_not_hold_is_refused(
+    index: int, calls: bool, tmp_path: Path
+) -> None:
+    call = Step("CALL", ["x"], ["y"], ("CallOptions", {"Subgraph": index}))
+    main = Written([value("x", 3), value("y", 3)], [call], ["x"], ["y"])
+    if calls:
+        assert load(tmp_path, main, unary("EXP")).outputs == ("y",)
+        return
+    with pytest.raises(MaceError, match=f"it calls graph {index}, which the file does not hold"):
+        load(tmp_path, main, unary("EXP"))
+
+
+def test_a_call_with_other_inputs_than_the_graph_has_is_refused(tmp_path: Path) -> None:
+    call = Step("CALL", ["x", "x"], ["y"], ("CallOptions", {"Subgraph": 1}))
+    main = Written([value("x", 3), value("y", 3)], [call], ["x"], ["y"])
+    with pytest.raises(MaceError, match="it calls a graph of 1 inputs with 2"):
+        load(tmp_path, main, unary("EXP"))
