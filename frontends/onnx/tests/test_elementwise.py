@@ -47,6 +47,7 @@ ELEMENTWISE = {
     "crossed clip": case("Clip(x, l, h)", l=np.float32(0.5), h=np.float32(0.3)),
     "clip by tensors": case("Clip(x, l, h)", f"{X}, float l, float h"),
     "clip by one tensor": case("Clip(x, l)", f"{X}, float l"),
+    "clip by an upper tensor": case("Clip(x, , h)", f"{X}, float h"),
     "clip of integers": case("Clip(x, l, h)", INTS, l=np.int64(1), h=np.int64(2)),
     "cast": case("Cast<to=6>(x)"),
     "cast to the same": case("Cast<to=1>(x)"),

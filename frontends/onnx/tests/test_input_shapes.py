@@ -76,3 +76,17 @@ def test_type_that_the_ir_has_not_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "m.onnx", (2, 3), element=TensorProto.COMPLEX64)
     text = "its elements are of type COMPLEX64, which is not supported; convert the model to float32"
     assert str(caught.value) == f"m.onnx: input 'x': {text}"
+
+
+def test_input_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
+    x = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [2])
+    graph = helper.make_graph(
+        [helper.make_node("SequenceLength", ["x"], ["y"])], "g", [x], [onnx.ValueInfoProto(name="y")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(MaceError, match="input 'x' is no tensor") as caught:
+        Onnx().load((path,), Model("m", (path,)), core_ops())
+    remedy = "cut the graph behind it: name inner tensors under input_tensors"
+    assert str(caught.value).splitlines()[0] == f"m.onnx: input 'x' is no tensor; {remedy}"

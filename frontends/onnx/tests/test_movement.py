@@ -73,6 +73,7 @@ CASES = {
     "expand": case("y = Expand(x, s)", ports="float[3,1] x", s=[2, 1, 4]),
     "expand of less": case("y = Expand(x, s)", s=[3, 1]),
     "expand of nothing": case("y = Expand(x, s)", s=[2, 3, 4]),
+    "expand of a first axis of 1": case("y = Expand(x, s)", ports="float[1,3,1] x", s=[3, 4]),
     "expand to longer": case("y = Expand(x, s)", ports="float[1,3] x", s=[4, 3]),
     "upper": case("y = Trilu(x)", 14),
     "lower": case("y = Trilu<upper=0>(x, k)", 14, k=np.array(-1)),
@@ -140,6 +141,16 @@ def test_what_moves_nothing_is_left_out(name: str, ops: list[str], tmp_path: Pat
         (case("y = Squeeze(x, a)", a=[0]), "axes [0] of [2, 3, 4] are not all 1 long"),
         (case("y = Transpose<perm=[0,1]>(x)"), "perm [0, 1] of a tensor of rank 3"),
         (case("y = Slice(x, s, e, a, t)", s=[0], e=[1], a=[0], t=[0]), "one of its steps is 0"),
+        (
+            # The checker of ONNX does not look into branches.
+            case(
+                "y = If(c)<then_branch = t () => (float[N] o) { o = Slice(x, , e) }, "
+                "else_branch = f () => (float[N] p) { p = Relu(x) }>",
+                e=[1],
+                c=np.asarray(True),
+            ),
+            "it lacks starts or ends",
+        ),
         (case("y = Pad(x, p)", p=[0] * 5), "5 pads for 3 axes"),
         (case("y = Pad(x, p, , a)", 18, p=[0] * 6, a=[1]), "6 pads for 1 axes"),
         (case('y = Pad<mode="odd">(x, p)', p=[0] * 6), "mode 'odd'"),

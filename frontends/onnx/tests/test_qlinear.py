@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from runtime_cases import RuntimeCase, normal
 
 from mace_core.deployment import Model
 from mace_core.ir import Graph
@@ -74,3 +75,66 @@ def test_quantized_operator_against_its_formula(body: str, compute: object, tmp_
     # A quotient near a half may round either way in single precision.
     assert np.abs(y.astype(int) - expected).max() <= 1
     assert (y == expected).mean() > 0.9
+
+
+STORED = {"s": np.float32(0.05), "z": np.uint8(120), "t": np.float32(0.02), "q": np.uint8(130)}
+WEIGHTS = (normal(4, 3, 2, 2, seed=3) * 40).astype(np.int8)
+BY_CHANNEL = {
+    "u": np.abs(normal(4, seed=4)) * np.float32(0.01) + np.float32(0.001),
+    "r": np.zeros(4, np.int8),
+}
+BIAS = np.arange(4, dtype=np.int32) * 300
+IMAGE = "uint8[1,3,5,4] x"
+
+
+def check_steps(case: RuntimeCase, path: Path, values: dict[str, np.ndarray]) -> list[str]:
+    """Compare integers with ONNX Runtime's, a step apart at most; return the ops."""
+    graph = RuntimeCase(case.body, case.ports, case.constants, values=values).load(path)
+    arrays = RuntimeCase(case.body, case.ports, values=values).inputs(graph)
+    run = Onnx().reference((path,), Model("m", (path,)))
+    assert run is not None
+    found, expected = execute(graph, arrays)["y"], run(arrays)["y"]
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    apart = np.abs(found.astype(int) - expected.astype(int))
+    assert apart.max() <= 1
+    assert (apart == 0).mean() > 0.9
+    return [node.op.name for node in graph.nodes]
+
+
+@pytest.mark.parametrize("computed", ["", "s", "t", "s t u"])
+def test_sum_with_scales_computed_at_run_time(computed: str, tmp_path: Path) -> None:
+    """Real numbers are added then; the zero points stay as they are."""
+    constants = STORED | {"u": np.float32(0.06)}
+    names = computed.split()
+    ports = ", ".join(["uint8[2,6] x", "uint8[2,6] v", *(f"float {name}" for name in names)])
+    stored = {name: value for name, value in constants.items() if name not in names}
+    case = RuntimeCase("y = com.microsoft.QLinearAdd(x, s, z, v, t, q, u, z)", ports, stored)
+    numbers = np.random.default_rng(1).integers(0, 255, (2, 2, 6))
+    values = {"x": numbers[0], "v": numbers[1]} | {name: np.asarray(constants[name]) for name in names}
+    ops = check_steps(case, tmp_path / "m.onnx", values)
+    assert (ops == ["Add"] or "Dequantize" in ops or "Quantize" in ops) == (not names)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("attributes", ["", "<pads=[1,0,0,1], strides=[2,1]>", "<kernel_shape=[2,2]>"])
+def test_convolution_with_a_scale_for_each_channel_stays_one(
+    attributes: str, has_bias: bool, tmp_path: Path
+) -> None:
+    constants = STORED | BY_CHANNEL | {"w": WEIGHTS, "b": BIAS}
+    inputs = "x, s, z, w, u, r, t, q" + (", b" if has_bias else "")
+    used = {name: value for name, value in constants.items() if f" {name}" in f" {inputs}"}
+    case = RuntimeCase(f"y = QLinearConv{attributes}({inputs})", IMAGE, used)
+    x = np.random.default_rng(1).integers(0, 255, (1, 3, 5, 4))
+    ops = check_steps(case, tmp_path / "m.onnx", {"x": x})
+    assert ops.count("Conv") == 1
+    assert "Round" not in ops, "computed in real numbers"
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_product_with_a_scale_for_each_column_stays_one(is_constant: bool, tmp_path: Path) -> None:
+    weights = (normal(6, 4, seed=3) * 40).astype(np.int8)
+    constants = STORED | BY_CHANNEL | ({"w": weights} if is_constant else {})
+    ports = "uint8[3,6] x" if is_constant else "uint8[3,6] x, int8[6,4] w"
+    case = RuntimeCase("y = QLinearMatMul(x, s, z, w, u, r, t, q)", ports, constants)
+    x = np.random.default_rng(1).integers(0, 255, (3, 6))
+    assert "Round" not in check_steps(case, tmp_path / "m.onnx", {"x": x, "w": weights})
