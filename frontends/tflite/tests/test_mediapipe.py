@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
@@ -129,6 +130,75 @@ def test_options_that_are_cut_short_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(MaceError, match="its options are 2 bytes, and 12 were expected"):
         load(tmp_path, case.written())
+
+
+def transposed(x: Value, filters: Array, *numbers: int) -> Case:
+    return Case("deconv", "custom Convolution2DTransposeBias", [x, filters, floats(6)], custom=ints(*numbers))
+
+
+def pool(x: Value, *numbers: int) -> Case:
+    outputs = (Value(""), Value(""))
+    return Case("pool", "custom MaxPoolingWithArgmax2D", [x], outputs=outputs, custom=ints(*numbers))
+
+
+def unpool(x: Value, places: Value, *numbers: int) -> Case:
+    return Case("unpool", "custom MaxUnpooling2D", [x, places], custom=ints(*numbers))
+
+
+X, W = f32(1, 4, 5, 3), floats(6, 2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("case", "problem"),
+    [
+        (transposed(f32(4, 5, 3), W, SAME, 2, 2), "it has an image of [4, 5, 3], filters of [6, 2, 2, 3]"),
+        (transposed(X, floats(6, 2, 3), SAME, 2, 2), "filters of [6, 2, 3] and strides (2, 2)"),
+        (transposed(X, W, SAME, 0, 1), "strides (1, 0)"),
+        (transposed(X, W, SAME, 1, 0), "strides (0, 1)"),
+        (transposed(X, W, 0, 2, 2), "it has padding 0"),
+        (transposed(X, W, 3, 2, 2), "it has padding 3"),
+        (pool(X, SAME, 0, 1, 1, 1, 0), "it has a window of (1, 1) by (1, 0)"),
+        (pool(X, SAME, 1, 0, 1, 1, 0), "it has a window of (1, 1) by (0, 1)"),
+        (pool(X, SAME, 1, 1, 0, 1, 0), "it has a window of (1, 0) by (1, 1)"),
+        (pool(X, SAME, 1, 1, 1, 0, 0), "it has a window of (0, 1) by (1, 1)"),
+        (pool(f32(4, 5, 3), SAME, 1, 1, 1, 1, 0), "it has an image of shape [4, 5, 3]"),
+        (pool(X, 0, 1, 1, 1, 1, 0), "it has padding 0"),
+        (pool(X, 3, 1, 1, 1, 1, 0), "it has padding 3"),
+        (pool(X, SAME, 1, 1, 1, 1, 5), "fused activation 5 is not supported; cut the graph before it"),
+        (pool(X, SAME, 1, 1, 1, 1), "its options are 20 bytes, and 24 were expected"),
+        (unpool(X, X, VALID, 2, 2, 2, 3, 0), "windows of (3, 2) at strides of (2, 2)"),
+        (
+            unpool(X, f32(1, 4, 5, 2), VALID, 2, 2, 2, 2, 0),
+            "it has places of shape [1, 4, 5, 2] for [1, 4, 5, 3]",
+        ),
+    ],
+)
+def test_what_the_kernels_do_not_define_is_refused(case: Case, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(MaceError, match=re.escape(problem)):
+        load(tmp_path, case.written())
+
+
+@pytest.mark.parametrize(
+    ("activation", "low", "high"), [(0, -np.inf, np.inf), (1, 0, np.inf), (2, -1, 1), (3, 0, 6)]
+)
+def test_the_activation_of_a_pool_clamps_its_values(
+    activation: int, low: float, high: float, tmp_path: Path
+) -> None:
+    graph = load(tmp_path, pool(f32(1, 4, 6, 2), VALID, 3, 2, 3, 2, activation).written())
+    x = np.random.default_rng(1).uniform(-9, 9, (1, 4, 6, 2)).astype(np.float32)
+    values = execute(graph, {"in0": x})
+    expected_values, places = pooled(x, (2, 3), (2, 3), VALID)
+    np.testing.assert_array_equal(values["out0"], np.clip(expected_values, low, high))
+    np.testing.assert_allclose(values["out1"], places, rtol=1e-6)
+    assert ("Clip" in {node.op.name for node in graph.nodes}) == (activation != 0)
+
+
+def test_unpooling_of_windows_that_are_no_squares(tmp_path: Path) -> None:
+    graph = load(tmp_path, unpool(f32(2, 2, 3, 2), f32(2, 2, 3, 2), VALID, 3, 2, 3, 2, 0).written())
+    image = np.random.default_rng(0).standard_normal((2, 4, 9, 2)).astype(np.float32)
+    values, places = pooled(image, (2, 3), (2, 3), VALID)
+    wanted = np.where(image == values.repeat(2, 1).repeat(3, 2), image, 0)
+    np.testing.assert_array_equal(execute(graph, {"in0": values, "in1": places})["out0"], wanted)
 
 
 @pytest.mark.slow
