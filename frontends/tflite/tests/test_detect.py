@@ -94,6 +94,12 @@ def test_detections_that_make_no_sense_are_refused(case: Case, problem: str, tmp
         load(tmp_path, case.written())
 
 
+def test_a_file_without_a_number_of_classes_for_a_box_means_one(tmp_path: Path) -> None:
+    """As the kernel's default; LiteRT cannot run such a file."""
+    graph = load(tmp_path, detection(without="max_classes_per_detection").written())
+    assert len(graph.outputs) == 4
+
+
 CORNERS = np.float32(
     [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]
 )
