@@ -76,19 +76,9 @@ class Neuropilot(Toolchain):
         if not prefix.startswith(f"{PROCESSOR}-") or not prefix.endswith("-linux-"):
             return f"TARGET_PREFIX={prefix} is no SDK for 64-bit ARM: source the {SCRIPT} of such a board"
         try:
-            sdk = _read_sdk()
+            return _find_fault(_read_sdk(), prefix)
         except MaceError as error:
             return str(error)
-        for name, tool in (("CC", sdk.cc), ("AR", sdk.ar)):
-            if not Path(tool).name.startswith(prefix):
-                return f"{name} is {tool!r}, not {prefix}...: source the SDK's {SCRIPT} again"
-            if shutil.which(tool) is None:
-                return f"{tool} is not in PATH: source the SDK's {SCRIPT}, which sets PATH too"
-        if not sdk.sysroot.is_dir():
-            return (
-                f"SDKTARGETSYSROOT={sdk.sysroot} is no folder: install the SDK again and source its {SCRIPT}"
-            )
-        return None
 
     def compiler(self, abi: str) -> Compiler:
         """Return the compiler of the SDK; MaceError if its environment is not set."""
@@ -119,6 +109,18 @@ def _read_sdk() -> YoctoSdk:
     if not any(flag.startswith("--sysroot=") for flag in taken):
         taken = (f"--sysroot={sysroot}", *taken)
     return YoctoSdk(cc, ar, taken, sysroot)
+
+
+def _find_fault(sdk: YoctoSdk, prefix: str) -> str | None:
+    """Return what is wrong with the programs and the system image of an SDK; None if they are there."""
+    for name, tool in (("CC", sdk.cc), ("AR", sdk.ar)):
+        if not Path(tool).name.startswith(prefix):
+            return f"{name} is {tool!r}, not {prefix}...: source the SDK's {SCRIPT} again"
+        if shutil.which(tool) is None:
+            return f"{tool} is not in PATH: source the SDK's {SCRIPT}, which sets PATH too"
+    if not sdk.sysroot.is_dir():
+        return f"SDKTARGETSYSROOT={sdk.sysroot} is no folder: install the SDK again and source its {SCRIPT}"
+    return None
 
 
 @hookimpl
