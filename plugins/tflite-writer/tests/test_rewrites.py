@@ -467,6 +467,36 @@ def check_legalize(seed: int, kind: tuple[DType, bool]) -> None:
         check_graph(legal, inputs)
 
 
+def test_random_graphs_of_half_precision_run_in_single() -> None:
+    for seed in range(10):
+        graph, inputs = random_graph(seed, DType.F16, False)
+        rewritten = widen_halves(graph)
+        assert {
+            t.dtype for node in rewritten.nodes if node.op.name != "Cast" for t in rewritten.outputs_of(node)
+        } <= {DType.F32}
+        # Sums differ by a step of half precision for each node that they go through.
+        check_rewrite(graph, rewritten, inputs, 2.0**-7)
+        check_graph(rewritten, inputs)
+
+
+def test_a_graph_keeps_uint8_for_what_has_no_other_kernel() -> None:
+    grower = Grower(3, DType.U8, True)
+    x = grower.input((1, 7, 8, 4))
+    grower.dtype = DType.I8
+    w = grower.weights((4, 3, 3, 4), 0)
+    bias = grower.bias(x, w, 4)
+    grower.dtype = DType.U8
+    grower.is_wild = True
+    y = grower.add("Conv", [x, w, bias], conv_attributes(grower, pads_before=(1, 1), pads_after=(1, 1)))
+    assert y is not None
+    assert grower.add("Div", [y, grower.constant(np.abs(grower.numbers((4,))) + 1)]) is not None
+    graph = grower.finish()
+    assert [refuses_after_rewrites(node, graph) for node in graph.nodes] == [None, None]
+    legal = legalize(graph)
+    check_rewrite(graph, legal, grower.inputs(graph))
+    check_graph(legal, grower.inputs(graph))
+
+
 def test_what_the_format_states_stays_as_it_is() -> None:
     for dtype, quantized in TYPES:
         for seed in range(5):

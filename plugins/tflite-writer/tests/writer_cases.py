@@ -518,6 +518,8 @@ WILD: Mapping[str, Proposal] = MappingProxyType(
         "Split": split,
         "Maximum": binary("Maximum"),
         "Add": binary("Add"),
+        "Div": binary("Div"),
+        "ReduceSum": reduce("ReduceSum"),
     }
 )
 """Nodes many of which the format states after rewrites alone."""

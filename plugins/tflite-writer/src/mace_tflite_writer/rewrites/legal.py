@@ -44,10 +44,24 @@ def legalize(graph: Graph) -> Graph:
     Activations of uint8 beside int8 weights become int8 in the whole graph, or else around each such product.
     """
     if _mixes_signs(graph):
-        graph = activations_to_int8(graph)
+        graph = _change_signs(graph)
     for step in STEPS:
         graph = step(graph)
     return graph
+
+
+def _change_signs(graph: Graph) -> Graph:
+    """Return the graph with int8 activations, unless the format then refuses what it states now.
+
+    A few operators, such as DIV, have kernels for uint8 alone.
+    """
+    signed = activations_to_int8(graph)
+    before = {node.name: node for node in graph.nodes}
+    for node in signed.nodes:
+        known = before.get(node.name)
+        if known and refuses(node, signed) and refuses(known, graph) is None:
+            return graph
+    return signed
 
 
 def _mixes_signs(graph: Graph) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from mace_core.attributes import Attributes, AttributeValues
 from mace_core.graph_builder import Builder
@@ -55,7 +55,9 @@ class Site:
     @property
     def is_refused(self) -> bool:
         """Whether the format has no operator for the node as it is."""
-        tensors = ChainMap(self.builder.tensors, dict(self.old.tensors))
+        # A view of both, because a copy for each node would take time with the square of the graph's size.
+        # A ChainMap writes to its first mapping only, so that the second may be one that cannot be written.
+        tensors = ChainMap(self.builder.tensors, cast("dict[str, Tensor]", self.old.tensors))
         graph = Graph(self.old.name, (self.node,), tensors, self.builder.weights, (), ())
         return refuses(self.node, graph) is not None
 
