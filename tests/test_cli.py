@@ -31,6 +31,7 @@ def test_run_writes_each_output(project: Path) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.exhaustive  # core/tests/test_commands.py does the same beside a stand-in for the library
 @pytest.mark.slow
 def test_validate_compares_with_stored_outputs_and_with_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "validate", "digits.yml", "--json"))
@@ -81,6 +82,7 @@ def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     assert len(row["framework_ns"]) == 3
 
 
+@pytest.mark.exhaustive  # core/tests/test_commands.py does the same beside a stand-in for the library
 @pytest.mark.slow
 def test_explain_tells_kernels_sources_and_memory(project: Path) -> None:
     (model,) = json.loads(mace(project, "explain", "digits.yml", "--json"))
@@ -124,7 +126,7 @@ def test_check_writes_nothing(project: Path, tmp_path: Path) -> None:
             ("run", "digits.yml", "--output", "o", "--builds", "nowhere"),
             "is not built for host; run: scons target=host",
         ),
-        (("explain", "digits.yml", "--target", "host+mdla"), "no target 'mdla'; choose one of "),
+        (("explain", "digits.yml", "--target", "host+abacus"), "no target 'abacus'; choose one of "),
     ],
 )
 def test_mistakes_get_one_message(project: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -136,6 +138,7 @@ def test_the_schema_is_json(project: Path) -> None:
     assert json.loads(mace(project, "schema"))["$schema"].startswith("https://json-schema.org")
 
 
+@pytest.mark.exhaustive  # core/tests/test_commands.py does the same beside a stand-in for the library
 @pytest.mark.slow
 def test_check_without_fallback_as_json(project: Path) -> None:
     """Every node has the target that the deployment names, so nothing is refused.
