@@ -114,6 +114,30 @@ def test_without_means_it_is_the_norm_of_squares(expressions: Any, ops_after: An
     assert ops_after(PASSES, graph, 2e-5) == ["Sin", "RMSNorm"]
 
 
+@pytest.mark.parametrize(
+    ("total", "epsilon", "is_norm"),
+    [
+        (lambda e, x: e("ReduceSumSquare", x, axes=(1,)), 1e-3, True),
+        (lambda e, x: e("ReduceSum", e("Mul", x, x), axes=(1,)), 1e-3, True),
+        (lambda e, x: e("ReduceMean", e("Mul", x, x), axes=(1,)), 1e-3, True),
+        # Without epsilon it is an LpNorm; without its axis it lies along another one.
+        (lambda e, x: e("ReduceSumSquare", x, axes=(1,)), 0.0, False),
+        (lambda e, x: e("ReduceSumSquare", x, axes=(1,), keepdims=False), 1e-3, False),
+        (lambda e, x: e("ReduceSumSquare", e("Mul", x, 2.0), axes=(1,)), 1e-3, False),
+        (lambda e, x: e("ReduceSumSquare", x, axes=(0,)), 1e-3, False),
+    ],
+)
+def test_squares_are_summed_by_one_op_or_two(
+    expressions: Any, ops_after: Any, total: Any, epsilon: float, is_norm: bool
+) -> None:
+    e = expressions(0)
+    x = e("Sin", e.input(4, 4))
+    size = total(e, x)
+    size = e("Add", size, e.array(epsilon)) if epsilon else size
+    found = ops_after(PASSES, e.graph(e("Div", x, e("Sqrt", size))), 2e-5)
+    assert (found == ["Sin", "RMSNorm"]) == is_norm
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)

@@ -81,6 +81,16 @@ GRAPHS = [
         pads_before=(1, 1, 1),
         pads_after=(0, 1, 1),
     ),
+    # Padded on every side, every axis shorter than the next: no limit is that of another axis.
+    conv("around", (2, 3, 4, 5, 6), (7, 2, 2, 3, 6), pads_before=(2, 2, 2), pads_after=(2, 2, 2)),
+    conv(
+        "around_deep",
+        (2, 3, 4, 5, 20),
+        (20, 2, 2, 3, 1),
+        group=20,
+        pads_before=(2, 2, 2),
+        pads_after=(2, 2, 2),
+    ),
     conv("deep", (1, 30, 30, 64), (64, 3, 3, 64), pads_before=(1, 1), pads_after=(1, 1)),
     conv("one", (1, 7, 7, 1), (1, 3, 3, 1), pads_before=(1, 1), pads_after=(1, 1)),
     conv("narrow", (1, 7, 11, 17), (24, 1, 1, 17), bias=False, high=1.0),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 EXACT = 1e-13
 WINDOW = {"strides": (2, 1), "pads_before": (1, 0), "pads_after": (1, 2), "dilations": (1, 2)}
-CUBE = {"strides": (1, 2, 2), "pads_before": (1, 0, 2), "pads_after": (0, 2, 1), "dilations": (2, 1, 2)}
+CUBE = {"strides": (1, 2, 2), "pads_before": (1, 0, 2), "pads_after": (2, 2, 1), "dilations": (2, 1, 2)}
 RNG = np.random.default_rng(0)
 
 

@@ -168,6 +168,15 @@ def test_maps(tmp_path: Path) -> None:
                     x[1, :4] = np.nan, np.inf, -np.inf, -0.0
                 arrays = [x, keys, rng.integers(0, 90, len(keys)).astype(value), np.asarray(-1, value)]
                 cases.append((case(f"map{len(cases)}", "MapValues", arrays, constants=(1, 2, 3)), arrays))
+    # Behind the last key lie zeros, which must not be taken for a key; nor any value for that of a lower one.
+    for kind in (np.int32, np.int64, np.float32):
+        arrays = [
+            np.array([0, 5, -4, -3, -1], kind),
+            np.array([-3, -2, -1], kind),
+            np.array([1, 2, 3]),
+            np.asarray(7),
+        ]
+        cases.append((case(f"map{len(cases)}", "MapValues", arrays, constants=(1, 2, 3)), arrays))
     check(cases, tmp_path)
 
 

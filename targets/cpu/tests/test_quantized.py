@@ -157,7 +157,7 @@ UNEVEN = {"strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 0), "dilat
 CUBE = {
     "strides": (1, 2, 2),
     "pads_before": (1, 0, 2),
-    "pads_after": (0, 2, 1),
+    "pads_after": (2, 2, 1),
     "dilations": (2, 1, 2),
 }
 LINE = {"strides": (2,), "pads_before": (3,), "pads_after": (1,), "dilations": (2,)}

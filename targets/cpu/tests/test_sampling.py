@@ -139,6 +139,17 @@ WINDOWS = (
             "dilations": (2, 1, 1),
         },
     ),
+    # Padded on every side, every axis shorter than the next: no limit is that of another axis.
+    (
+        (2, 3, 4, 5, 2),
+        {
+            "kernel": (2, 3, 3),
+            "strides": (1, 1, 1),
+            "pads_before": (1, 2, 2),
+            "pads_after": (1, 2, 2),
+            "dilations": (1, 1, 1),
+        },
+    ),
 )
 
 
