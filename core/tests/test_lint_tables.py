@@ -48,6 +48,14 @@ def test_one_report_shows_nodes_rules_and_notes() -> None:
     assert "0.0%" in text
 
 
+def test_what_only_costs_more_is_told_once() -> None:
+    cost = LintFinding("wide", "hardware", "x is wide", "make it small", "guide 7")
+    nodes = [LintNode(name, "Conv", "hardware", is_taken=True, findings=(cost,)) for name in "abc"]
+    text = show_reports([LintReport("net", "acme", "", tuple(nodes), 1)])
+    assert text.count("x is wide") == 1
+    assert "a (Conv) and 2 more: hardware: x is wide" in text
+
+
 def test_several_chips_stand_side_by_side() -> None:
     text = show_reports([report("chip 1", "unsupported"), report("chip 2", "hardware")])
     (line,) = (line for line in text.splitlines() if line.strip().startswith("conv"))

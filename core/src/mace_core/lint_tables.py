@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from mace_core.lint import Interval, LintNode, LintReport
+from mace_core.lint import Interval, LintFinding, LintNode, LintReport
 from mace_core.lint_run import PlanComparison
 from mace_core.run.tables import table
 
@@ -75,15 +75,34 @@ def _show_report(report: LintReport) -> Iterator[str]:
     columns = [name for name in COLUMNS if any(name in node.figures for node in report.nodes)]
     head = (report.model, "op", "state", "group", "layout", *columns)
     yield table(head, [_node_cells(node, columns) for node in report.nodes])
-    for node in report.nodes:
-        for finding in node.findings:
-            remedy = f"; {finding.remedy}" if finding.remedy else ""
-            source = f", {finding.source}" if finding.source else ""
-            text = f"{finding.sentence}{remedy} [{finding.rule}{source}]"
-            yield f"  {node.node} ({node.operator or node.op}): {finding.verdict}: {text}\n"
+    yield from _show_findings(report)
     yield table(("chip", "nodes", "MACs", "regions", "ms", "not taken"), [_summarize(report)])
     for note in report.notes:
         yield f"  {note}\n"
+
+
+def _show_findings(report: LintReport) -> Iterator[str]:
+    """Yield a line for each finding; one for all nodes where a rule only tells what costs more."""
+    costs: Counter[str] = Counter()
+    for node in report.nodes:
+        costs.update(finding.rule for finding in _costs(node))
+    seen: set[str] = set()
+    for node in report.nodes:
+        for finding in node.findings:
+            others = ""
+            if finding in _costs(node):
+                if finding.rule in seen:
+                    continue
+                seen.add(finding.rule)
+                others = f" and {costs[finding.rule] - 1} more" if costs[finding.rule] > 1 else ""
+            remedy = f"; {finding.remedy}" if finding.remedy else ""
+            source = f", {finding.source}" if finding.source else ""
+            text = f"{finding.sentence}{remedy} [{finding.rule}{source}]"
+            yield f"  {node.node} ({node.operator or node.op}){others}: {finding.verdict}: {text}\n"
+
+
+def _costs(node: LintNode) -> list[LintFinding]:
+    return [finding for finding in node.findings if finding.verdict == "hardware" and finding.source]
 
 
 def _node_cells(node: LintNode, columns: Sequence[str]) -> tuple[str, ...]:

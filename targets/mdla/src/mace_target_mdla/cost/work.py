@@ -26,7 +26,7 @@ def count_macs(operation: TfliteOperation, layout: str) -> MacCount:
         return _count_convolution(operation, layout)
     if op == "ConvTranspose":
         return _count_transposed(operation, layout)
-    if op == "MatMul":
+    if op in ("MatMul", "MatMulInteger"):
         rows, depth = operation.outputs[0].elements, channels_of(operation.inputs[0])
         columns = channels_of(operation.outputs[0])
         padded = rows // max(columns, 1) * _round_up(columns) * _round_up(depth)
