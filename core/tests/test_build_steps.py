@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.api import BlobBody, Part, PartPort
+from mace_core.api import BlobBody, Compiler, Part, PartPort
 from mace_core.build_manifest import RUNTIME, check_drivers, collect_manifests, list_copies
-from mace_core.build_steps import BuildPlace, Step, Variant, common_steps, plan_variant
+from mace_core.build_steps import (
+    BuildPlace,
+    Step,
+    Variant,
+    _copy,
+    _merge_headers,
+    common_steps,
+    plan_variant,
+)
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import DType, Graph, Tensor
@@ -265,3 +274,62 @@ def test_converted_files_include_the_driver(tmp_path: Path) -> None:
     assert copies["acme.c"] == b'#include "acme.h"\n'
     assert {"acme.c", "acme.h"} <= copies.keys()
     assert list_copies(collect_manifests(*job())) == {}
+
+
+def test_the_header_of_all_choices_is_theirs_or_names_the_folders(tmp_path: Path) -> None:
+    for choice, text in (("host", "1"), ("arm64", "1"), ("armhf", "2")):
+        (tmp_path / "include" / choice).mkdir(parents=True)
+        (tmp_path / "include" / choice / "net.h").write_text(text)
+    said: list[str] = []
+    _merge_headers(tmp_path, "net.h", ["host", "arm64"], said.append)
+    assert ((tmp_path / "include/net.h").read_text(), said) == ("1", [])
+    _merge_headers(tmp_path, "net.h", ["host", "armhf"], said.append)
+    assert (tmp_path / "include/net.h").read_text() == (
+        '#error "net.h differs between the targets of this library: add include/host or include/armhf to the include path"\n'
+    )
+    assert said == ["note: net.h differs between the choices: include it from include/host or include/armhf"]
+
+
+def test_generating_announces_the_toolchain_and_says_what_was_decided(tmp_path: Path) -> None:
+    variant = plan(tmp_path)
+    step = next(step for step in variant.steps if step.announcement.startswith("generating"))
+    parsed, registry = job()
+    compiler = parsed.choice.compiler
+    words = registry.abis()["host"][0].abis["host"]
+    assert step.announcement == (
+        f"generating digits for host+acme ({words}; toolchain {parsed.choice.toolchain.name}: {compiler.libc})"
+    )
+    assert {path.name for path in step.inputs} == {"digits.yml", "digits.onnx"}
+    assert "model/host+acme.json" in step.products
+    said: list[str] = []
+    step.run(said.append)
+    assert (
+        "digits: arena 5120 bytes (1.000 x the largest live set), weights 27456 bytes, 0 transposes" in said
+    )
+    report = (tmp_path / "model/host+acme.json").read_text()
+    assert report.startswith('{\n "models": {\n  "digits": {\n   "arena_bytes": 5120,')
+    assert report.endswith("\n}\n")
+
+
+def test_programs_wait_for_the_first_link_of_a_slow_toolchain(tmp_path: Path) -> None:
+    def last(slow: str) -> tuple[str, ...]:
+        described, registry = job()
+        choice = described.choice
+
+        class Slow(type(choice.toolchain)):  # type: ignore[misc]  # the toolchain of this machine
+            def compiler(self, abi: str) -> Compiler:
+                return replace(super().compiler(abi), slow=slow)
+
+        changed = replace(described, choice=replace(choice, toolchain=Slow()))
+        place = BuildPlace(DIGITS, tmp_path, "shown", {})
+        return step_of(plan_variant(place, changed, registry), "bin/host+acme/mace_benchmark").sources
+
+    assert set(last("it builds a C library")) - set(last("")) == {"bin/host+acme/mace_run"}
+
+
+def test_a_copied_program_stays_a_program(tmp_path: Path) -> None:
+    for mode in (0o755, 0o644):
+        (tmp_path / "from").write_text("x")
+        (tmp_path / "from").chmod(mode)
+        _copy(tmp_path / f"to{mode}", tmp_path / "from", print)
+        assert os.access(tmp_path / f"to{mode}", os.X_OK) == (mode == 0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -396,3 +397,14 @@ def test_a_failure_beside_a_validation(folder: Path, stand_in: StandIn) -> None:
     assert isinstance(row, Failure)
     assert (row.model, row.target, row.passed) == ("digits", "host", False)
     assert "cannot be read as an array" in row.problem
+
+
+@pytest.mark.filterwarnings("ignore:'mace_core.cli' found in sys.modules")
+def test_the_module_is_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mace", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("mace_core.cli", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("mace, version ")
