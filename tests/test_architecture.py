@@ -282,7 +282,6 @@ TESTED_ELSEWHERE = {
     "run/compile": ("core/tests/test_program.py", "it starts compilers"),
     "run/layers": ("core/tests/test_commands.py", "`mace validate --layers` of a built library"),
     "run/native": ("core/tests/test_program.py", "it loads compiled libraries"),
-    "run/ready": ("tests/test_cli.py", "`mace check` of a deployment"),
     "run/results": ("core/tests/test_report.py", "data without behavior, printed by commands"),
     "run/steps": ("core/tests/test_framework.py", "it runs a library beside its framework"),
     "run/validate": ("core/tests/test_framework.py", "it compares a library with its framework"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -48,3 +49,22 @@ def test_other_files_are_one_message(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.elf").write_bytes(data)
     with pytest.raises(MaceError, match="is no ELF file"):
         flash_bytes(tmp_path / "a.elf")
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_segments_of_either_order_of_bytes(order: str, bits: int, tmp_path: Path) -> None:
+    """Three segments, of which two are loaded; sizes in the file count, not those in memory."""
+    ident = b"\x7fELF" + bytes([1 if bits == 32 else 2, 1 if order == "<" else 2, 1]) + bytes(9)
+    words, head = ("I", 52) if bits == 32 else ("Q", 64)
+    form = "IIIIIIII" if bits == 32 else "IIQQQQQQ"
+    size = struct.calcsize(order + form)
+    header = ident + struct.pack(
+        f"{order}HHI{words * 3}IHHHHHH", 2, 40, 1, 0, head, 0, 0, head, size, 3, 0, 0, 0
+    )
+    entries = b""
+    for kind, stored in ((1, 100), (4, 1000), (1, 23)):
+        fields = [kind, 9, 9, 9, stored, 7777, 9, 9] if bits == 32 else [kind, 9, 9, 9, 9, stored, 7777, 9]
+        entries += struct.pack(order + form, *fields)
+    (tmp_path / "a").write_bytes(header + entries)
+    assert flash_bytes(tmp_path / "a") == 123

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mace_core.errors import MaceError
-from mace_core.graph_builder import Builder
+from mace_core.graph_builder import FOLD_LIMIT, Builder
 from mace_core.ir import DType
 from mace_core.run.reference import execute
 from mace_core.verify import verify
@@ -61,3 +61,87 @@ def test_an_operator_that_does_not_exist_is_refused_with_the_closest_name() -> N
         builder.one("Softmx", [x])
     with pytest.raises(MaceError, match=r"m: there is no operator 'zzz'; docs/operators\.md lists"):
         builder.one("zzz", [x])
+
+
+@pytest.mark.parametrize(("elements", "is_taken"), [(1 << 32, True), ((1 << 32) + 1, False)])
+def test_the_largest_tensor(elements: int, is_taken: bool) -> None:
+    new = Builder("g")
+    x = new.input("x", DType.I8, (1,))
+    if is_taken:
+        assert new.shape(new.one("Expand", [x], {"shape": (elements,)})) == (elements,)
+        return
+    with pytest.raises(
+        MaceError, match=r"g: node 'Expand' \(Expand\): makes a tensor of more than 4294967296 elements"
+    ):
+        new.one("Expand", [x], {"shape": (elements,)})
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "said"),
+    [
+        ("Relu", ["x", "x"], 1, "2 inputs, expected 1"), ("Relu", [], 1, "0 inputs, expected 1"),
+        ("Relu", ["x"], 2, "2 outputs, expected 1"), ("Add", ["x", ""], 1, r"operand 'y' \(input 1\) is absent"),
+        ("Relo", ["x"], 1, "there is no operator 'Relo'; did you mean 'Relu'"),
+        ("Zzzzzz", ["x"], 1, "there is no operator 'Zzzzzz'; docs/operators.md lists the operators"),
+    ],
+)  # fmt: skip
+def test_nodes_that_cannot_be_are_refused(op: str, inputs: list[str], outputs: int, said: str) -> None:
+    new = Builder("g")
+    new.input("x", DType.F32, (1,))
+    with pytest.raises(MaceError, match=said):
+        new.add(op, inputs, outputs=outputs)
+    assert new.nodes == []
+
+
+def test_an_input_that_is_a_state_of_the_deployment_file_stays_an_input() -> None:
+    """Also where nothing changes it: the application gives it then."""
+    new = Builder("g")
+    x, h = new.input("x", DType.F32, (2,)), new.input("h", DType.F32, (2,))
+    new.begin(h, np.ones(2, np.float32))
+    graph = new.finish([new.one("Add", [x, h], outputs=["y"])])
+    assert (graph.inputs, graph.states, "h" in graph.weights) == (("x", "h"), (), False)
+    new.set_next(h, "y")
+    graph = new.finish(["y"])
+    assert [(state.input, state.start.tolist()) for state in graph.states] == [("h", [1, 1])]
+
+
+def test_a_state_changes_its_type_at_no_run() -> None:
+    new = Builder("g")
+    h = new.state("h", np.zeros(2, np.float32))
+    new.set_next(h, new.one("Cast", [h], {"to": "i32"}))
+    with pytest.raises(
+        MaceError,
+        match=r"g: state 'h': is f32\[2\] before a run and i32\[2\] after it; convert the model again",
+    ):
+        new.finish([new.one("Relu", [h])])
+
+
+def test_outputs_are_named_as_stated() -> None:
+    """By renaming what computes them; an input, a constant and a tensor of two names go through Identity."""
+    new = Builder("g")
+    x = new.input("x", DType.F32, (2,))
+    a, w = new.one("Relu", [x], outputs=["a"]), new.weight("w", np.ones(2, np.float32))
+    b = new.one("Neg", [x], outputs=["b"])
+    graph = new.finish([a, a, x, w, "a", b], ["b", "c", "d", "w", "b", "a"])
+    assert graph.outputs[:4] == ("b", "c", "d", "w")
+    values = execute(graph, {"x": np.array([-1, 2], np.float32)})
+    assert [values[name].tolist() for name in graph.outputs] == [
+        [0, 2],
+        [0, 2],
+        [-1, 2],
+        [1, 1],
+        [0, 2],
+        [1, -2],
+    ]
+    assert set(graph.tensors) >= set(graph.outputs)
+    assert new.producer("x") is None
+
+
+@pytest.mark.parametrize(("size", "folds"), [(FOLD_LIMIT // 4, True), (FOLD_LIMIT // 4 + 1, False)])
+def test_small_constants_are_computed_at_once(size: int, folds: bool) -> None:
+    new = Builder("g")
+    one = new.weight("one", np.ones(1, np.float32))
+    found = new.one("Expand", [one], {"shape": (size,)})
+    assert (found in new.weights) == folds
+    same = new.one("Neg", [new.weight("w", np.zeros(size, np.float32))])
+    assert same in new.weights, "no more bytes than what it reads"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.attributes import AttributeValues
+from mace_core.attributes import AttributeValues, fields_of
 from mace_core.ir import DType, Tensor
 from mace_core.ops import core_ops
+from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.op import OpError
 
 TABLE = Path(__file__).with_suffix(".txt")
@@ -72,3 +73,72 @@ def test_every_operator_has_a_row_that_is_taken_and_one_that_is_refused() -> Non
             every[outcome[:2]].update(section.partition(" ")[0].split(","))
     ops = set(core_ops())
     assert (ops - every["->"], ops - every["!!"]) == (set(), {"Identity"})
+
+
+DEFAULTS = """
+ArgMax,ArgMin | keepdims=True, last=False
+BatchNorm,InstanceNorm,GroupNorm | epsilon=1e-05
+Mod | fmod=False
+BitShift | left=True
+Conv,ConvTranspose | low=-inf, high=inf, group=1
+CumSum,CumProd | exclusive=False, reverse=False
+DepthToSpace | mode='DCR'
+DFT | axis=-2, inverse=False, onesided=False
+Gather,GatherElements | axis=0
+GatherND | batch_dims=0
+GridSample | mode='linear', padding='zeros', align_corners=False
+GRU | direction='forward', activations=(), alphas=(), betas=(), clip=0.0, linear_before_reset=False
+LRN | alpha=0.0001, beta=0.75, bias=1.0
+LSTM | direction='forward', activations=(), alphas=(), betas=(), clip=0.0, coupled=False, cell_clip=0.0
+MatMul | low=-inf, high=inf
+DecodeBoxes | variances=(1.0, 1.0, 1.0, 1.0)
+NonMaxSuppression | iou_threshold=0.0, score_threshold=-inf, center=False
+CombinedNonMaxSuppression | iou_threshold=0.5, score_threshold=-inf, candidates=0
+LayerNorm,RMSNorm | axis=-1, epsilon=1e-05
+OneHot,Softmax,LogSoftmax,Hardmax | axis=-1
+Pad | mode='constant', value=0.0
+DeformIm2Col | groups=1
+MaxPoolIndices,MaxPool | ceil=False
+AveragePool | ceil=False, count_pad=False
+LpPool | ceil=False, p=2
+ReduceSum,ReduceMean,ReduceMax,ReduceMin,ReduceProd,ReduceL1,ReduceL2,ReduceLogSum,ReduceLogSumExp,ReduceSumSquare | keepdims=True
+Resize | mode='nearest', coordinates='half_pixel', nearest='round_prefer_floor', cubic_a=-0.75, exclude_outside=False, extrapolation=0.0, roi=()
+ReverseSequence | batch_axis=1, time_axis=0
+RNN | direction='forward', activations=(), alphas=(), betas=(), clip=0.0
+RoiAlign | scale=1.0, samples=0, mode='avg', half_pixel=True
+RoiMaxPool | scale=1.0
+ScatterElements | axis=0, reduction='none'
+ScatterND | reduction='none'
+LpNorm | axis=-1, p=2
+TopK | axis=-1, largest=True
+TreeEnsemble | aggregate='sum'
+Trilu | k=0, upper=True
+Elu,Celu,ThresholdedRelu,Swish | alpha=1.0
+Selu | alpha=1.6732631921768188, gamma=1.0507010221481323
+LeakyRelu | alpha=0.01
+HardSigmoid | alpha=0.2, beta=0.5
+Shrink | bias=0.0, lambd=0.5
+Gelu | approximate='none'
+Clip | min=-inf, max=inf
+IsInf | negative=True, positive=True
+"""  # noqa: E501
+"""Attributes of ops that need not be stated: the defaults of the ONNX operators of these names where there are such."""
+
+
+def test_defaults_of_attributes() -> None:
+    stated: dict[str, str] = {}
+    for line in DEFAULTS.strip().splitlines():
+        names, _, text = line.partition(" | ")
+        stated.update(dict.fromkeys(names.split(","), text))
+    found = {}
+    for op in core_ops().values():
+        optional = [field for field in fields_of(op.attrs).values() if not field.is_required]
+        if optional:
+            found[op.name] = ", ".join(f"{field.name}={field.default!r}" for field in optional)
+    assert found == stated
+
+
+def test_an_op_is_clamped_by_either_limit() -> None:
+    inf = float("inf")
+    limits = [(-inf, inf), (0.0, inf), (-inf, 6.0), (0.0, 6.0)]
+    assert [ClampAttributes(low, high).is_clamped for low, high in limits] == [False, True, True, True]

@@ -212,6 +212,7 @@ def align(roi: Sequence[float], size: tuple[int, int] = (1, 1), **attrs: Any) ->
     [
         ((0, 0, 2, 2), {"samples": 1, "half_pixel": False}, [[111]]),
         ((0, 0, 2, 2), {"samples": 1}, [[105.5]]),
+        ((2, 1, 3, 2), {"samples": 1, "half_pixel": False}, [[117.5]]),
         ((0, 0, 2, 2), {"size": (2, 2), "samples": 1, "half_pixel": False}, [[105.5, 106.5], [115.5, 116.5]]),
         ((1, 0, 3, 2), {"samples": 0, "half_pixel": False}, [[112]]),
         ((0, 0, 1, 1), {"samples": 1, "scale": 2.0, "half_pixel": False}, [[111]]),
@@ -388,3 +389,36 @@ def test_coupled_probabilities() -> None:
     np.testing.assert_allclose(run("PairwiseCoupling", [pairs], classes=4)[0], [p], atol=0.01)
     assert run("PairwiseCoupling", [np.array([[0.75]])], classes=2)[0].round(2).tolist() == [[0.75, 0.25]]
     assert run("PairwiseCoupling", [np.zeros((0, 3), np.float32)], classes=3)[0].shape == (0, 3)
+
+
+def overlap(a: Sequence[float], b: Sequence[float]) -> float:
+    """Intersection over union of two boxes by their low and high corners."""
+    sides = [max(0.0, min(a[i + 2], b[i + 2]) - max(a[i], b[i])) for i in (0, 1)]
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+    common = sides[0] * sides[1]
+    return common / (sum(areas) - common)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_suppression_of_boxes_of_all_shapes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low, size = rng.integers(0, 20, (12, 2)), rng.integers(1, 15, (12, 2))
+    boxes = np.concatenate([low, low + size], 1).astype(np.float32)
+    scores = rng.permutation(12).astype(np.float32)
+    kept: list[int] = []
+    for i in np.argsort(-scores):
+        if all(overlap(boxes[i], boxes[j]) <= 0.25 for j in kept):
+            kept.append(int(i))
+    selected, _ = run(
+        "NonMaxSuppression", [boxes[None], scores[None, None]], per_class=12, iou_threshold=0.25
+    )
+    assert [row[2] for row in selected.tolist() if row[2] >= 0] == kept
+    centers = np.concatenate([low + size / 2, size], 1).astype(np.float32)
+    selected, _ = run(
+        "NonMaxSuppression",
+        [centers[None], scores[None, None]],
+        per_class=12,
+        iou_threshold=0.25,
+        center=True,
+    )
+    assert [row[2] for row in selected.tolist() if row[2] >= 0] == kept

@@ -70,6 +70,19 @@ def test_keys_of_a_report() -> None:
     assert {field.name for field in fields(ModelReport)} <= OWN_KEYS
 
 
+def test_a_report_that_states_nothing_else() -> None:
+    assert (SMALL.transposes, SMALL.fallback_bytes, SMALL.summary, SMALL.details, SMALL.spaces) == (
+        0,
+        0,
+        "",
+        {},
+        {},
+    )
+    assert (SMALL.parts, SMALL.transfers, SMALL.refusals, SMALL.notes, SMALL.states, SMALL.selections) == (
+        (),
+    ) * 6
+
+
 def test_validations_and_failures_come_back() -> None:
     one = Validation("m", "host", Similarity(1.0, 2.0, 3.0, 4.0), 0.5, 6.0, "measured", 7, 8, "files", True)
     for result in (one, replace(one, accuracy=None, passed=False), Failure("m", "host", "no data")):

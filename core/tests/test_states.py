@@ -294,3 +294,9 @@ def test_a_state_that_is_stored_begins_with_its_zero_point_and_is_prepared_by_no
     other.storages["hn"] = Storage(DType.I8, Quant.of(0.5, 7))
     with pytest.raises(MaceError, match=r"h:.* cannot become hn:"):
         add_pairs(other.finish([other.one("Relu", ["h"], outputs=["hn"])]), model(states={"h": "hn"}), {})
+
+
+def test_a_reset_state_may_show_its_next_value() -> None:
+    shown = assign_states(accumulator(5.0), model((), (Port("y"), Port("total.next")), states="reset"))
+    assert (shown.inputs, shown.outputs, shown.states) == (("x",), ("y", "total.next"), ())
+    assert [execute(shown, ones())[name].tolist() for name in shown.outputs] == [[6, 6], [6, 6]]

@@ -149,9 +149,12 @@ def test_words_and_macros() -> None:
         (Word, 230, "is not a plain word"),
         (CDefine, 230, "is not a macro"),
         (CIdentifier, 230, "is not a name in C"),
+        (CPrefix, 100, "at most 100"),
     ],
 )
-def test_the_longest_words(kind: type[Word | CDefine | CIdentifier], most: int, problem: str) -> None:
+def test_the_longest_words(
+    kind: type[Word | CDefine | CIdentifier | CPrefix], most: int, problem: str
+) -> None:
     assert kind("a" * most) == "a" * most
     with pytest.raises(MaceError, match=problem):
         kind("a" * (most + 1))
@@ -160,6 +163,7 @@ def test_the_longest_words(kind: type[Word | CDefine | CIdentifier], most: int, 
 @pytest.mark.parametrize(("length", "text"), [(10, "0123456789"), (11, "0123456...")])
 def test_a_text_is_shortened_to_its_limit(length: int, text: str) -> None:
     assert shorten("0123456789a"[:length], 10) == text
+    assert (shorten("n" * 200), shorten("n" * 201)) == ("n" * 200, "n" * 197 + "...")
     assert quote_name("n" * 60) == repr("n" * 60)
     assert quote_name("n" * 61) == repr("n" * 57 + "...")
     assert quote_name("a\x07\u202eb") == "'a??b'"
