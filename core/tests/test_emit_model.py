@@ -143,6 +143,13 @@ def test_a_device_in_host_memory_imports_buffers_and_needs_no_copy() -> None:
     assert task.places[:2] == ["{MACE_IN_INPUT, 0, 0}", "{MACE_IN_OUTPUT, 0, 0}"]
 
 
+def test_scratch_in_host_memory_lies_beside_what_the_device_reads_and_writes() -> None:
+    made = plan(chain("Exp", "Relu", "Exp"), Island(MemorySpace("host")))
+    assert made.host.bytes == 448 + 448 + 1024
+    assert set(made.host.offsets) >= {"t0", "t1", "island1.scratch"}
+    assert plan(chain("Exp", "Relu", "Exp"), Island()).host.bytes == 448, "of a device, in its own space"
+
+
 def test_a_space_of_two_drivers_is_refused() -> None:
     class Other(Island):
         name = "other"

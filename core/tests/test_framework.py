@@ -20,7 +20,9 @@ from mace_core.pipeline import load
 from mace_core.registry import Registry
 from mace_core.run.framework import Framework, FrameworkSession, absence, installation
 from mace_core.run.reference import ReferenceSession, execute
+from mace_core.run.similarity import Similarity
 from mace_core.run.steps import ROUNDS, STEPS, carried_states, run_steps
+from mace_core.run.validate import _is_passed as is_passed
 from mace_core.run.validate import expectation, min_cosine, outcomes, random_samples
 from mace_core.run.validation_job import ValidationJob
 
@@ -331,3 +333,17 @@ def test_the_least_cosine_is_that_of_the_runtime(
     keys: dict[str, object], is_quantized: bool, least: float
 ) -> None:
     assert min_cosine(Model("m", (), runtimes=("gpu", "cpu"), keys=keys), is_quantized) == least
+
+
+@pytest.mark.parametrize(
+    ("cosine", "error", "keys", "passed"),
+    [
+        (1.0, 0.0, {}, True), (0.9999, 0.0, {}, False), (0.99991, 0.0, {}, True), (1.0, 1e-3, {}, False), (1.0, 0.99e-3, {}, True),
+        (0.6, 9.0, {"validation_threshold": {"cpu": 0.5}}, True), (0.5, 0.0, {"validation_threshold": {"cpu": 0.5}}, False),
+        (1.0, 1e-3, {"validation_threshold": {"cpu": 0.9999}}, False),
+    ],
+)  # fmt: skip
+def test_a_model_passes_by_cosine_and_error(
+    cosine: float, error: float, keys: dict[str, object], passed: bool
+) -> None:
+    assert is_passed(Model("m", (), keys=keys), Similarity(cosine, 0, error, 1), False) == passed

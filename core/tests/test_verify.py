@@ -90,3 +90,16 @@ def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(MaceError) as told:
         verify(graph)
     assert len(str(told.value).splitlines()) >= 2
+
+
+@pytest.mark.parametrize(("size", "is_sound"), [(2_147_483_647, True), (2_147_483_648, False)])
+def test_the_longest_dimension(size: int, is_sound: bool) -> None:
+    new = Builder("g")
+    graph = new.finish([new.one("Relu", [new.input("x", DType.I8, (size,))], outputs=["y"])])
+    if is_sound:
+        assert verify(graph) is graph
+        return
+    with pytest.raises(
+        MaceError, match=r"'x' has shape \(2147483648,\); dimensions must be below 2147483648"
+    ):
+        verify(graph)
