@@ -42,6 +42,7 @@ from mace_tflite_writer import refuses, write_tflite
 STUB = Path(__file__).parent / "stub"
 EXECUTOR = {"NEURON_STUB_EXECUTOR": f"{sys.executable} {STUB / 'executor.py'}"}
 SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+BUFFERS = (BufferKind.DMABUF, BufferKind.AHARDWAREBUFFER)
 BUILT_BY, BUILT_FOR = "mace-target-mdla 0.1.0", "MDLA 3.0"
 
 
@@ -61,9 +62,7 @@ class Direct(Target):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         network = self.network or encode_network(region.graph, write_tflite(region.graph))
-        inputs, outputs = (
-            tuple(replace(p, kinds=(BufferKind.DMABUF,)) for p in ports) for ports in region.ports()
-        )
+        inputs, outputs = (tuple(replace(p, kinds=BUFFERS) for p in ports) for ports in region.ports())
         body = BlobBody(network, built_by=BUILT_BY, built_for=BUILT_FOR)
         nodes = tuple(node.name for node in region.graph.nodes)
         return Part(region.name, self.name, inputs, outputs, body, driver=SYMBOL, nodes=nodes)

@@ -247,24 +247,28 @@ def test_options_reach_the_adapter(session: SessionProgram, tmp_path: Path) -> N
     assert "NeuronCompilation_createWithOptions" in line
 
 
-def test_shared_memory_is_imported_once_and_not_copied(session: SessionProgram, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bind", "create"),
+    [(1, "NeuronMemory_createFromFd"), (2, "NeuronMemory_createFromAHardwareBuffer")],
+    ids=["dma-buf", "AHardwareBuffer"],
+)
+def test_shared_memory_is_imported_once_and_not_copied(
+    bind: int, create: str, session: SessionProgram, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
-    told = session.run(NEVER, 3, bind=1, environment={"NEURON_STUB_LOG": str(log)})
+    told = session.run(NEVER, 3, bind=bind, environment={"NEURON_STUB_LOG": str(log)})
     assert told.said("bind") == ["bind 0 "] * 3
     assert told.said("run") == ["run 0 "] * 3
     assert list(told.outputs) == session.expected()
     calls = log.read_text().split()
-    assert calls.count("NeuronMemory_createFromFd") == 3
+    assert calls.count(create) == 3
     assert calls.count("NeuronMemory_free") == 3
     assert "NeuronExecution_setInput" not in calls
-    for function, code, status in (
-        ("NeuronMemory_createFromFd", 6, REFUSED),
-        ("NeuronMemory_createFromFd", 15, LOST),
-    ):
-        lines = session.run(NEVER, 0, bind=1, environment=fault(function, code)).said("bind")
+    for code, status in ((6, REFUSED), (15, LOST)):
+        lines = session.run(NEVER, 0, bind=bind, environment=fault(create, code)).said("bind")
         assert status_of(lines[0]) == status
     for function in ("NeuronExecution_setInputFromMemory", "NeuronExecution_setOutputFromMemory"):
-        lines = session.run(NEVER, 1, bind=1, environment=fault(function, 4)).said("run")
+        lines = session.run(NEVER, 1, bind=bind, environment=fault(function, 4)).said("run")
         assert status_of(lines[0]) == FAILED
 
 
@@ -326,9 +330,8 @@ def test_valgrind_finds_nothing(adapter: dict[str, str], tmp_path: Path) -> None
     checked = replace(
         program, environment=adapter, command=("valgrind", "-q", "--leak-check=full", "--error-exitcode=9")
     )
-    for fallback in (NEVER, AT_RUN):
+    for fallback, code in ((NEVER, 1), (AT_RUN, DEAD)):
         for function in (*BUILDS, *RUNS):
-            for code in (1, DEAD):
-                checked.run(fallback, 2, environment=fault(function, code))
+            checked.run(fallback, 2, environment=fault(function, code))
     checked.run(NEVER, 2, 2, bind=1)
     checked.run(NEVER, 1, 2, cache_file=str(tmp_path / "entry"))

@@ -25,7 +25,7 @@ from mace_target_mdla.driver import RUNTIMES
 from mace_target_mdla.network import NetworkKind, encode_compiled
 
 NEVER, AT_OPEN = 0, 1
-STALE, NO_DEVICE, FAILED = 7, 6, 11
+REFUSED, NO_DEVICE, STALE, FAILED = 5, 6, 7, 11
 COUNT = 24
 
 
@@ -92,6 +92,22 @@ def test_faults_of_the_runtime(session: SessionProgram, runtime: dict[str, str],
     assert [status_of(line) for line in lines] == [FAILED, FAILED]
     told = session.run(2, 2, environment=environment)
     assert list(told.outputs) == session.expected()
+
+
+@pytest.mark.slow
+def test_dma_bufs_are_for_version_2_alone(
+    session: SessionProgram, runtime: dict[str, str], version: str
+) -> None:
+    told = session.run(NEVER, 1, bind=1, environment=runtime)
+    statuses = {status_of(line) for line in told.said("bind")}
+    if version == "version 2":
+        assert statuses == {0}
+        assert list(told.outputs) == session.expected()
+    else:
+        assert statuses == {REFUSED}
+        assert "imports no such buffer; bind host memory" in told.said("bind")[0]
+    (line, *_) = session.run(NEVER, 0, bind=2, environment=runtime).said("bind")
+    assert status_of(line) == REFUSED, "the runtime knows no AHardwareBuffer"
 
 
 def test_without_a_runtime_the_text_says_what_was_looked_for(session: SessionProgram, tmp_path: Path) -> None:

@@ -75,7 +75,14 @@ def test_quantized_models_give_the_bits_of_the_cpu(name: str, tmp_path: Path) ->
     graph = model_graph(name, tmp_path)
     program = build_session(graph, tmp_path / "session", Mdla(MdlaOptions("3.0")), ("-O1",))
     device = run_device(program, tmp_path, "once")
-    assert device == run_cpu(program, tmp_path)
+    assert list(device) == program.expected()
+    cpu = run_cpu(program, tmp_path)
+    if "mobilenet" in name:
+        # The CPU's kernels are not the references bit for bit here: 12 of 1001 outputs differ, by two steps.
+        steps = np.frombuffer(device[0], np.uint8).astype(int) - np.frombuffer(cpu[0], np.uint8)
+        assert np.abs(steps).max() <= 2
+    else:
+        assert device == cpu
     assert len({*device[0]}) > 1, "outputs of one value would hide everything"
     assert run_device(program, tmp_path, "") == run_original(name, graph)
 
@@ -92,6 +99,25 @@ def test_float_models_give_the_numbers_of_the_cpu(name: str, tmp_path: Path) -> 
         np.testing.assert_allclose(
             np.frombuffer(device, np.float32), np.frombuffer(cpu, np.float32), rtol=1e-4, atol=1e-5
         )
+
+
+HALF = 2.0**-11
+"""The rounding error of a number of 16 bits, relative to it."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlperf_ic/ic_fp32.tflite", "mlperf_kws/kws_fp32.tflite"])
+def test_float_models_with_16_bits_stay_near_the_cpu(name: str, tmp_path: Path) -> None:
+    """Every tensor between operations is rounded to 16 bits; the bound allows eight such errors of the largest output."""
+    graph = model_graph(name, tmp_path)
+    program = build_session(graph, tmp_path / "session", Mdla(MdlaOptions("3.0")), ("-O1",))
+    program = replace(program, environment={"NEURON_STUB_HALF": "1"})
+    pairs = zip(run_device(program, tmp_path, ""), run_cpu(program, tmp_path), strict=True)
+    for device, cpu in pairs:
+        half, single = (np.frombuffer(data, np.float32) for data in (device, cpu))
+        error = np.abs(half - single).max() / np.abs(single).max()
+        assert 0 < error < 8 * HALF
 
 
 @pytest.mark.emulator

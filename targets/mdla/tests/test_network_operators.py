@@ -92,7 +92,7 @@ def stub_network(network: bytes) -> bytes:
     operands, operations, words, inputs, outputs, _ = counts
     (start,) = struct.unpack_from("<Q", network, 56)
     pool = 80 + 48 * operands + 24 * operations
-    out = [b"STUBNET1", struct.pack("<4I", operands, operations, inputs, outputs)]
+    out = [b"STUBNET1", struct.pack("<5I", operands, operations, inputs, outputs, 0)]
 
     def pick(first: int, count: int) -> bytes:
         return network[pool + 4 * first : pool + 4 * (first + count)]

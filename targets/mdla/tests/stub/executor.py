@@ -6,6 +6,9 @@ file, which LiteRT's reference kernels execute: operations of NNAPI are defined 
 
 With NEURON_STUB_ROUNDING=once, the references of this project's operators execute that file instead: LiteRT multiplies and shifts where
 they round the exact result once, so that the last bits of quantized tensors differ. NNAPI leaves both open.
+
+With NEURON_STUB_HALF=1, a network that may be computed with 16 bits has every real tensor rounded to 16 bits behind each operation; sums
+inside of an operation stay as they are. That is what is published of the hardware: numbers of 16 bits, and nothing of its sums.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ class Network:
     def __init__(self, data: bytes) -> None:
         assert data[:8] == b"STUBNET1"
         self.data, self.at = data, 8
-        operands, operations, inputs, outputs = self.take("4I")
+        operands, operations, inputs, outputs, self.relaxed = self.take("5I")
         self.operands = [self.read_operand() for _ in range(operands)]
         self.operations = [self.read_operation() for _ in range(operations)]
         self.inputs, self.outputs = self.take(f"{inputs}I"), self.take(f"{outputs}I")
@@ -134,6 +137,14 @@ class Writer:
     def constant(self, array: np.ndarray) -> int:
         return self.add("<i4", array.shape, array.astype("<i4").tobytes())
 
+    def round_to_half(self, tensor: int) -> int:
+        """A tensor of 32 bits whose values 16 bits hold."""
+        shape = tuple(self.graph.tensors[tensor].shape)
+        half, rounded = self.add("<f2", shape), self.add("<f4", shape)
+        self.call("CAST", [tensor], [half])
+        self.call("CAST", [half], [rounded])
+        return rounded
+
     def call(
         self, name: str, inputs: list[int], outputs: list[int], options: str = "", **values: object
     ) -> None:
@@ -151,8 +162,8 @@ class Writer:
                 setattr(operator.builtinOptions, key, value)
         self.graph.operators.append(operator)
 
-    def finish(self) -> bytes:
-        self.graph.inputs = [self.tensor(i) for i in self.network.inputs]
+    def finish(self, inputs: list[int]) -> bytes:
+        self.graph.inputs = inputs
         self.graph.outputs = [self.tensor(i) for i in self.network.outputs]
         builder = flatbuffers.Builder(1 << 16)
         builder.Finish(self.model.Pack(builder), b"TFL3")
@@ -428,13 +439,33 @@ OPERATIONS: dict[int, Callable[[Call], None]] = {
 }  # fmt: skip
 
 
-def translate(network: bytes) -> bytes:
-    """The TFLite file of a network that the stub has written."""
+def translate(network: bytes, half: bool = False) -> bytes:
+    """The TFLite file of a network that the stub has written; half: with real numbers of 16 bits, where the network allows it."""
     parsed = Network(network)
     writer = Writer(parsed)
+    half = half and bool(parsed.relaxed)
+    if half:
+        round_constants(parsed)
+    ports = [writer.tensor(i) for i in parsed.inputs]
+    for i, port in zip(parsed.inputs, ports, strict=True):
+        round_tensor(writer, i, port, half)
     for code, inputs, outputs in parsed.operations:
         OPERATIONS[code](Call(writer, inputs, outputs))
-    return writer.finish()
+        for i in outputs:
+            round_tensor(writer, i, writer.known[i], half)
+    return writer.finish(ports)
+
+
+def round_constants(network: Network) -> None:
+    for operand in network.operands:
+        if operand.type == T_FLOAT32 and operand.data:
+            operand.data = operand.value.astype("<f2").astype("<f4").tobytes()
+
+
+def round_tensor(writer: Writer, index: int, tensor: int, half: bool) -> None:
+    """Let all that follows read a tensor with 16 bits."""
+    if half and writer.network.operands[index].type == T_FLOAT32:
+        writer.known[index] = writer.round_to_half(tensor)
 
 
 def run(model: bytes, inputs: bytes) -> bytes:
@@ -475,7 +506,8 @@ def run_rounding_once(model: bytes, inputs: bytes, folder: Path) -> bytes:
 
 
 def main(folder: Path) -> None:
-    model, inputs = translate((folder / "network").read_bytes()), (folder / "inputs").read_bytes()
+    half = os.environ.get("NEURON_STUB_HALF") == "1"
+    model, inputs = translate((folder / "network").read_bytes(), half), (folder / "inputs").read_bytes()
     rounds_once = os.environ.get("NEURON_STUB_ROUNDING") == "once"
     outputs = run_rounding_once(model, inputs, folder) if rounds_once else run(model, inputs)
     (folder / "outputs").write_bytes(outputs)

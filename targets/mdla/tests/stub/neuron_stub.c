@@ -48,6 +48,7 @@ typedef struct NeuronModel {
   uint32_t operand_count, operation_count, input_count, output_count;
   uint32_t *inputs, *outputs;
   int identified, finished, compilations;
+  uint32_t relaxed;
 } NeuronModel;
 
 typedef struct NeuronCompilation {
@@ -271,8 +272,8 @@ int NeuronModel_identifyInputsAndOutputs(NeuronModel *model, uint32_t input_coun
 
 int NeuronModel_relaxComputationFloat32toFloat16(NeuronModel *model, bool allow) {
   ENTER;
-  (void)allow;
   REQUIRE(!model->finished, "the model is finished");
+  model->relaxed = allow;
   return 0;
 }
 
@@ -319,7 +320,7 @@ static void put(NeuronCompilation *c, const void *from, size_t bytes) {
 static void serialize(NeuronCompilation *c) {
   const NeuronModel *m = c->model;
   const uint32_t counts[4] = {m->operand_count, m->operation_count, m->input_count, m->output_count};
-  put(c, "STUBNET1", 8), put(c, counts, sizeof counts);
+  put(c, "STUBNET1", 8), put(c, counts, sizeof counts), put(c, &m->relaxed, 4);
   for (uint32_t i = 0; i < m->operand_count; i++) {
     const operand *o = &m->operands[i];
     put(c, &o->type, 4), put(c, &o->rank, 4), put(c, o->dims, 32), put(c, &o->scale, 4), put(c, &o->zero, 4);
@@ -370,7 +371,7 @@ static NeuronModel *deserialize(const void *from, size_t bytes) {
   NeuronModel *m = memset(grow(NULL, sizeof *m), 0, sizeof *m);
   char magic[8];
   uint32_t counts[4];
-  take(&r, magic, 8), take(&r, counts, sizeof counts);
+  take(&r, magic, 8), take(&r, counts, sizeof counts), take(&r, &m->relaxed, 4);
   r.bad |= memcmp(magic, "STUBNET1", 8) != 0 || counts[0] > MAX_OPERANDS || counts[1] > MAX_OPERANDS;
   for (uint32_t i = 0; !r.bad && i < counts[0]; i++) {
     operand o = {0};
@@ -497,6 +498,16 @@ int NeuronMemory_createFromFd(size_t bytes, int protection, int fd, size_t offse
   REQUIRE(fd >= 0 && protection == 3 && !offset && bytes, "no descriptor, or not for reading and writing from its begin");
   *memory = grow(NULL, sizeof **memory);
   (*memory)->fd = dup(fd), (*memory)->bytes = bytes;
+  alive++;
+  return 0;
+}
+
+/* An AHardwareBuffer of these tests is the address of a descriptor; its bytes are the file's. */
+int NeuronMemory_createFromAHardwareBuffer(const int *buffer, NeuronMemory **memory) {
+  ENTER;
+  REQUIRE(buffer && *buffer >= 0, "no buffer");
+  *memory = grow(NULL, sizeof **memory);
+  (*memory)->fd = dup(*buffer), (*memory)->bytes = (size_t)lseek(*buffer, 0, SEEK_END);
   alive++;
   return 0;
 }

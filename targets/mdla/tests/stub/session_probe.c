@@ -3,7 +3,7 @@
  *   session_probe FALLBACK RUNS SESSIONS OPTIONS CACHE BIND
  *
  * FALLBACK: 0 never, 1 at open, 2 at run. OPTIONS: of mace_config, "-" for none. CACHE: a file for what the device compiles, "-" for none.
- * BIND: 1 binds shared memory to all ports. Inputs are read from input_I.bin; the outputs of the last run that went well lie in
+ * BIND: 1 binds shared memory to all ports as dma-bufs, 2 as AHardwareBuffers of the stub. Inputs are read from input_I.bin; the outputs of the last run that went well lie in
  * output_I.bin. Prints "open STATUS TEXT", "part I DEVICE", "run STATUS TEXT", "after I DEVICE". Everything is freed.
  */
 #define _GNU_SOURCE
@@ -83,7 +83,7 @@ static void make_ports(const mace_model *model, int bind, ports *p) {
     p->outputs[i] = make_port(&model->outputs[i], bind, &p->descriptors[16 + i]);
 }
 
-static mace_status bind_ports(mace_session *session, const mace_model *model, ports *p) {
+static mace_status bind_ports(mace_session *session, const mace_model *model, int bind, ports *p) {
   mace_status status = MACE_OK;
   for (int i = 0; !status && i < model->input_count + model->output_count; i++) {
     const int is_input = i < model->input_count, index = is_input ? i : i - model->input_count;
@@ -93,6 +93,10 @@ static mace_status bind_ports(mace_session *session, const mace_model *model, po
     buffer.kind = MACE_DMABUF;
     buffer.host = is_input ? p->inputs[index] : p->outputs[index];
     buffer.handle = (uint64_t)p->descriptors[is_input ? index : 16 + index];
+    if (bind == 2) {
+      buffer.kind = MACE_AHARDWAREBUFFER;
+      buffer.handle = (uint64_t)(uintptr_t)&p->descriptors[is_input ? index : 16 + index];
+    }
     buffer.bytes = is_input ? model->inputs[index].bytes : model->outputs[index].bytes;
     buffer.fence = -1;
     status = mace_bind(session, i, &buffer);
@@ -112,7 +116,7 @@ static void run_session(const mace_model *model, const mace_config *config, int 
   make_ports(model, bind, &p);
   printf("open %d %s\n", (int)status, mace_error(session));
   for (int i = 0; !status && i < model->part_count; i++) printf("part %d %s\n", i, mace_part_device(session, i));
-  if (!status && bind) status = bind_ports(session, model, &p);
+  if (!status && bind) status = bind_ports(session, model, bind, &p);
   for (int i = 0; i < runs; i++) {
     status = mace_run(session, (const void *const *)p.inputs, p.outputs);
     printf("run %d %s\n", (int)status, mace_error(session));

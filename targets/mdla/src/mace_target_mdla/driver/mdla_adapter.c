@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CALL(moment, function, ...)                                                                  \
-  do {                                                                                               \
-    const int code = adapter->function(__VA_ARGS__);                                                 \
-    if (code) return mace_mdla_judge(part, (moment), #function, code, text);                         \
+#define CALL(moment, function, ...)                                          \
+  do {                                                                       \
+    const int code = adapter->function(__VA_ARGS__);                         \
+    if (code) return mace_mdla_judge(part, (moment), #function, code, text); \
   } while (0)
 
 static const char *name_code(int code) {
@@ -43,7 +43,9 @@ mace_status mace_mdla_judge(const mace_loaded *part, mdla_moment moment, const c
   switch (code) {
     case NEURON_OUT_OF_MEMORY:
     case NEURON_RESOURCE_EXHAUSTED_TRANSIENT:
-    case NEURON_RESOURCE_EXHAUSTED_PERSISTENT: remedy = "close other users of the device, and open again"; break;
+    case NEURON_RESOURCE_EXHAUSTED_PERSISTENT:
+      remedy = "close other users of the device, and open again";
+      break;
     case NEURON_DEAD_OBJECT: status = MACE_LOST, remedy = "open the session again"; break;
     case NEURON_UNAVAILABLE_DEVICE:
       status = moment == MDLA_RUNNING ? MACE_LOST : MACE_NO_DEVICE;
@@ -84,8 +86,8 @@ static mace_status add_operands(mace_loaded *part, mace_text text) {
       CALL(MDLA_OPENING, NeuronModel_setOperandSymmPerChannelQuantParams, part->model, (int32_t)i, &channels);
     }
     if (operand->bytes)
-      CALL(MDLA_OPENING, NeuronModel_setOperandValue, part->model, (int32_t)i, network->data + operand->offset,
-           (size_t)operand->bytes);
+      CALL(MDLA_OPENING, NeuronModel_setOperandValue, part->model, (int32_t)i,
+           network->data + operand->offset, (size_t)operand->bytes);
   }
   return MACE_OK;
 }
@@ -112,7 +114,8 @@ static mace_status check_support(mace_loaded *part, mace_text text) {
   CALL(MDLA_OPENING, NeuronModel_getSupportedOperations, part->model, part->supported, count);
   for (uint32_t i = 0; i < count; i++)
     if (!part->supported[i])
-      return mace_mdla_say(text, MACE_STALE, "%s %d.%d.%d does not support %s, operation %u of %u; build for this SoC",
+      return mace_mdla_say(text, MACE_STALE,
+                           "%s %d.%d.%d does not support %s, operation %u of %u; build for this SoC",
                            library->adapter_name, library->version.major, library->version.minor,
                            library->version.patch, network->data + network->operations[i].name, i + 1, count);
   return MACE_OK;
@@ -145,8 +148,8 @@ mace_status mace_mdla_compile(mace_loaded *part, mace_text text) {
   status = add_operands(part, text);
   if (!status) status = add_operations(part, text);
   if (status) return status;
-  CALL(MDLA_OPENING, NeuronModel_identifyInputsAndOutputs, part->model, header->inputs, ports, header->outputs,
-       ports + header->inputs);
+  CALL(MDLA_OPENING, NeuronModel_identifyInputsAndOutputs, part->model, header->inputs, ports,
+       header->outputs, ports + header->inputs);
   CALL(MDLA_OPENING, NeuronModel_relaxComputationFloat32toFloat16, part->model,
        (header->flags & MDLA_RELAX_FLOAT) != 0);
   CALL(MDLA_OPENING, NeuronModel_finish, part->model);
@@ -161,7 +164,8 @@ mace_status mace_mdla_compile(mace_loaded *part, mace_text text) {
 
 mace_status mace_mdla_restore(mace_loaded *part, const void *compiled, size_t bytes, mace_text text) {
   const mdla_adapter *adapter = &part->device->library.adapter;
-  CALL(MDLA_RESTORING, NeuronModel_restoreFromCompiledNetwork, &part->model, &part->compilation, compiled, bytes);
+  CALL(MDLA_RESTORING, NeuronModel_restoreFromCompiledNetwork, &part->model, &part->compilation, compiled,
+       bytes);
   return MACE_OK;
 }
 
@@ -184,14 +188,16 @@ static mace_status set_port(mace_loaded *part, const mace_binding *port, int32_t
       CALL(MDLA_RUNNING, NeuronExecution_setInputFromMemory, part->execution, (uint32_t)index, NULL, imported,
            offset, bytes);
     else
-      CALL(MDLA_RUNNING, NeuronExecution_setOutputFromMemory, part->execution, (uint32_t)index, NULL, imported,
-           offset, bytes);
+      CALL(MDLA_RUNNING, NeuronExecution_setOutputFromMemory, part->execution, (uint32_t)index, NULL,
+           imported, offset, bytes);
     return MACE_OK;
   }
   if (is_input)
-    CALL(MDLA_RUNNING, NeuronExecution_setInput, part->execution, index, NULL, mace_mdla_address(port), bytes);
+    CALL(MDLA_RUNNING, NeuronExecution_setInput, part->execution, index, NULL, mace_mdla_address(port),
+         bytes);
   else
-    CALL(MDLA_RUNNING, NeuronExecution_setOutput, part->execution, index, NULL, mace_mdla_address(port), bytes);
+    CALL(MDLA_RUNNING, NeuronExecution_setOutput, part->execution, index, NULL, mace_mdla_address(port),
+         bytes);
   return MACE_OK;
 }
 

@@ -1,9 +1,10 @@
 /* mdla_driver.c - the driver of MediaTek's MDLA: opens the vendor's libraries, loads networks, and lets them
  * run.
  *
- * A network is compiled on the device by the Neuron adapter, was compiled for the adapter before, or is a file
- * of ncc-tflite for the Neuron runtime. Options of mace_config: mdla.preference=low-power|fast|sustained|turbo,
- * mdla.priority=low|medium|high, mdla.boost=0..100, mdla.compile=OPTIONS for the vendor's compiler.
+ * A network is compiled on the device by the Neuron adapter, was compiled for the adapter before, or is a
+ * file of ncc-tflite for the Neuron runtime. Options of mace_config:
+ * mdla.preference=low-power|fast|sustained|turbo, mdla.priority=low|medium|high, mdla.boost=0..100,
+ * mdla.compile=OPTIONS for the vendor's compiler.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,8 @@ static int read_percent(piece value, int32_t *number) {
 }
 
 static int read_option(mdla_settings *settings, piece key, piece value) {
-  if (is_word(key, "preference")) return read_word(value, preferences, COUNT(preferences), &settings->preference);
+  if (is_word(key, "preference"))
+    return read_word(value, preferences, COUNT(preferences), &settings->preference);
   if (is_word(key, "priority")) return read_word(value, priorities, COUNT(priorities), &settings->priority);
   if (is_word(key, "boost")) return read_percent(value, &settings->boost);
   if (!is_word(key, "compile") || value.bytes >= sizeof settings->compile) return 0;
@@ -78,7 +80,8 @@ static mace_status read_options(mdla_settings *settings, const char *options, ma
       const piece name = {key, equals ? (size_t)(equals - key) : 0};
       const piece value = {equals ? equals + 1 : end, equals ? (size_t)(end - equals - 1) : 0};
       if (!equals || !read_option(settings, name, value))
-        return mace_mdla_say(text, MACE_REFUSED, "the option %.*s is unknown; preference, priority, boost, compile are known",
+        return mace_mdla_say(text, MACE_REFUSED,
+                             "the option %.*s is unknown; preference, priority, boost, compile are known",
                              (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');
@@ -112,7 +115,8 @@ static const NeuronDevice *find_mdla(const mdla_adapter *adapter, const char **n
     return NULL;
   for (uint32_t i = 0; i < count; i++) {
     NeuronDevice *device = NULL;
-    if (adapter->Neuron_getDevice(i, &device) || !device || adapter->NeuronDevice_getName(device, name)) continue;
+    if (adapter->Neuron_getDevice(i, &device) || !device || adapter->NeuronDevice_getName(device, name))
+      continue;
     if (*name && strstr(*name, "mdla")) return device;
   }
   *name = NULL;
@@ -134,8 +138,9 @@ static mace_status open_library(mace_device *device, uint32_t kind, mace_text te
   status = mace_mdla_open_adapter(library, text);
   if (status) return status;
   device->mdla = find_mdla(&library->adapter, &mdla);
-  snprintf(device->name, sizeof device->name, "%s %d.%d.%d, %s", library->adapter_name, library->version.major,
-           library->version.minor, library->version.patch, mdla ? mdla : "device of its choice");
+  snprintf(device->name, sizeof device->name, "%s %d.%d.%d, %s", library->adapter_name,
+           library->version.major, library->version.minor, library->version.patch,
+           mdla ? mdla : "device of its choice");
   return MACE_OK;
 }
 
@@ -158,16 +163,23 @@ static mace_status import(mace_device *device, const mace_need *need, mace_memor
   int code;
   (void)need;
   memset(memory->own, 0, sizeof memory->own);
-  if (buffer->kind == MACE_HOST || !device->library.adapter_library) return MACE_OK;
+  if (buffer->kind == MACE_HOST) return MACE_OK;
+  if (!device->library.adapter_library) {
+    /* The runtime is given the descriptor at each run, and only its version 2 with an offset. */
+    if (buffer->kind == MACE_DMABUF && device->library.runtime.NeuronRuntimeV2_run) return MACE_OK;
+    return mace_mdla_say(text, MACE_REFUSED, "%s imports no such buffer; bind host memory",
+                         device->library.runtime_name);
+  }
   if (!adapter->NeuronMemory_free || !adapter->NeuronExecution_setInputFromMemory ||
       !adapter->NeuronExecution_setOutputFromMemory ||
       (buffer->kind == MACE_DMABUF ? !adapter->NeuronMemory_createFromFd
                                    : !adapter->NeuronMemory_createFromAHardwareBuffer))
     return mace_mdla_say(text, MACE_REFUSED, "%s imports no such buffer; bind host memory",
                          device->library.adapter_name);
-  code = buffer->kind == MACE_DMABUF
-             ? adapter->NeuronMemory_createFromFd(buffer->bytes, READ_AND_WRITE, (int)buffer->handle, 0, &imported)
-             : adapter->NeuronMemory_createFromAHardwareBuffer((const void *)(uintptr_t)buffer->handle, &imported);
+  code = buffer->kind == MACE_DMABUF ? adapter->NeuronMemory_createFromFd(buffer->bytes, READ_AND_WRITE,
+                                                                          (int)buffer->handle, 0, &imported)
+                                     : adapter->NeuronMemory_createFromAHardwareBuffer(
+                                           (const void *)(uintptr_t)buffer->handle, &imported);
   if (code || !imported)
     return mace_mdla_say(text, code == NEURON_DEAD_OBJECT ? MACE_LOST : MACE_REFUSED,
                          "the buffer cannot be imported, the adapter answered %d; bind host memory", code);
@@ -182,7 +194,9 @@ static void release(mace_device *device, mace_memory *memory) {
 
 /* ---- parts ---- */
 
-static size_t round_up(size_t bytes) { return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t); }
+static size_t round_up(size_t bytes) {
+  return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+}
 
 /* Operations of a network that nobody has checked yet: no more than its bytes can hold. */
 static size_t count_operations(const mace_payload *payload) {
@@ -227,7 +241,8 @@ static mace_status load(mace_device *device, const mace_payload *payload, void *
   if (!fault && (part->network.header->inputs != (uint32_t)payload->inputs ||
                  part->network.header->outputs != (uint32_t)payload->outputs))
     fault = "it has other ports than the part";
-  if (fault) return mace_mdla_say(text, MACE_STALE, "the network cannot be used: %s; build the library again", fault);
+  if (fault)
+    return mace_mdla_say(text, MACE_STALE, "the network cannot be used: %s; build the library again", fault);
   status = open_library(device, part->network.header->kind, text);
   if (!status) *loaded = part;
   return status;
@@ -248,7 +263,10 @@ static mace_status compile(mace_loaded *part, mace_text text) {
 }
 
 static mace_status restore(mace_loaded *part, const void *compiled, size_t bytes, mace_text text) {
-  const mace_status status = mace_mdla_restore(part, compiled, bytes, text);
+  mace_status status;
+  /* save keeps nothing of such networks, and a file of ncc-tflite has opened no adapter. */
+  if (part->network.header->kind != MDLA_OPERATIONS) return MACE_STALE;
+  status = mace_mdla_restore(part, compiled, bytes, text);
   if (status) mace_mdla_forget(part);
   return status;
 }

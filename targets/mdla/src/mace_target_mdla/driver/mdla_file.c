@@ -22,13 +22,14 @@ static mace_status judge(const mace_loaded *part, mdla_moment moment, const char
                        part->device->library.runtime_name, code, part->payload->built_by, remedy);
 }
 
-#define CALL(moment, function, ...)                                                \
-  do {                                                                             \
-    const int code = runtime->function(__VA_ARGS__);                               \
-    if (code) return judge(part, (moment), #function, code, text);                 \
+#define CALL(moment, function, ...)                                \
+  do {                                                             \
+    const int code = runtime->function(__VA_ARGS__);               \
+    if (code) return judge(part, (moment), #function, code, text); \
   } while (0)
 
-static mace_status measure(const mace_loaded *part, uint64_t port, int is_input, size_t *bytes, mace_text text) {
+static mace_status measure(const mace_loaded *part, uint64_t port, int is_input, size_t *bytes,
+                           mace_text text) {
   const mdla_runtime *runtime = &part->device->library.runtime;
   if (runtime->NeuronRuntimeV2_run) {
     if (is_input)
@@ -62,8 +63,9 @@ static mace_status compare_ports(const mace_loaded *part, mace_text text) {
   mace_status status = count_ports(part, counts, text);
   if (status) return status;
   if (counts[0] != (size_t)payload->inputs || counts[1] != (size_t)payload->outputs)
-    return mace_mdla_say(text, MACE_STALE, "the network has %zu inputs and %zu outputs, and the build %d and %d; %s",
-                         counts[0], counts[1], payload->inputs, payload->outputs, "build it again");
+    return mace_mdla_say(text, MACE_STALE,
+                         "the network has %zu inputs and %zu outputs, and the build %d and %d; %s", counts[0],
+                         counts[1], payload->inputs, payload->outputs, "build it again");
   for (int32_t i = 0; i < payload->inputs + payload->outputs; i++) {
     const int is_input = i < payload->inputs;
     const int32_t port = is_input ? i : i - payload->inputs;
@@ -71,8 +73,9 @@ static mace_status compare_ports(const mace_loaded *part, mace_text text) {
     status = measure(part, (uint64_t)port, is_input, &bytes, text);
     if (status) return status;
     if (bytes != payload->ports[i].bytes)
-      return mace_mdla_say(text, MACE_STALE, "%s %d of the network takes %zu bytes, and the build gives %zu; %s",
-                           is_input ? "input" : "output", port, bytes, payload->ports[i].bytes, "build it again");
+      return mace_mdla_say(
+          text, MACE_STALE, "%s %d of the network takes %zu bytes, and the build gives %zu; %s",
+          is_input ? "input" : "output", port, bytes, payload->ports[i].bytes, "build it again");
   }
   return MACE_OK;
 }
@@ -108,8 +111,14 @@ mace_status mace_mdla_run_file(mace_loaded *part, const mace_binding *ports, mac
   const mdla_runtime *runtime = &part->device->library.runtime;
   const mace_payload *payload = part->payload;
   const BufferAttribute ordinary = {-1};
-  for (int32_t i = 0; i < payload->inputs + payload->outputs; i++)
+  for (int32_t i = 0; i < payload->inputs + payload->outputs; i++) {
+    const mace_buffer *buffer = &ports[i].memory->buffer;
+    const int is_shared = buffer->kind == MACE_DMABUF && runtime->NeuronRuntimeV2_run;
+    if (buffer->kind != MACE_HOST && !is_shared)
+      return mace_mdla_say(text, MACE_REFUSED, "%s takes no such buffer; bind host memory",
+                           part->device->library.runtime_name);
     part->io[i] = describe_port(ports + i, payload->ports[i].bytes);
+  }
   if (runtime->NeuronRuntimeV2_run) {
     const SyncInferenceRequest request = {part->io, part->io + payload->inputs};
     CALL(MDLA_RUNNING, NeuronRuntimeV2_run, part->runtime, request);
@@ -118,13 +127,12 @@ mace_status mace_mdla_run_file(mace_loaded *part, const mace_binding *ports, mac
   for (int32_t i = 0; i < payload->inputs + payload->outputs; i++) {
     const IOBuffer *io = &part->io[i];
     const int32_t port = i < payload->inputs ? i : i - payload->inputs;
-    if (io->fd >= 0)
-      return mace_mdla_say(text, MACE_REFUSED, "%s takes no dma-buf with an offset; bind host memory",
-                           part->device->library.runtime_name);
     if (i < payload->inputs)
-      CALL(MDLA_RUNNING, NeuronRuntime_setInput, part->runtime, (uint64_t)port, io->buffer, io->length, ordinary);
+      CALL(MDLA_RUNNING, NeuronRuntime_setInput, part->runtime, (uint64_t)port, io->buffer, io->length,
+           ordinary);
     else
-      CALL(MDLA_RUNNING, NeuronRuntime_setOutput, part->runtime, (uint64_t)port, io->buffer, io->length, ordinary);
+      CALL(MDLA_RUNNING, NeuronRuntime_setOutput, part->runtime, (uint64_t)port, io->buffer, io->length,
+           ordinary);
   }
   CALL(MDLA_RUNNING, NeuronRuntime_inference, part->runtime);
   return MACE_OK;

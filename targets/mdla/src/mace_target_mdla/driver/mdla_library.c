@@ -1,8 +1,8 @@
 /* mdla_library.c - finds the vendor's libraries, and the first of them that is complete.
  *
- * The order of the adapters is that of the vendor's own loader: the name for applications of Android, the older
- * one, then that of other systems. A library that lacks a function is closed again and the next one tried; one
- * that is complete ends the search, because a later one may be older.
+ * The order of the adapters is that of the vendor's own loader: the name for applications of Android, the
+ * older one, then that of other systems. A library that lacks a function is closed again and the next one
+ * tried; one that is complete ends the search, because a later one may be older.
  */
 #include "mdla_library.h"
 
@@ -80,8 +80,9 @@ mace_status mace_mdla_open_adapter(mdla_library *library, mace_text text) {
     if (opened) dlclose(opened);
   }
   if (!library->adapter_library)
-    return mace_mdla_say(text, MACE_NO_DEVICE,
-                         "%sso there is no Neuron adapter; install NeuroPilot, on Android declare the library", trials);
+    return mace_mdla_say(
+        text, MACE_NO_DEVICE,
+        "%sso there is no Neuron adapter; install NeuroPilot, on Android declare the library", trials);
   if (library->adapter.Neuron_getVersion(&library->version) == NEURON_NO_ERROR) return MACE_OK;
   return mace_mdla_say(text, MACE_NO_DEVICE, "%s does not tell its version; install NeuroPilot again",
                        library->adapter_name);

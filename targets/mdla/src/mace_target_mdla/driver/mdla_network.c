@@ -78,7 +78,8 @@ const char *mace_mdla_read(const void *bytes, size_t count, mdla_network *networ
   if (header->kind > MDLA_DLA) return "its kind is unknown";
   tables = sizeof *header + (uint64_t)header->operands * sizeof(mdla_operand) +
            (uint64_t)header->operations * sizeof(mdla_operation) + (uint64_t)header->words * sizeof(uint32_t);
-  if (tables > header->start || !fits(header->start, header->data_bytes, count)) return "a table lies outside of it";
+  if (tables > header->start || !fits(header->start, header->data_bytes, count))
+    return "a table lies outside of it";
   network->header = header;
   network->operands = (const mdla_operand *)(header + 1);
   network->operations = (const mdla_operation *)(network->operands + header->operands);

@@ -51,8 +51,8 @@ typedef struct mdla_network {
   const char *data;
 } mdla_network;
 
-/* Check all that a network says of itself, so that nothing outside of it is ever read. Returns NULL, or what is
- * wrong. */
+/* Check all that a network says of itself, so that nothing outside of it is ever read. Returns NULL, or what
+ * is wrong. */
 const char *mace_mdla_read(const void *bytes, size_t count, mdla_network *network);
 
 #endif

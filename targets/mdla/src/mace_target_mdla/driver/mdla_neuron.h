@@ -1,8 +1,8 @@
 /* mdla_neuron.h - the functions of MediaTek's Neuron adapter and Neuron runtime that the driver calls, as
  * pointers. All are looked up at run time; no symbol of the vendor is linked.
  *
- * Written from the documented signatures: NeuronAdapter.h, RuntimeAPI.h, RuntimeV2.h and Types.h of the Neuron
- * SDK, as published with software that uses them. Names and numbers are the vendor's.
+ * Written from the documented signatures: NeuronAdapter.h, RuntimeAPI.h, RuntimeV2.h and Types.h of the
+ * Neuron SDK, as published with software that uses them. Names and numbers are the vendor's.
  */
 #ifndef MACE_MDLA_NEURON_H
 #define MACE_MDLA_NEURON_H
@@ -66,54 +66,54 @@ typedef struct NeuronRuntimeVersion {
 } NeuronRuntimeVersion;
 
 /* The adapter's functions: NAME(function, type, arguments). Every adapter since 4.3.0 has these. */
-#define MDLA_ADAPTER_FUNCTIONS(NAME)                                                                        \
-  NAME(Neuron_getVersion, int, (NeuronRuntimeVersion *))                                                    \
-  NAME(NeuronModel_create, int, (NeuronModel **))                                                           \
-  NAME(NeuronModel_free, void, (NeuronModel *))                                                             \
-  NAME(NeuronModel_addOperand, int, (NeuronModel *, const NeuronOperandType *))                             \
-  NAME(NeuronModel_setOperandValue, int, (NeuronModel *, int32_t, const void *, size_t))                    \
-  NAME(NeuronModel_setOperandSymmPerChannelQuantParams, int,                                                \
-       (NeuronModel *, int32_t, const NeuronSymmPerChannelQuantParams *))                                   \
-  NAME(NeuronModel_addOperation, int,                                                                       \
-       (NeuronModel *, int, uint32_t, const uint32_t *, uint32_t, const uint32_t *))                        \
-  NAME(NeuronModel_identifyInputsAndOutputs, int,                                                           \
-       (NeuronModel *, uint32_t, const uint32_t *, uint32_t, const uint32_t *))                             \
-  NAME(NeuronModel_relaxComputationFloat32toFloat16, int, (NeuronModel *, bool))                            \
-  NAME(NeuronModel_finish, int, (NeuronModel *))                                                            \
-  NAME(NeuronModel_getSupportedOperations, int, (NeuronModel *, bool *, uint32_t))                          \
-  NAME(NeuronModel_restoreFromCompiledNetwork, int,                                                         \
-       (NeuronModel **, NeuronCompilation **, const void *, size_t))                                        \
-  NAME(NeuronCompilation_create, int, (NeuronModel *, NeuronCompilation **))                                \
-  NAME(NeuronCompilation_free, void, (NeuronCompilation *))                                                 \
-  NAME(NeuronCompilation_setPreference, int, (NeuronCompilation *, int32_t))                                \
-  NAME(NeuronCompilation_setPriority, int, (NeuronCompilation *, int))                                      \
-  NAME(NeuronCompilation_finish, int, (NeuronCompilation *))                                                \
-  NAME(NeuronCompilation_getCompiledNetworkSize, int, (NeuronCompilation *, size_t *))                      \
-  NAME(NeuronCompilation_storeCompiledNetwork, int, (NeuronCompilation *, void *, size_t))                  \
-  NAME(NeuronExecution_create, int, (NeuronCompilation *, NeuronExecution **))                              \
-  NAME(NeuronExecution_free, void, (NeuronExecution *))                                                     \
-  NAME(NeuronExecution_setInput, int,                                                                       \
-       (NeuronExecution *, int32_t, const NeuronOperandType *, const void *, size_t))                       \
-  NAME(NeuronExecution_setOutput, int,                                                                      \
-       (NeuronExecution *, int32_t, const NeuronOperandType *, void *, size_t))                             \
+#define MDLA_ADAPTER_FUNCTIONS(NAME)                                                       \
+  NAME(Neuron_getVersion, int, (NeuronRuntimeVersion *))                                   \
+  NAME(NeuronModel_create, int, (NeuronModel **))                                          \
+  NAME(NeuronModel_free, void, (NeuronModel *))                                            \
+  NAME(NeuronModel_addOperand, int, (NeuronModel *, const NeuronOperandType *))            \
+  NAME(NeuronModel_setOperandValue, int, (NeuronModel *, int32_t, const void *, size_t))   \
+  NAME(NeuronModel_setOperandSymmPerChannelQuantParams, int,                               \
+       (NeuronModel *, int32_t, const NeuronSymmPerChannelQuantParams *))                  \
+  NAME(NeuronModel_addOperation, int,                                                      \
+       (NeuronModel *, int, uint32_t, const uint32_t *, uint32_t, const uint32_t *))       \
+  NAME(NeuronModel_identifyInputsAndOutputs, int,                                          \
+       (NeuronModel *, uint32_t, const uint32_t *, uint32_t, const uint32_t *))            \
+  NAME(NeuronModel_relaxComputationFloat32toFloat16, int, (NeuronModel *, bool))           \
+  NAME(NeuronModel_finish, int, (NeuronModel *))                                           \
+  NAME(NeuronModel_getSupportedOperations, int, (NeuronModel *, bool *, uint32_t))         \
+  NAME(NeuronModel_restoreFromCompiledNetwork, int,                                        \
+       (NeuronModel **, NeuronCompilation **, const void *, size_t))                       \
+  NAME(NeuronCompilation_create, int, (NeuronModel *, NeuronCompilation **))               \
+  NAME(NeuronCompilation_free, void, (NeuronCompilation *))                                \
+  NAME(NeuronCompilation_setPreference, int, (NeuronCompilation *, int32_t))               \
+  NAME(NeuronCompilation_setPriority, int, (NeuronCompilation *, int))                     \
+  NAME(NeuronCompilation_finish, int, (NeuronCompilation *))                               \
+  NAME(NeuronCompilation_getCompiledNetworkSize, int, (NeuronCompilation *, size_t *))     \
+  NAME(NeuronCompilation_storeCompiledNetwork, int, (NeuronCompilation *, void *, size_t)) \
+  NAME(NeuronExecution_create, int, (NeuronCompilation *, NeuronExecution **))             \
+  NAME(NeuronExecution_free, void, (NeuronExecution *))                                    \
+  NAME(NeuronExecution_setInput, int,                                                      \
+       (NeuronExecution *, int32_t, const NeuronOperandType *, const void *, size_t))      \
+  NAME(NeuronExecution_setOutput, int,                                                     \
+       (NeuronExecution *, int32_t, const NeuronOperandType *, void *, size_t))            \
   NAME(NeuronExecution_compute, int, (NeuronExecution *))
 
 /* Functions that some adapters lack; the driver does without. */
-#define MDLA_OPTIONAL_FUNCTIONS(NAME)                                                                       \
-  NAME(Neuron_getDeviceCount, int, (uint32_t *))                                                            \
-  NAME(Neuron_getDevice, int, (uint32_t, NeuronDevice **))                                                  \
-  NAME(NeuronDevice_getName, int, (const NeuronDevice *, const char **))                                    \
-  NAME(NeuronCompilation_createForDevices, int,                                                             \
-       (NeuronModel *, const NeuronDevice *const *, uint32_t, NeuronCompilation **))                        \
-  NAME(NeuronCompilation_createWithOptions, int, (NeuronModel *, NeuronCompilation **, const char *))       \
-  NAME(NeuronCompilation_setOptimizationString, int, (NeuronCompilation *, const char *))                   \
-  NAME(NeuronExecution_setBoostHint, int, (NeuronExecution *, uint8_t))                                     \
-  NAME(NeuronExecution_setInputFromMemory, int,                                                             \
-       (NeuronExecution *, uint32_t, const NeuronOperandType *, const NeuronMemory *, size_t, size_t))      \
-  NAME(NeuronExecution_setOutputFromMemory, int,                                                            \
-       (NeuronExecution *, uint32_t, const NeuronOperandType *, const NeuronMemory *, size_t, size_t))      \
-  NAME(NeuronMemory_createFromFd, int, (size_t, int, int, size_t, NeuronMemory **))                         \
-  NAME(NeuronMemory_createFromAHardwareBuffer, int, (const void *, NeuronMemory **))                        \
+#define MDLA_OPTIONAL_FUNCTIONS(NAME)                                                                  \
+  NAME(Neuron_getDeviceCount, int, (uint32_t *))                                                       \
+  NAME(Neuron_getDevice, int, (uint32_t, NeuronDevice **))                                             \
+  NAME(NeuronDevice_getName, int, (const NeuronDevice *, const char **))                               \
+  NAME(NeuronCompilation_createForDevices, int,                                                        \
+       (NeuronModel *, const NeuronDevice *const *, uint32_t, NeuronCompilation **))                   \
+  NAME(NeuronCompilation_createWithOptions, int, (NeuronModel *, NeuronCompilation **, const char *))  \
+  NAME(NeuronCompilation_setOptimizationString, int, (NeuronCompilation *, const char *))              \
+  NAME(NeuronExecution_setBoostHint, int, (NeuronExecution *, uint8_t))                                \
+  NAME(NeuronExecution_setInputFromMemory, int,                                                        \
+       (NeuronExecution *, uint32_t, const NeuronOperandType *, const NeuronMemory *, size_t, size_t)) \
+  NAME(NeuronExecution_setOutputFromMemory, int,                                                       \
+       (NeuronExecution *, uint32_t, const NeuronOperandType *, const NeuronMemory *, size_t, size_t)) \
+  NAME(NeuronMemory_createFromFd, int, (size_t, int, int, size_t, NeuronMemory **))                    \
+  NAME(NeuronMemory_createFromAHardwareBuffer, int, (const void *, NeuronMemory **))                   \
   NAME(NeuronMemory_free, void, (NeuronMemory *))
 
 /* Of the runtime, which executes files of ncc-tflite. One buffer of an inference: */
@@ -143,25 +143,25 @@ typedef struct EnvOptions {
 
 enum { ENV_OPTIONS_HARDWARE = 1 << 2 };
 
-#define MDLA_RUNTIME_V2_FUNCTIONS(NAME)                                                                     \
-  NAME(NeuronRuntimeV2_createFromBuffer, int, (const void *, size_t, size_t, void **, size_t))              \
-  NAME(NeuronRuntimeV2_release, void, (void *))                                                             \
-  NAME(NeuronRuntimeV2_getInputNumber, int, (void *, size_t *))                                             \
-  NAME(NeuronRuntimeV2_getOutputNumber, int, (void *, size_t *))                                            \
-  NAME(NeuronRuntimeV2_getInputSize, int, (void *, uint64_t, size_t *))                                     \
-  NAME(NeuronRuntimeV2_getOutputSize, int, (void *, uint64_t, size_t *))                                    \
+#define MDLA_RUNTIME_V2_FUNCTIONS(NAME)                                                        \
+  NAME(NeuronRuntimeV2_createFromBuffer, int, (const void *, size_t, size_t, void **, size_t)) \
+  NAME(NeuronRuntimeV2_release, void, (void *))                                                \
+  NAME(NeuronRuntimeV2_getInputNumber, int, (void *, size_t *))                                \
+  NAME(NeuronRuntimeV2_getOutputNumber, int, (void *, size_t *))                               \
+  NAME(NeuronRuntimeV2_getInputSize, int, (void *, uint64_t, size_t *))                        \
+  NAME(NeuronRuntimeV2_getOutputSize, int, (void *, uint64_t, size_t *))                       \
   NAME(NeuronRuntimeV2_run, int, (void *, SyncInferenceRequest))
 
-#define MDLA_RUNTIME_V1_FUNCTIONS(NAME)                                                                     \
-  NAME(NeuronRuntime_create, int, (const EnvOptions *, void **))                                            \
-  NAME(NeuronRuntime_release, void, (void *))                                                               \
-  NAME(NeuronRuntime_loadNetworkFromBuffer, int, (void *, const void *, size_t))                            \
-  NAME(NeuronRuntime_getInputNumber, int, (void *, size_t *))                                               \
-  NAME(NeuronRuntime_getOutputNumber, int, (void *, size_t *))                                              \
-  NAME(NeuronRuntime_getInputSize, int, (void *, uint64_t, size_t *))                                       \
-  NAME(NeuronRuntime_getOutputSize, int, (void *, uint64_t, size_t *))                                      \
-  NAME(NeuronRuntime_setInput, int, (void *, uint64_t, const void *, size_t, BufferAttribute))              \
-  NAME(NeuronRuntime_setOutput, int, (void *, uint64_t, void *, size_t, BufferAttribute))                   \
+#define MDLA_RUNTIME_V1_FUNCTIONS(NAME)                                                        \
+  NAME(NeuronRuntime_create, int, (const EnvOptions *, void **))                               \
+  NAME(NeuronRuntime_release, void, (void *))                                                  \
+  NAME(NeuronRuntime_loadNetworkFromBuffer, int, (void *, const void *, size_t))               \
+  NAME(NeuronRuntime_getInputNumber, int, (void *, size_t *))                                  \
+  NAME(NeuronRuntime_getOutputNumber, int, (void *, size_t *))                                 \
+  NAME(NeuronRuntime_getInputSize, int, (void *, uint64_t, size_t *))                          \
+  NAME(NeuronRuntime_getOutputSize, int, (void *, uint64_t, size_t *))                         \
+  NAME(NeuronRuntime_setInput, int, (void *, uint64_t, const void *, size_t, BufferAttribute)) \
+  NAME(NeuronRuntime_setOutput, int, (void *, uint64_t, void *, size_t, BufferAttribute))      \
   NAME(NeuronRuntime_inference, int, (void *))
 
 #define MDLA_POINTER(function, type, arguments) type(*function) arguments;

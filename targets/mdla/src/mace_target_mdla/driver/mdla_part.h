@@ -29,8 +29,8 @@ struct mace_loaded {
   NeuronModel *model; /* these by the adapter; NULL: not made */
   NeuronCompilation *compilation;
   NeuronExecution *execution;
-  void *runtime;  /* this by the runtime; NULL: not made */
-  IOBuffer *io;   /* by port, for the runtime */
+  void *runtime;   /* this by the runtime; NULL: not made */
+  IOBuffer *io;    /* by port, for the runtime */
   bool *supported; /* by operation, for the adapter */
 };
 
