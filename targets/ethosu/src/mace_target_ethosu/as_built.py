@@ -9,7 +9,8 @@ from mace_core.compilation import read_file
 from mace_core.ir import Graph, Node
 from mace_core.partition import partition
 from mace_core.registry import Registry
-from mace_tflite_writer import refuses, write_tflite
+from mace_tflite_writer import write_tflite
+from mace_tflite_writer.rewrites import legalize, refuses_after_rewrites
 
 
 class _Written(Target):
@@ -19,7 +20,7 @@ class _Written(Target):
     device = "npu"
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
-        return refuses(node, graph)
+        return refuses_after_rewrites(node, graph)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         raise NotImplementedError("nothing is compiled for a comparison")
@@ -41,4 +42,4 @@ def write_regions(file: Path) -> list[bytes]:
     """
     graph = read_file(file, Registry.load())
     regions = partition(graph, (_Written(), _Rest())).regions
-    return [write_tflite(region.graph) for region in regions if region.target.name == _Written.name]
+    return [write_tflite(legalize(region.graph)) for region in regions if region.target.name == _Written.name]

@@ -41,7 +41,7 @@ class EthosU(Target):
         read_options(model)
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
-        """None if the NPU computes the operator of a TensorFlow Lite file that the node becomes."""
+        """None if the NPU computes the operators of a TensorFlow Lite file that the node becomes."""
         from mace_target_ethosu.single import judge_node
 
         return judge_node(node, graph, self.options.generation)
@@ -54,9 +54,10 @@ class EthosU(Target):
         from mace_target_ethosu.payload import encode_network
         from mace_target_ethosu.vela import compile_network, vela_version
         from mace_tflite_writer import write_tflite
+        from mace_tflite_writer.rewrites import legalize
 
         place = f"{config.model.name}: region {region.name}"
-        network = compile_network(write_tflite(region.graph), self.options, place)
+        network = compile_network(write_tflite(legalize(region.graph)), self.options, place)
         encoded = encode_network(network, place)
         inputs, outputs = region.ports()
         body = BlobBody(
