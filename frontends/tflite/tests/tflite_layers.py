@@ -100,6 +100,30 @@ FLOAT = (
         (BOTH, {**TANH, "MergeOutputs": True}),
     ),
     Case(
+        "lstm both ways with peepholes",
+        "BIDIRECTIONAL_SEQUENCE_LSTM",
+        [
+            *(X, *weights(1), *weights(9, UNITS), *PEEPHOLES, *gates(20), None, None),
+            *(*weights(61), *weights(69, UNITS), *PEEPHOLES[::-1], *gates(80), None, None),
+            *(H, C, state(BATCH, UNITS), state(BATCH, UNITS)),
+            *([None] * 9),
+        ],
+        (BOTH, {**TANH, "MergeOutputs": True}),
+    ),
+    Case(
+        "lstm both ways with projections",
+        "BIDIRECTIONAL_SEQUENCE_LSTM",
+        [
+            *(X, *weights(1), *weights(9, 2), *NONE3, *gates(20)),
+            *(floats(2, UNITS, seed=30), floats(2, seed=31)),
+            *(*weights(61), *weights(69, 2), *NONE3, *gates(80)),
+            *(floats(2, UNITS, seed=32), floats(2, seed=33)),
+            *(state(BATCH, 2), C, state(BATCH, 2), state(BATCH, UNITS)),
+            *([None] * 9),
+        ],
+        (BOTH, {**TANH, "MergeOutputs": True}),
+    ),
+    Case(
         "lstm both ways apart",
         "BIDIRECTIONAL_SEQUENCE_LSTM",
         [
