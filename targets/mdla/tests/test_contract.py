@@ -26,18 +26,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.mark.exhaustive  # test_models.py has a real model on the stub in the plain run
 @pytest.mark.slow
 class TestMdla(TargetContract):
     target = Mdla(MdlaOptions("3.0"))
-
-    # Each run of a session starts an interpreter for LiteRT.
-    test_accepted_nodes_compute_what_their_references_do = pytest.mark.exhaustive(
-        TargetContract.test_accepted_nodes_compute_what_their_references_do
-    )
-    test_several_regions_compute_what_one_does = pytest.mark.exhaustive(
-        TargetContract.test_several_regions_compute_what_one_does
-    )
-    test_sessions_use_the_heap_only_if_a_driver_says_so = pytest.mark.exhaustive(
-        TargetContract.test_sessions_use_the_heap_only_if_a_driver_says_so
-    )
-    test_states_last_from_run_to_run = pytest.mark.exhaustive(TargetContract.test_states_last_from_run_to_run)
