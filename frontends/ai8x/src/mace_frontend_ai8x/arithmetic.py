@@ -61,6 +61,7 @@ def outputs(network: Network, options: NetworkOptions) -> tuple[Array, ...]:
     results: list[Array] = []
     sample = network.sample.astype(np.int32)
     sample = sample.reshape(*sample.shape, *(1,) * (3 - sample.ndim))
+    # Zeros are what a buffer holds before the first inference, which is the one of the known answer.
     buffered = [np.zeros((buffer.channels, prod(buffer.dim)), np.int32) for buffer in network.buffers]
     executed_before = dict(zip(network.sampled[1:], network.sampled, strict=False))
     for index, (layer, place) in enumerate(zip(network.layers, network.places, strict=True)):
@@ -121,6 +122,7 @@ class _Step:
             return [joint.reshape(shape)]
         if len(inputs) > 1:
             return [x.reshape(shape) for x in inputs]
+        # The network's own input has its operands one behind the other by either reading.
         if self.options.documented and layer.inputs != (INPUT,):
             in_turn = inputs[0].reshape(layer.channels, -1, layer.operands)
             return [in_turn[:, :, i].reshape(shape) for i in range(layer.operands)]
@@ -136,18 +138,22 @@ class _Step:
             x = self._pool(x)
         if layer.operation is Operation.PASSTHROUGH:
             return x
+        # A wide layer hands over its accumulator: neither shift nor activation has effect on it.
         sums = self._sums(x)
         return sums if layer.wide else _activate(_narrow(sums, layer.shift), layer.activation)
 
     def _pool(self, x: Array) -> Array:
         layer = self.layer
         if layer.pool is None:
+            # The convolver has stride 1 only; the pooling unit takes every n-th position before it.
             return x[:, :: layer.stride, :: layer.stride]
         return self._average(x, layer.pool) if layer.pool.average else self._largest(x, layer.pool)
 
     def _largest(self, x: Array, pool: Pool) -> Array:
+        # The generator's simulation of one-dimensional pools never looks at pool_dilation.
         undilated = self.layer.one_dimensional and not self.options.documented
         dilation = (1, 1) if undilated else pool.dilation
+        # A maximum over a window is the maximum over its columns of the maxima over its rows.
         for axis in (1, 2):
             x = np.maximum.reduce(_windows(x, axis, self.layer, dilation[axis - 1]))
         return x
@@ -179,9 +185,11 @@ class _Step:
             sums = _transpose(x, values, layer.pad)
         else:
             kernels = values.reshape(*values.shape[:2], *layer.kernel)
+            # The hardware has no other groups than one for each channel, see the vendor's limits.
             convolve = _depthwise if layer.groups > 1 else _convolve
             sums = convolve(x, kernels, layer.pad, layer.dilation)
         if layer.bias is not None:
+            # A bias byte counts steps of the result, which are 128 steps of the accumulator.
             sums += (layer.bias << FRACTION_BITS).astype(np.int32)[:, None, None]
         return sums
 
@@ -259,6 +267,7 @@ def _transpose(x: Array, kernels: Array, pad: Pair) -> Array:
 
 def _narrow(sums: Array, shift: int) -> Array:
     """Return sums times two to the shift, divided by 128, rounded with halves up, saturated to 8 bits."""
+    # A left shift beyond 7 would overflow what numpy computes with; saturating first gives the same.
     right = FRACTION_BITS - shift
     y: Array = (sums + (1 << (right - 1))) >> right if right > 0 else np.clip(sums, LOW, HIGH) << -right
     return np.clip(y, LOW, HIGH)
@@ -266,5 +275,7 @@ def _narrow(sums: Array, shift: int) -> Array:
 
 def _activate(x: Array, activation: LayerActivation) -> Array:
     if activation is LayerActivation.RELU:
+        # ReLU comes after the saturation, as in the hardware; the order makes no difference for it.
         return np.maximum(x, 0)
+    # The absolute value of -128 has no byte, so the hardware saturates it to 127.
     return np.minimum(np.abs(x), HIGH) if activation is LayerActivation.ABS else x

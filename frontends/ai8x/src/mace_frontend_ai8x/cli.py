@@ -90,6 +90,7 @@ def synthesize(
     folder = test_dir / prefix
     if folder.exists() and not overwrite:
         raise MaceError(folder, "exists", "give --overwrite, or another --prefix")
+    # The target reads the prefix among the vendor's options, where it names files and functions.
     arguments = (*options, "--prefix", prefix)
     click.echo(write_project(folder, device, arguments, DescribedFiles(**files)))
 

@@ -40,10 +40,12 @@ def write_project(folder: Path, device: str, arguments: Sequence[str], files: De
     """Write the project of a described network; return the notes and the summary."""
     target = find_target(device)
     _check_files(files.description, files.checkpoint, *([files.sample] if files.sample else []))
+    # Commands for the vendor's tool name no sample, and run unchanged.
     source = files.sample or default_sample(files.description)
     _check_files(source)
     described = DescribedModel(files.description, files.checkpoint, read_samples(str(source)))
     trained = None
+    # Only this needs the other frontends, which take long to import.
     if files.model:
         trained = TrainedModel(files.model.name, read_file(files.model, Registry.load()))
     project = target.make_project(described, arguments, trained)
@@ -53,6 +55,7 @@ def write_project(folder: Path, device: str, arguments: Sequence[str], files: De
 
 def find_target(device: str) -> type[DescribedTarget]:
     """Return the target of a device, by its name in any case; MaceError if none is installed."""
+    # The vendor writes MAX78000, our targets are named in lower case.
     name = device.lower()
     target = load_described_target(name)
     if target is None:
@@ -95,6 +98,7 @@ def quantize_checkpoint(source: Path, target: Path, arguments: QuantizeArguments
     """Write a quantized checkpoint."""
     settings = Settings()
     if arguments.clip_method:
+        # Without the option the vendor's tool uses the largest power of two, as `Settings` does.
         settings = replace(settings, clip=Clip[arguments.clip_method])
     if arguments.scale is not None:
         settings = replace(settings, scale=arguments.scale)

@@ -49,6 +49,7 @@ def as_graph(network: Network) -> Graph:
     first = network.layers[0]
     port = input_tensor(network)
     sample = builder.input(port.name, port.dtype, port.shape, port.quant)
+    # Ops of the graph have channels last; the vendor's samples have them first.
     rows = builder.one("Reshape", [sample], {"shape": (1, network.sample.shape[0], *first.dim)})
     tensors = {INPUT: builder.one("Transpose", [rows], {"perm": (0, 2, 3, 1)})}
     for index, layer in enumerate(network.layers):
@@ -111,6 +112,7 @@ def output_tensors(network: Network) -> tuple[Tensor, ...]:
 def _result(layer: Layer) -> Tensor:
     rows, columns = layer.out_dim
     spatial: tuple[int, ...] = ()
+    # A column of data is a line for PyTorch, and a single position a row of channels.
     if columns > 1:
         spatial = (rows, columns)
     elif rows > 1:
@@ -126,6 +128,7 @@ def _stored_as(layer: Layer) -> Storage:
 
 def weight_unit(layer: Layer) -> float:
     """Return the scale of a layer's weights with which its results have the scale of its data."""
+    # The hardware divides by 2 ** 7 and multiplies by 2 ** shift; both are put into the scale of the weights.
     return float(2.0 ** (layer.shift - 7))
 
 
@@ -165,6 +168,7 @@ class _Writer:
         x = self._join(operands)
         if not layer.pool_first:
             x = self._pool(x)
+        # Without weights there is no accumulator, and so neither shift nor activation.
         if layer.operation is Operation.PASSTHROUGH:
             return x
         return self._activate(self._convolve(x))
@@ -256,6 +260,7 @@ class _Writer:
         del attrs["kernel"]
         attrs |= low
         if layer.operation is Operation.CONV_TRANSPOSE2D:
+            # The hardware puts a zero behind every row and column, also the last: output padding 1.
             attrs |= {"strides": (2, 2), "output_padding": (1, 1)}
             return self._add_stored("ConvTranspose", [x, *self._parameters(self._filters())], attrs, storage)
         return self._add_stored(
@@ -277,6 +282,7 @@ class _Writer:
         """Return weights as [in, out], inputs in the order rows, columns, channels."""
         layer = self.layer
         assert layer.weights is not None
+        # PyTorch flattens channels first, the graph's data have channels last.
         by_channel = layer.weights.values.reshape(layer.out_channels, layer.channels, *layer.pooled)
         return by_channel.transpose(2, 3, 1, 0).reshape(-1, layer.out_channels)
 

@@ -25,6 +25,7 @@ def load_graph(model: Model) -> Graph:
     try:
         network = described.network(options)
     except MaceError:
+        # Only a faulty description is read a second time, so that a good one costs nothing.
         _raise_with_limits(described, model, options)
         raise
     return replace(as_any_graph(network), origin=described)

@@ -125,9 +125,11 @@ class Layer:
     def pooled(self) -> tuple[int, int]:
         """Rows and columns after pooling or subsampling."""
         size, dilation, stride = self.window
+        # A window that begins inside but ends beyond the data is left out, as in PyTorch without ceil_mode.
         rows, columns = (
             (n + stride - (s - 1) * d - 1) // stride for n, s, d in zip(self.dim, size, dilation, strict=True)
         )
+        # One-dimensional data has one column, whatever a two-dimensional window would leave of it.
         return rows, 1 if self.dim[1] == 1 else columns
 
     @property
@@ -155,6 +157,7 @@ class Layer:
             return self.pooled[0] + 2 * self.pad[0] - (self.kernel[0] - 1) * self.dilation[0], 1
         axes = zip(self.pooled, self.kernel, self.pad, self.dilation, strict=True)
         if self.operation is Operation.CONV_TRANSPOSE2D:
+            # Stride 2 and output padding 1 are the only ones of the hardware, so they stand here as numbers.
             rows, columns = ((n - 1) * 2 - 2 * p + k + 1 for n, k, p, _ in axes)
         else:
             rows, columns = (n + 2 * p - (k - 1) * d for n, k, p, d in axes)
@@ -169,6 +172,7 @@ class Layer:
         if self.operation is Operation.LINEAR:
             return self.out_channels, self.channels * (prod(self.pooled) if self.flatten else 1)
         if self.operation is Operation.CONV_TRANSPOSE2D:
+            # PyTorch keeps the weights of a transposed convolution with the input channels first.
             return self.channels, self.out_channels, *self.kernel
         return self.out_channels, inputs, *self.kernel
 
@@ -222,6 +226,7 @@ def processors_needed(channels: int) -> int:
     More than 64 channels go in passes of equal size, each a multiple of four: a word of data memory has four
     channels.
     """
+    # Sixty-four processors work at once; more channels take several passes over the same positions.
     passes = -(-channels // 64)
     each = -(-channels // passes)
     return each if passes == 1 else -(-each // 4) * 4
@@ -297,6 +302,7 @@ class Origin:
     def locate(self, layer: str, key: str) -> tuple[int, str]:
         """Return the line of a layer's key, else that of the layer, and the layer's title."""
         if layer not in self.layers:
+            # What belongs to no layer is shown at its key, else where the description begins.
             return self.keys.get(key, min(self.keys.values(), default=1)), ""
         section = self.layers[layer]
         return section.keys.get(key, section.line), section.title

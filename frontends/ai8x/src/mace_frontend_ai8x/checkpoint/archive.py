@@ -100,6 +100,7 @@ class Archive:
         data = self.storage(tensor.storage)
         axes = list(zip(tensor.shape, tensor.stride, strict=True))
         count, available = prod(tensor.shape), len(data) // dtype.itemsize
+        # A tensor without elements has no last one, whose place could be checked.
         if not count:
             return np.zeros(0, dtype)
         # as_strided checks nothing: an element outside of the storage would read foreign memory.
@@ -141,6 +142,7 @@ def _read_zip(path: Path, data: bytes) -> Archive:
         entries = zipfile.ZipFile(BytesIO(data))
     except ZIP_FAULTS as error:
         raise MalformedError(f"it is not a complete zip archive ({error})") from error
+    # The folder is named after the file that was saved, which may have been renamed since.
     names = [name for name in entries.namelist() if name.endswith("/data.pkl")]
     if len(names) != 1:
         raise MaceError(path, "is a zip archive without a checkpoint in it", RESAVE)
@@ -168,6 +170,7 @@ def _read_zip(path: Path, data: bytes) -> Archive:
             raise MalformedError(f"entry {name!a} cannot be read") from error
         return contents[name]
 
+    # Older versions of PyTorch write no such entry; nearly all machines that train are little-endian.
     if f"{folder}byteorder" in entries.namelist() and read(f"{folder}byteorder") != b"little":
         raise MaceError(
             path, "holds numbers in big-endian order", "save it on a machine with an x86 or ARM processor"
@@ -183,6 +186,7 @@ def _read_stream(path: Path, data: bytes) -> Archive:
     version = read_pickle(data, len(STREAM_START), path)
     if version.root != VERSION:
         raise MaceError(path, "is of an unknown version of PyTorch", RESAVE)
+    # What the writing machine was like; only its position is needed, to find the next stream.
     system = read_pickle(data, version.end, path)
     content = read_pickle(data, system.end, path)
     keys = read_pickle(data, content.end, path)

@@ -55,6 +55,7 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
     biases' bytes in the same order.
     MaceError if a file cannot be read or is damaged, or the arrays do not fit the layers.
     """
+    # The list is consumed from its front, because one array may hold the weights of several layers.
     arrays, layer_values = _read(weights), []
     for number, form in enumerate(forms):
         if not arrays:
@@ -93,6 +94,7 @@ def _squeeze(values: Array, axes: int) -> Array:
 def _narrow(values: Array, form: Form) -> Array:
     """Return the upper bits of weights that are wider than the layer's; a binary weight is the sign."""
     if form.binary:
+        # As the hardware stores it: the bit is the sign, and zero counts as positive.
         return np.where(values < 0, -1, 1)
     return values >> max(0, _bits(values) - form.bits)
 

@@ -67,6 +67,7 @@ def fuse(state: CheckpointState, arch: str | None = None, divisor: float = DIVIS
                 f"have other shapes than its mean {list(channels)}"
             )
             continue
+        # A negative variance, as damage leaves it, has no root, and large values overflow float32.
         tensors = _fuse(tensors, layer, divisor)
         if not all(np.isfinite(tensors[f"{layer}.op.{kind}"]).all() for kind in ("weight", "bias")):
             faults.append(f"{state.path}: values of {layer}.bn and its convolution give no finite weights")
@@ -97,6 +98,7 @@ def _fuse(tensors: dict[str, Array], layer: str, divisor: float) -> dict[str, Ar
     for name, values_of_name in tensors.items():
         if name == f"{layer}.op.weight":
             result[name] = fused
+            # The bias comes right behind the weights, where PyTorch has it.
             result[f"{layer}.op.bias"] = bias
         elif not name.startswith(f"{layer}.bn.") and name != f"{layer}.op.bias":
             result[name] = values_of_name

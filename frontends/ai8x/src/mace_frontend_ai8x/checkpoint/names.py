@@ -81,6 +81,7 @@ class ForbiddenError(Exception):
 
 def check_name(name: str) -> Global:
     """Return a name of a stream as a `Global`; ForbiddenError if it is not on the list."""
+    # Types of storages that are unknown here are refused when their numbers are read, not by name.
     storage = re.fullmatch(r"torch\.[A-Za-z0-9]+Storage", name)
     if not (storage or name in CALLS or name in INERT_NAMES or name.startswith(INERT)):
         raise ForbiddenError(ascii(name).strip("'"))

@@ -74,6 +74,7 @@ def load_checkpoint(path: Path, settings: Settings | None = None, ignore_bn: boo
             "or give ignore-bn to leave it out"
         )
         raise MaceError(path, problem, remedy)
+    # In this order: quantization finds the range of the fused weights.
     if not quantized:
         if needs_fusing(state):
             state = fuse(state)
@@ -147,6 +148,7 @@ def _read_integer(state: CheckpointState, name: str, faults: list[str], within: 
 
 def _bytes(state: CheckpointState, name: str, divisor: int, faults: list[str]) -> Array:
     """Return values divided by a number; zeros and a fault if they do not fit into 8 bits then."""
+    # The vendor's loader rounds a bias down when it cuts off the bits that its weights lack.
     values = np.floor(state.tensors[name] / np.float32(divisor))
     if values.size and not (values.min() >= -128 and values.max() <= 127):
         span = f"from {values.min():g} to {values.max():g}"

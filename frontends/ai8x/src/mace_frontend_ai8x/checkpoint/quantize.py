@@ -167,6 +167,7 @@ def _quantize(
         factor = np.float32(half * _saturation(weights, settings))
     changed[f"{operation}.weight"] = np.clip(_round_half_up(weights * factor), -half, half - 1)
     if bias is not None:
+        # Such biases are clipped to all their bits; the others to bytes first.
         precision = half if has_trained_shift else 1
         rounded = _round_half_up(bias.astype(np.float32) * (factor * precision))
         clipped = np.clip(rounded, -128 * precision, 128 * precision - 1)
@@ -210,6 +211,7 @@ def _shift(state: CheckpointState, layer: str, values: tuple[Array, Array | None
         magnitudes.max() if quantile in (None, 1.0) else np.quantile(magnitudes, quantile).astype(np.float32)
     )
     low, high = (limit - bits for limit in EXPONENTS)
+    # Weights of zero fit any scale, and the logarithm has none for them.
     exponent = high if largest == 0 else np.clip(np.floor(np.log2(np.float32(1) / largest)), low, high)
     return -float(exponent)
 
@@ -223,6 +225,7 @@ def _saturation(weights: Array, settings: Settings) -> float:
         return float(max(abs(channels.min(1).mean()), abs(channels.max(1).mean())))
     if settings.clip is Clip.AVG:
         return float(np.abs(channels).max(1).mean())
+    # PyTorch's std divides by n - 1, numpy's own default by n.
     mean, deviation = weights.mean(), settings.deviations * weights.std(ddof=1)
     return float(max(abs(max(weights.min(), mean - deviation)), abs(min(weights.max(), mean + deviation))))
 

@@ -39,6 +39,7 @@ class CheckpointState:
     def layers(self) -> Iterator[tuple[str, str]]:
         """Yield each layer's name and that of its operation, to which `.weight` and `.bias` belong."""
         for name, values in self.tensors.items():
+            # Weights of one axis are those of batch normalization, which is no layer of its own.
             if name.endswith(".weight") and values.ndim > 1:
                 operation = name.removesuffix(".weight")
                 yield operation.removesuffix(".op"), operation
@@ -79,6 +80,7 @@ def read_state(path: Path) -> CheckpointState:
     """
     archive = read_archive(path)
     root = archive.root if isinstance(archive.root, dict) else {}
+    # `torch.save(model.state_dict(), file)` writes the state dictionary alone.
     state_dict = root.get("state_dict", root)
     items = state_dict.items() if isinstance(state_dict, dict) else ()
     described = {str(name): value for name, value in items if isinstance(value, StridedTensor)}

@@ -151,6 +151,7 @@ def _push_number(form: str, reader: _Reader) -> None:
 
 
 def _push_long(reader: _Reader) -> None:
+    # At most 255 bytes: the form with a length of four bytes, which could ask for any memory, is not read.
     reader.stack.append(int.from_bytes(reader.take(reader.number("<B")), "little", signed=True))
 
 
@@ -207,6 +208,7 @@ def _update(reader: _Reader, pairs: list[Any]) -> None:
         return
     if not isinstance(target, dict) or len(pairs) % 2:
         raise MalformedError("keys and values do not match")
+    # Other objects of a stream may be lists and dictionaries, which Python cannot hash.
     if not all(isinstance(key, str | bytes | int | float | Global | None) for key in pairs[::2]):
         raise MalformedError("a key is neither a string nor a number")
     target.update(zip(pairs[::2], pairs[1::2], strict=True))
@@ -218,6 +220,7 @@ def _global(reader: _Reader) -> None:
 
 
 def _stack_global(reader: _Reader) -> None:
+    # The stack gives the name first, because it was pushed last.
     name, module = reader.pop(), reader.pop()
     if not isinstance(name, str) or not isinstance(module, str):
         raise MalformedError("a name is not a string")

@@ -44,6 +44,7 @@ def write_state(state: CheckpointState, path: Path) -> None:
         ("state_dict", tensors),
         ("extras", extras),
     )
+    # Protocol 2 is the one that PyTorch itself writes.
     entries = {"data.pkl": b"\x80\x02" + _mapping(contents) + b".", "byteorder": b"little"}
     entries |= {f"data/{key}": data for key, data in enumerate(storages)} | {"version": b"3\n"}
     file = BytesIO()
@@ -62,6 +63,7 @@ def _plain(value: Any) -> bytes:
         case bool():
             return b"\x88" if value else b"\x89"
         case int():
+            # One byte more than the magnitude needs where its highest bit would read as the sign.
             data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
             return b"\x8a" + bytes((len(data),)) + data
         case float():
@@ -81,6 +83,7 @@ def _mapping(items: Iterable[tuple[str, bytes]], *, ordered: bool = False) -> by
 def _tensor(values: Array, storages: list[bytes]) -> bytes:
     """Return the code of a tensor; its numbers are added to the storages."""
     dtype = values.dtype.newbyteorder("<")
+    # PyTorch counts strides in elements, numpy in bytes.
     strides = [prod(values.shape[axis + 1 :]) for axis in range(values.ndim)]
     kind = _global("torch", STORAGES[dtype.kind, dtype.itemsize])
     storage = (_plain("storage"), kind, _plain(str(len(storages))), _plain("cpu"), _plain(values.size))

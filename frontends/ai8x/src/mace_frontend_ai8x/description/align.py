@@ -43,6 +43,7 @@ def align(weighted: Sequence[int], parameters: Sequence[LayerParameters], misfit
     trailing = parameters[len(weighted) :]
     if not weighted or not surplus:
         return Alignment()
+    # Where the first parameters fit all layers, the checkpoint only has further ones at its end.
     prefix = misfits(dict(zip(weighted, parameters, strict=False)))
     if not prefix or abs(surplus) > MAX_MISSING:
         return Alignment(unweighted=tuple(weighted[len(parameters) :]), unused=tuple(trailing))
@@ -51,6 +52,7 @@ def align(weighted: Sequence[int], parameters: Sequence[LayerParameters], misfit
             weighted, -surplus, lambda indexes: misfits(dict(zip(indexes, parameters, strict=False)))
         )
         missing = tuple(sorted(candidates[0] for candidates in dropped))
+        # Leaving out a layer explains something only if fewer of the others misfit then.
         if best < prefix:
             return Alignment(unweighted=missing, by_shape=True)
         return Alignment(unweighted=tuple(weighted[len(parameters) :]))

@@ -88,6 +88,7 @@ class _Builder:
         unread = self._find_unread(len(layers))
         sampled = () if unread else self._follow_conditions(len(layers))
         if not any(layer.output for layer in layers):
+            # As in the vendor's tool, the last layer is the result where none is marked.
             last = sampled[-1] if sampled else -1
             layers[last] = replace(layers[last], output=True)
         laid = places(self.description, self.links, layers, self.options)
@@ -163,6 +164,7 @@ class _Builder:
                 Shape(layers[i].out_channels, layers[i].out_dim) if i >= 0 else outer[i] for i in links.inputs
             ]
             owner = index
+            # A weight_source may itself name another one; the weights are those of the first.
             while self.links[owner].weights != owner:
                 owner = self.links[owner].weights
             reader = LayerReader(described, links.inputs, parameters.get(owner), self.faults, self.notes)
@@ -174,6 +176,7 @@ class _Builder:
         without, width = self.options.no_bias, self.options.output_width
         if self.options.ignore_activation:
             layer = replace(layer, activation=LayerActivation.NONE)
+        # An empty list stands for all layers.
         if without is not None and (not without or index in without):
             layer = replace(layer, bias=None)
         return replace(layer, wide=width == 32) if width and index == self._last() else layer
@@ -187,6 +190,7 @@ class _Builder:
             links = self.links[index]
             following = links.following if links.simulated is None else links.simulated
             index = index + 1 if following is None else following
+            # STOP is negative, and a layer behind the last one ends the network too.
             if not 0 <= index < count:
                 return tuple(executed)
             executed.append(index)
@@ -200,6 +204,7 @@ class _Builder:
                 problem,
                 "give numbers as [channels, rows, columns] or [channels, length]",
             )
+        # The vendor's samples are integers; floats come from users who scale their data themselves.
         rounded = np.rint(sample) if sample.dtype.kind == "f" else sample
         if not (rounded >= -128).all() or not (rounded <= 127).all():
             problem = (

@@ -59,6 +59,7 @@ class LayerReader:
         kernel = self._kernel()
         weights = self._weights(channels, kernel)
         pad = axes((PADS.get(operation, 0),) if d.pad is None else d.pad)
+        # Keys of a line may state one number or two; the second has no meaning for it.
         line = operation is Operation.CONV1D
         pool = self._pool(dim[1] == 1)
         self._match_output_pad()
@@ -75,6 +76,7 @@ class LayerReader:
             pad=(pad[0], 0) if line else pad,
             dilation=(d.dilation[0], 1) if line else axes(d.dilation),
             groups=d.groups,
+            # pool_stride without a pool subsamples; with one it is the pool's own.
             stride=1 if pool else self._stride(),
             pool=pool,
             eltwise=eltwise,
@@ -155,6 +157,7 @@ class LayerReader:
             return 1, 1
         if operation is not Operation.CONV1D:
             return axes(d.kernel_size or (3,))
+        # The vendor's default is a length of 9, which the weights of the model correct.
         if d.kernel_size is None and self.parameters is not None:
             return self.parameters.weights.shape[-1], 1
         return _line(d.kernel_size or (9,))
@@ -210,6 +213,7 @@ class LayerReader:
         if d.operation is Operation.PASSTHROUGH:
             return None
         if d.bypass:
+            # A view of a single one: such a layer has no weights in memory, and may have many channels.
             return Weights(
                 np.broadcast_to(
                     np.int64(1), (d.out_channels or channels, max(1, channels // d.groups), *kernel)
@@ -246,6 +250,7 @@ class LayerReader:
                 self._fault("output_shift", "has no effect in a layer without weights", "remove it")
             return 0
         trained = self.parameters.output_shift if self.parameters else 0
+        # Narrow weights count at face value; the vendor's tool adds the bits that they lack to the shift.
         return (trained if stated is None else stated) + 8 - weights.bits
 
     def _out_channels(self, channels: int, weights: Weights | None) -> int:

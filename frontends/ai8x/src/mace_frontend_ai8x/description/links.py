@@ -81,7 +81,9 @@ class _Linker:
         following = self._optional_index(index, layer, "next_sequence", layer.next_sequence)
         weights = self._optional_index(index, layer, "weight_source", layer.weight_source)
         return Links(
+            # The default of the vendor's tool: each layer reads the one before it.
             inputs=tuple(inputs) or (previous,),
+            # Only a jump needs a register; the layer after this one follows by itself.
             following=None if following == index + 1 else following,
             weights=index if weights is None else weights,
             conditional=self._optional_index(index, layer, "snoop_sequence", layer.snoop_sequence),
@@ -123,6 +125,7 @@ class _Linker:
 
     def _find(self, key: str, reference: int | str) -> int | None:
         if isinstance(reference, int):
+            # The vendor's descriptions write -1 for the network's input as well as the word.
             return INPUT if reference == INPUT and key == "in_sequences" else self.numbers.get(reference)
         if reference.lower() == ("stop" if key in FORWARD else "input") and key not in (
             "weight_source",

@@ -20,10 +20,12 @@ def places(
     for index, (d, link) in enumerate(zip(description.layers, links, strict=True)):
         if index == len(layers):
             break
+        # The vendor's default: the previous layer's out_offset, and 0 for the first layer.
         before = placements[-1].out_offset if placements else options.input_offset or 0
         placements.append(
             LayerPlacement(
                 processors=d.processors,
+                # Zero bits would write nowhere, so they mean the default as well.
                 output_processors=d.output_processors or _following(description, index, layers[index]),
                 in_offset=before if d.in_offset is None else d.in_offset,
                 out_offset=d.out_offset,
@@ -78,11 +80,13 @@ def check_buffers(description: Description, laid: Sequence[LayerPlacement], faul
             faults.add(d.lines[key], problem, "list the buffer as data_buffer, or correct out_offset")
             continue
         buffer = at_offset[0]
+        # A shift copies all positions but the oldest to the beginning: it reads so many further on.
         if d.buffer_shift and place.in_offset - place.out_offset != d.buffer_shift * buffer.pitch:
             remedy = f"write in_offset: {place.out_offset + d.buffer_shift * buffer.pitch:#06x}"
             distance = f"{d.buffer_shift} positions behind out_offset"
             problem = f"{d.title}: {key}: in_offset {place.in_offset:#06x} is not {distance}"
             faults.add(d.lines[key], problem, remedy)
+        # New positions go to the end, which a shift has made free.
         if d.buffer_insert and place.out_offset != buffer.end - d.buffer_insert * buffer.pitch:
             remedy = f"write out_offset: {buffer.end - d.buffer_insert * buffer.pitch:#06x}"
             distance = f"{d.buffer_insert} positions before the end of {buffer.name}"

@@ -67,6 +67,7 @@ def mask(value: Written) -> int:
     0x may be left out where a letter or a dot shows what it is.
     """
     content = value.content if isinstance(value.content, str) else ""
+    # The vendor's descriptions group the quadrants' digits by dots or underlines.
     match = _MASK.fullmatch(content.replace(".", "").replace("_", ""))
     if match is None or len(match[2].lstrip("0")) > 16:
         raise UnreadError("up to 64 bits in hexadecimal such as 0x000000000000000f")
@@ -79,6 +80,7 @@ def mask(value: Written) -> int:
 
 def flag(value: Written) -> bool:
     """Return true or false, as YAML 1.1 spells them."""
+    # The vendor's tool reads YAML 1.1, in which yes and on are booleans as well.
     is_set = _WORDS.get(value.content.lower()) if isinstance(value.content, str) else None
     if is_set is None:
         raise UnreadError("true or false")
@@ -112,6 +114,7 @@ def pair(low: int, high: int) -> Reader:
 def groups(value: Written) -> tuple[int, ...]:
     """Return one quadrant or several."""
     numbers = _numbers(value)
+    # There are four quadrants on both parts, each with a bias memory of its own.
     if not numbers or any(n is None or not 0 <= n <= 3 for n in numbers):
         raise UnreadError("quadrants, from 0 to 3")
     return tuple(n for n in numbers if n is not None)
@@ -120,6 +123,7 @@ def groups(value: Written) -> tuple[int, ...]:
 def reference(value: Written) -> int | str:
     """Return a layer by its sequence number or its name."""
     word = text(value)
+    # A layer may be named '3'; the quotes tell that name from the sequence number.
     number = None if value.quoted else _number(word)
     return word if number is None else number
 
@@ -154,6 +158,7 @@ def items(value: Written) -> tuple[Written, ...]:
 def _number(content: object) -> int | None:
     if not isinstance(content, str) or len(content) > _DIGITS:
         return None
+    # YAML 1.1 allows underlines inside of numbers.
     plain = content.replace("_", "")
     if match := _HEXADECIMAL.fullmatch(plain):
         return int(match[1], 16)
