@@ -506,6 +506,9 @@ def test_samples_of_all_operators_reach_the_adapter_as_their_files(
     assert [graph.name for graph in graphs] == list(told)
     assert len(graphs) > 90
     for graph in graphs:
-        inputs = b"".join(array.tobytes() for array in random_inputs(graph).values())
+        arrays = random_inputs(graph).values()
+        # LiteRT ends at powers with negative exponents and at divisors of 0.
+        plain = [array % 5 + 1 if array.dtype == np.int32 else array for array in arrays]
+        inputs = b"".join(array.tobytes() for array in plain)
         model = executor.translate(told[graph.name])
         assert executor.run(model, inputs) == executor.run(write_tflite(graph), inputs), graph.name
