@@ -206,3 +206,9 @@ def test_scalars_have_no_channels() -> None:
         MaceError, match=r"input 'x': input_color is for channels, and its shape is \[\]; remove input_color"
     ):
         apply_io_spec(graph, model(Port("x", preparation=Preparation(reverse=True))), "NHWC")
+
+
+def test_a_named_input_of_integers_stays_what_it_is() -> None:
+    graph = apply_io_spec(identity(DType.U8), model(Port("x", alias="image")), "NHWC")
+    assert (graph.inputs, [node.op.name for node in graph.nodes]) == (("image",), ["Reshape"])
+    assert graph.tensors["image"].dtype is DType.U8

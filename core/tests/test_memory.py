@@ -234,3 +234,5 @@ def test_gaps_are_cut_and_joined() -> None:
     for start, end, joined in ((0, 5, [(0, 5), (45, 50)]), (40, 45, [(0, 5), (40, 50)]), (5, 40, [(0, 50)])):
         _release(gaps, start, end)
         assert gaps == joined
+    _release(gaps, 60, 70)
+    assert gaps == [(0, 50), (60, 70)]

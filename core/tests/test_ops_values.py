@@ -125,6 +125,8 @@ INTEGERS: tuple[tuple[str, dict[str, Any], list[Array], list[float]], ...] = (
     ("MapValues", {}, [i8(1, 2), i8(), f32([]), f32([7])], [7, 7]),
     ("MatMulInteger", {}, [i8(1, 2).reshape(1, 2), u8(3, 4).reshape(2, 1), i8(1), u8(2)], [2]),
     ("SquaredDistance", {}, [f32([[1, 2]]), f32([[1, 2], [4, 6]])], [0, 25]),
+    ("ScatterND", {}, [f32([1, 2]), np.array([[1]]), f32([9])], [1, 9]),
+    ("ScatterElements", {}, [f32([1, 2]), np.array([1]), f32([9])], [1, 9]),
     ("GatherND", {}, [f32([1, 2]), np.zeros((1, 0), np.int64)], [1, 2]),
     ("ScatterND", {}, [f32([1, 2]), np.zeros((2, 0), np.int64), f32([[3, 4], [5, 6]])], [5, 6]),
     ("ScatterND", {"reduction": "add"}, [f32([1, 2]), np.zeros((2, 0), np.int64), f32([[3, 4], [5, 6]])], [9, 12]),

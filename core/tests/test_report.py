@@ -157,3 +157,7 @@ def test_a_single_candidate_is_not_worth_a_line() -> None:
     assert len(list(describe_selection(replace(alone, refused={"c": "too small"})))) == 2
     assert len(list(describe_selection(replace(CHOICES, refused={}, unit="")))) == 2
     assert next(describe_selection(replace(CHOICES, unit=""))).endswith("costs: a 2, b 3.5\n")
+
+
+def test_what_could_not_be_compared_did_not_pass() -> None:
+    assert Failure("m", "host", "no data").passed is False
