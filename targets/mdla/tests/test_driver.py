@@ -188,6 +188,7 @@ def test_a_library_without_a_function_is_passed_over(session: SessionProgram, tm
     assert list(told.outputs) == session.expected()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("function", ["NeuronExecution_setBoostHint", "NeuronMemory_createFromFd"])
 def test_the_driver_does_without_functions_that_old_adapters_lack(
@@ -297,6 +298,7 @@ def test_what_the_device_compiles_is_kept(session: SessionProgram, tmp_path: Pat
     assert "NeuronCompilation_finish" in calls, "what cannot be restored is compiled again"
 
 
+@pytest.mark.exhaustive  # test_network.py damages every number of one
 @pytest.mark.slow
 def test_a_damaged_network_is_refused(adapter: dict[str, str], tmp_path: Path) -> None:
     graph = small_graph()

@@ -45,6 +45,9 @@ def status_of(line: str) -> int:
     return int(line.split()[1])
 
 
+pytestmark = pytest.mark.exhaustive  # a library with sanitizers for each version of the runtime
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> SessionProgram:
     graph = doubled_graph()

@@ -59,7 +59,7 @@ def run_original(name: str, graph: Graph) -> tuple[bytes, ...]:
     return (executor.run((MODELS / name).read_bytes(), inputs),)
 
 
-@pytest.mark.sampled(cases="ic_int8")
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
