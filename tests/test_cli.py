@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from command_line import mace
 
+pytestmark = pytest.mark.exhaustive  # core/tests/test_commands.py tries each command beside a stand-in for a library
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -31,7 +33,6 @@ def test_run_writes_each_output(project: Path) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.exhaustive  # core/tests/test_commands.py does the same beside a stand-in for the library
 @pytest.mark.slow
 def test_validate_compares_with_stored_outputs_and_with_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "validate", "digits.yml", "--json"))
@@ -43,7 +44,6 @@ def test_validate_compares_with_stored_outputs_and_with_the_framework(project: P
     assert row["passed"]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_validate_compares_layer_by_layer(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
@@ -52,7 +52,6 @@ def test_validate_compares_layer_by_layer(project: Path) -> None:
     assert "no layer is wrong" in mace(project, "validate", "digits.yml", "--layers")
 
 
-@pytest.mark.exhaustive
 def test_validate_compares_the_layers_that_the_file_names(project: Path) -> None:
     rows = json.loads(mace(project, "validate", "digits.yml", "--layers", "--json"))
     tensor = rows[0]["tensor"]
@@ -70,7 +69,6 @@ def test_validate_compares_the_layers_that_the_file_names(project: Path) -> None
             assert "check_tensors: elsewhere: no tensor of the built model" in told
 
 
-@pytest.mark.exhaustive
 def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     (row,) = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--layers", "--rounds", "3"))
     assert len(row["ns"]) == 3
@@ -82,7 +80,6 @@ def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
     assert len(row["framework_ns"]) == 3
 
 
-@pytest.mark.exhaustive  # core/tests/test_commands.py does the same beside a stand-in for the library
 @pytest.mark.slow
 def test_explain_tells_kernels_sources_and_memory(project: Path) -> None:
     (model,) = json.loads(mace(project, "explain", "digits.yml", "--json"))
@@ -138,7 +135,6 @@ def test_the_schema_is_json(project: Path) -> None:
     assert json.loads(mace(project, "schema"))["$schema"].startswith("https://json-schema.org")
 
 
-@pytest.mark.exhaustive  # core/tests/test_commands.py does the same beside a stand-in for the library
 @pytest.mark.slow
 def test_check_without_fallback_as_json(project: Path) -> None:
     """Every node has the target that the deployment names, so nothing is refused.

@@ -255,6 +255,27 @@ def test_hardware_is_a_package_more(wheels: Path, tmp_path: Path, product: Path)
     assert list((product / "firmware").rglob("cnn.c"))
 
 
+def test_an_accelerator_is_a_package_more(wheels: Path, tmp_path: Path, product: Path) -> None:
+    """The library has the device's driver and network beside the kernels of the CPU, and links nothing of the vendor's."""
+    environment = Environment(tmp_path / "venv", wheels)
+    environment.install("mace-build", "mace-target-mdla")
+    text = (product / "digits.yml").read_text()
+    options = "runtime: apu\n    fallback: cpu\n    target_options: {mdla: {soc: MT8195}}"
+    for old, new in (("library_name: digits", "library_name: accelerated"), ("runtime: cpu", options)):
+        assert old in text
+        text = text.replace(old, new)
+    (product / "accelerated.yml").write_text(text)
+    (lint,) = json.loads(
+        environment.run("mace", "lint", "accelerated.yml", "--target", "host+mdla", "--json", folder=product)
+    )
+    assert lint
+    environment.run("mace", "build", "accelerated.yml", "--target", "host+mdla", folder=product)
+    (library,) = (product / "builds").rglob("libaccelerated.so")
+    symbols = run("nm", "-D", "--undefined-only", str(library), folder=product)
+    assert "Neuron" not in symbols
+    assert b"libneuron_adapter.so" in library.read_bytes()
+
+
 def test_four_packages_build_without_the_transforms(wheels: Path, tmp_path: Path, product: Path) -> None:
     environment = Environment(tmp_path / "venv", wheels)
     environment.install("mace-core", "mace-frontend-onnx", "mace-target-cpu", "mace-toolchain-zig")

@@ -12,6 +12,8 @@ from small_project import MACE, quick_environment, run, write_deployment
 
 from mace_core.testing.requirements import require
 
+pytestmark = pytest.mark.exhaustive  # builds a library and runs CMake
+
 EXPECTED = "y: 9 9 9 9 9 9 9 9 9 9 ... (32 values)\n"
 """What the example prints for an image of ones: each sum of 3 x 3 of them."""
 

@@ -25,6 +25,7 @@ def tool() -> ModuleType:
     return module
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("area", ["transforms", "cpu"])
 def test_faults_are_repeatable_and_leave_a_program(area: str, tool: ModuleType) -> None:
@@ -55,6 +56,7 @@ def test_decorators_are_left_alone(tool: ModuleType) -> None:
 TEST = "from small import seen\n\n\ndef test_seen():\n    assert seen() == 1\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_survivor_and_a_caught_fault_are_told_apart_whatever_is_edited_meanwhile(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

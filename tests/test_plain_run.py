@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 TESTS = """
 import pytest
 
+pytestmark = pytest.mark.exhaustive  # starts pytest several times
+
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("n", range(7))
 def test_each_third(n): pass

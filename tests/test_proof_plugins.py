@@ -188,7 +188,9 @@ RUN_FAULTS = {
 }
 
 
-@pytest.fixture(scope="module", params=DEVICES)
+@pytest.fixture(
+    scope="module", params=[DEVICES[0], pytest.param(DEVICES[1], marks=pytest.mark.exhaustive)], ids=DEVICES
+)
 def faulty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Probe]:
     """A target and its probe under sanitizers, which look for leaks as well, with a fallback in the library."""
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")

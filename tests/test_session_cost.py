@@ -15,6 +15,7 @@ from mace_target_cpu import Cpu
 SCRIPT = Path(__file__).parents[1] / "benchmarks/session.py"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_benchmark_measures_both_models(tmp_path: Path) -> None:
     """Its figures are for people: they depend on the machine, so none of them is held against a limit here."""

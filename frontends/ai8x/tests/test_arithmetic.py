@@ -120,6 +120,7 @@ def test_known_answer(reference: Reference) -> None:
     assert np.array_equal(found[:, at], expected[1:])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_convolutions_are_pytorchs() -> None:
     torch = pytest.importorskip("torch")

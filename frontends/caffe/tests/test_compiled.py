@@ -62,6 +62,7 @@ def trials(folder: Path) -> Iterator[Trial]:
         yield Trial(parameters, load(files), arrays, expected(files, arrays))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_layers_through_generated_c(tmp_path: Path) -> None:

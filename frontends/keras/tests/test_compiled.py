@@ -61,6 +61,7 @@ def read_both_formats(model: Any, folder: Path) -> Graph:
     return graph
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_generated_code_computes_what_keras_does(tmp_path: Path) -> None:
     """The files of both formats are compared as graphs, so that one compilation stands for both."""

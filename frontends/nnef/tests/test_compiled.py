@@ -33,6 +33,7 @@ CASES = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_operations_through_generated_c(tmp_path: Path) -> None:
     registry, target = Registry.load(), pytest.importorskip("mace_target_cpu").Cpu()

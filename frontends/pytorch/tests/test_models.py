@@ -119,6 +119,7 @@ def test_reference_names_outputs_as_the_graph_does(ending: str, tmp_path: Path) 
             np.testing.assert_allclose(values[name], found[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_generated_code_computes_what_torch_does(tmp_path: Path) -> None:
     from mace_target_cpu import Cpu

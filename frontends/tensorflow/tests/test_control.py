@@ -221,6 +221,7 @@ def test_loops_that_end_at_run_time_are_refused(tmp_path: Path, tf: Any) -> None
         freeze(case, tmp_path, tf).graph()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_loops_without_end_are_refused(tmp_path: Path, tf: Any) -> None:
     case = Case(

@@ -272,6 +272,7 @@ def test_operator(case: Case, tmp_path: Path, tf: Any) -> None:
     check(case, tmp_path, tf)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_through_c(tmp_path: Path, tf: Any) -> None:
     check_graphs(Cpu(), [check(case, tmp_path, tf) for case in CASES if case.name in COMPILED], tmp_path)

@@ -191,6 +191,7 @@ def randomised(model: Any) -> Any:
     return model
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_image_network(saved: Any, tf: Any, tmp_path: Path) -> None:
     folder = saved(randomised(cnn(tf)))

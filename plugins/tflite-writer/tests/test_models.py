@@ -23,7 +23,7 @@ SAME_OPERATORS = (
     "mlperf_ad/ad_int8.tflite",
     "mlperf_ad/ad_fp32.tflite",
     pytest.param(
-        "coral_mobilenet_v2_1.0_224_quant/mobilenet_v2_1.0_224_quant.tflite", marks=pytest.mark.slow
+        "coral_mobilenet_v2_1.0_224_quant/mobilenet_v2_1.0_224_quant.tflite", marks=pytest.mark.exhaustive
     ),
 )
 """TensorFlow Lite models whose written file has the operators of the original."""
@@ -73,7 +73,7 @@ def test_each_operator_of_a_written_model_computes_its_node(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="shufflenet")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_a_rewritten_model_has_an_operator_for_each_node(name: str) -> None:
     graph = model_graph(model(name))

@@ -58,8 +58,8 @@ def factors(*shapes: tuple[int, ...]) -> list[Array]:
 CONV = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
-@pytest.mark.sampled(cases="32")
 @pytest.mark.parametrize("is_first", [True, False], ids=["panel of 32", "panel of 16"])
 def test_each_level_reads_weights_that_were_packed_for_it(is_first: bool, tmp_path: Path) -> None:
     graphs = [

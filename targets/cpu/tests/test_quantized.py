@@ -416,6 +416,7 @@ def test_products_on_every_level(level: Level, tmp_path: Path) -> None:
     assert check(graphs, tmp_path, [level])["dense"] == "conv_quantized"
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("kind", [DType.I8, DType.U8])
 def test_products(kind: DType, tmp_path: Path) -> None:
     assert check([product(kind)], tmp_path) == {"dense": "conv_quantized"}

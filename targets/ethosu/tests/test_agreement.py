@@ -34,7 +34,7 @@ ACCELERATORS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="^ethos-u55-128-kws_int8$")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", INT8, ids=lambda model: Path(model).stem)
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
 def test_rules_and_vela_agree_on_every_int8_model(

@@ -27,6 +27,7 @@ def npu() -> Iterator[Npu]:
         yield npu
 
 
+@pytest.mark.exhaustive  # test_models.py has a real model in the plain run
 @pytest.mark.slow
 class TestEthosU(TargetContract):
     target = EthosU()

@@ -174,6 +174,7 @@ def build_lacking(folder: Path, name: str, function: str) -> None:
     build_adapter(folder, name, [f"-D{function}={function}_absent"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_library_without_a_function_is_passed_over(session: SessionProgram, tmp_path: Path) -> None:
     build_lacking(tmp_path, ADAPTERS[0], "NeuronModel_finish")
