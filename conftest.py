@@ -45,7 +45,10 @@ FRAMEWORKS = {
 }
 """Where the paths of tests begin that import a framework -> the framework."""
 
-IMPORTING = ("frontends/keras/", "frontends/pytorch/", "frontends/tensorflow/")
+IMPORTING = (
+    *("frontends/keras/", "frontends/pytorch/", "frontends/tensorflow/"),
+    *("frontends/ai8x/tests/test_arithmetic.py", "frontends/ai8x/tests/test_fuse.py", "tests/test_states.py"),
+)
 """Where the paths of tests begin nearly all of which use a framework: its import alone takes many seconds."""
 
 if sys.dont_write_bytecode:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from command_line import mace
 
-pytestmark = pytest.mark.exhaustive  # core/tests/test_commands.py tries each command beside a stand-in for a library
+pytestmark = (
+    pytest.mark.exhaustive
+)  # core/tests/test_commands.py tries each command beside a stand-in for a library
 
 ROOT = Path(__file__).parents[1]
 

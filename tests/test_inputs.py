@@ -12,7 +12,9 @@ from command_line import mace
 from onnx import TensorProto as T
 from onnx import helper
 
-pytestmark = pytest.mark.exhaustive  # builds libraries; core/tests/test_commands.py and test_framework.py have the same cases
+pytestmark = (
+    pytest.mark.exhaustive
+)  # builds libraries; core/tests/test_commands.py and test_framework.py have the same cases
 
 MODELS = """\
 library_name: small

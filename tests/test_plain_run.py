@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.exhaustive  # starts pytest several times
+
 ROOT = Path(__file__).parents[1]
 TESTS = """
 import pytest
-
-pytestmark = pytest.mark.exhaustive  # starts pytest several times
 
 @pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("n", range(7))

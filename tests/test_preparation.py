@@ -131,6 +131,7 @@ def test_what_is_folded_exactly_gives_the_same_bits(tmp_path: Path, pads: int) -
     assert library.model.run({"image": pixels})["y"].tobytes() == expected.tobytes()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_one_number_holds_for_every_input_and_axis(tmp_path: Path) -> None:
     weights = np.ones((1, 3, 1, 1), np.float32)
@@ -171,6 +172,7 @@ def test_what_cannot_be_prepared_is_refused(tmp_path: Path, lines: list[str], sa
     assert said in str(told.value)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_model_of_integers_takes_pixels(tmp_path: Path) -> None:
     """Its own input is stored as int8; what the application gives is quantized behind the preparation."""

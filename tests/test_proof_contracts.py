@@ -55,6 +55,7 @@ class TestCapsule(InProcess):
     target = target("capsule")
 
 
+@pytest.mark.exhaustive  # test_proof_plugins.py has its kernels in the plain run
 class TestCpuWide(InProcess):
     __test__ = True
     target = target("cpu-wide")

@@ -43,6 +43,8 @@ from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import case, generate_library, host, load_library
 from mace_core.testing.requirements import require
 
+pytestmark = pytest.mark.slow  # a compiler makes every library
+
 SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 DEVICES = ("island", "capsule")
 ARM_LIBRARIES = "/usr/aarch64-linux-gnu"

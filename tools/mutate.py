@@ -36,7 +36,10 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("core/tests", "targets/cpu/tests"),
     ),
     "transforms": (r"plugins/standard/src/.*\.py", ("plugins/standard/tests",)),
-    "cpu": (r"targets/cpu/src/.*\.(py|c\.in|h\.in)", ("targets/cpu/tests",)),
+    "cpu": (
+        r"targets/cpu/src/.*\.(py|c\.in|h\.in)",
+        ("targets/cpu/tests", "targets/cpu/tests/test_contract.py"),
+    ),
     "max78000": (
         r"(targets/max78000|frontends/ai8x)/src/.*\.py",
         (

@@ -14,6 +14,8 @@ import pytest
 from mace_core.build_manifest import ENGINE
 from mace_core.testing.requirements import require
 
+pytestmark = pytest.mark.slow  # a compiler makes every program
+
 HEAP = Path(str(files("mace_core") / "testing/heap.h"))
 RUNTIME = Path(str(files("mace_core") / "runtime"))
 SOURCES = Path(__file__).parent / "engine"

@@ -322,7 +322,7 @@ CASES = (
 )
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_layer(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)

@@ -120,7 +120,7 @@ OTHERS: dict[str, tuple[Step, int]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=6)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_is_found(name: str, reverse: bool, tmp_path: Path, tf: Any) -> None:

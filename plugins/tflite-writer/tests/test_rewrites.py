@@ -37,6 +37,8 @@ from mace_tflite_writer.rewrites import (
     widen_halves,
 )
 
+pytestmark = pytest.mark.slow  # every graph runs in LiteRT
+
 TYPES = ((DType.F32, False), (DType.I8, True), (DType.U8, True))
 SEEDS = range(6)
 

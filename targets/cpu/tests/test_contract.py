@@ -23,6 +23,10 @@ from mace_target_cpu import Cpu
 class TestCpu(TargetContract):
     target = Cpu()
 
+    @pytest.mark.exhaustive  # every kernel has tests of its own in the plain run
+    def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
+        super().test_accepted_nodes_compute_what_their_references_do(tmp_path)
+
 
 def swap_operands(node: Node, to: Lowering) -> Node:
     return replace(node, inputs=node.inputs[::-1])

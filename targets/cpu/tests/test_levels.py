@@ -95,5 +95,7 @@ def test_a_target_that_borrows_lowerings_without_their_parameters_is_told_so() -
 
 
 def test_a_level_of_another_width_is_refused() -> None:
-    with pytest.raises(PluginError, match="level scalar: its vectors hold 1 floats; kernels are written for 4"):
+    with pytest.raises(
+        PluginError, match="level scalar: its vectors hold 1 floats; kernels are written for 4"
+    ):
         CpuLevel("scalar", (), "", VECTOR, lanes=1, rows=4, columns=4)

@@ -111,7 +111,7 @@ def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_the_other_compiler(name: str, tmp_path: Path) -> None:
     assert made(name).execute(tmp_path, "arm-none-eabi").passed
@@ -138,7 +138,7 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="^(plain-mnist|mlator-test-fifo)")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [

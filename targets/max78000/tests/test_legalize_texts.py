@@ -21,6 +21,8 @@ from mace_target_max78000.device import MAX78000
 from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78002.device import MAX78002
 
+pytestmark = pytest.mark.slow  # five seconds together
+
 DEVICES = {device.name: device for device in (MAX78000, MAX78002)}
 BOTH = "MAX78000 MAX78002"
 

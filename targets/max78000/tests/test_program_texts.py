@@ -27,6 +27,8 @@ from mace_target_max78000.image import Block, Check, Chunk, Image, Poll, Step, W
 from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 
+pytestmark = pytest.mark.slow  # five seconds together
+
 DEVICES = {device.name: device for device in (MAX78000, MAX78002)}
 CONTROL = ("CTL", "SRAM", "LCNT", "TEST")
 

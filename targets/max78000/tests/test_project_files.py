@@ -31,7 +31,7 @@ from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
 
 
-@pytest.fixture(params=["arm-none-eabi", "zig"])
+@pytest.fixture(params=["arm-none-eabi", pytest.param("zig", marks=pytest.mark.exhaustive)])
 def build(request: pytest.FixtureRequest, tmp_path: Path) -> Build:
     """Make a firmware, with each compiler."""
     return builder(request.param, tmp_path)

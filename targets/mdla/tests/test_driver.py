@@ -17,6 +17,8 @@ from mace_target_mdla.network import encode_network
 from mace_target_mdla.neuron import NeuronOperation
 from mace_tflite_writer import write_tflite
 
+pytestmark = pytest.mark.slow  # a compiler makes driver and stub
+
 NEVER, AT_OPEN, AT_RUN = 0, 1, 2
 STALE, TIMEOUT, NO_DEVICE, LOST, FAILED, REFUSED = 7, 9, 6, 10, 11, 5
 

@@ -9,6 +9,8 @@ from yocto_double import set_environment
 from mace_core.testing.toolchain import ToolchainContract
 from mace_toolchain_neuropilot import Neuropilot
 
+pytestmark = pytest.mark.slow  # a compiler of another processor
+
 
 @pytest.fixture(autouse=True, scope="module")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
