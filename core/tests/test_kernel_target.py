@@ -91,7 +91,7 @@ def test_one_output_of_several_views_takes_the_bytes_of_what_computes_them() -> 
 
 
 def lower_by(name: str) -> Lower:
-    """A lowering that calls one kernel, whatever the operands."""
+    """A lowering that calls the same kernel for every node."""
 
     def lower(node: Node, to: Lowering) -> None:
         to.call(node, Call(Kernel(name, TEMPLATE), {}, tuple(filter(None, node.inputs)), node.outputs))

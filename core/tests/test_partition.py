@@ -7,7 +7,7 @@ from mace_core.api import BuildConfig, Part, Refusal, Region, Target
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node
-from mace_core.partition import partition
+from mace_core.partition import count_regions, partition
 
 
 class Only(Target):
@@ -102,3 +102,15 @@ def test_a_node_joins_an_earlier_region_that_no_path_leaves() -> None:
     graph = new.finish([new.one("Add", [first, other])])
     parts = partition(graph, (Only("npu", {"Add"}), Only("cpu", {"Relu"})))
     assert [[n.op.name for n in r.graph.nodes] for r in parts.regions] == [["Relu"], ["Add", "Add"]]
+
+
+@pytest.mark.parametrize(
+    ("taken", "regions"), [((), 0), ((0,), 1), ((0, 1, 2, 3), 1), ((0, 2), 2), ((0, 1, 3), 2), ((1, 2), 1)]
+)
+def test_a_chain_is_divided_where_another_target_computes(taken: tuple[int, ...], regions: int) -> None:
+    builder = Builder("chain")
+    tensor = builder.input("x", DType.F32, (4,))
+    for _ in range(4):
+        tensor = builder.one("Relu", [tensor])
+    graph = builder.finish([tensor])
+    assert count_regions(graph, [graph.nodes[number].name for number in taken]) == regions

@@ -226,12 +226,12 @@ def test_one_runner_executes_a_library() -> None:
     boards = Registry((), {}, {}, chips, {"native": Emulated("native", {"host": ""})}, {}, {})
     (choice,) = boards.select("host")
 
-    def found(*runtimes: str) -> str | None:
+    def find_complaint(*runtimes: str) -> str | None:
         models = [Model(f"m{i}", (), runtimes=(word,)) for i, word in enumerate(runtimes)]
         runner = boards.find_runner(choice, models)
         return runner and runner.name
 
-    assert [found("cpu"), found("cpu", "cpu"), found("dsp"), found()] == [
+    assert [find_complaint("cpu"), find_complaint("cpu", "cpu"), find_complaint("dsp"), find_complaint()] == [
         "native host",
         "native host",
         "dsp",
@@ -241,7 +241,7 @@ def test_one_runner_executes_a_library() -> None:
         MaceError,
         match="target=host: models need different runners: m0, m2 by dsp; m1 by native host; choose one with --model",
     ):
-        found("dsp", "cpu", "dsp")
+        find_complaint("dsp", "cpu", "dsp")
     plain = Registry((), {}, {}, {}, {"native": CHAINS[1]}, {}, {})
     assert plain.find_runner(plain.select("host")[0], [Model("m", ())]) is None
     mixed = Registry((), {}, {}, {"dsp": chips["dsp"]}, {"native": CHAINS[1]}, {}, {})

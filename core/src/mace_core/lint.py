@@ -180,7 +180,7 @@ class VendorPlan:
 
 def lint_by_refusals(target: Target, graph: Graph) -> LintReport:
     """Return the report of a target that knows no more than what it refuses."""
-    from mace_core.lint_regions import count_regions
+    from mace_core.partition import count_regions
 
     nodes = []
     for node in graph.nodes:

@@ -17,7 +17,7 @@ from mace_core.pipeline import load
 from mace_core.transforms import run_phases
 
 MAX_PLAN_BYTES = 1 << 26
-"""Bytes of a vendor's plan that are read; more is no plan."""
+"""The largest file that is read as a vendor's plan, in bytes."""
 
 
 @dataclass(frozen=True)

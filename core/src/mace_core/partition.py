@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
 from mace_core.api import Region, Target
 from mace_core.errors import MaceError
@@ -20,6 +21,9 @@ class Partition:
     regions: tuple[Region, ...]
     refusals: tuple[NodeRefusal, ...]
 
+
+Owner = TypeVar("Owner", bound=Hashable)
+"""Who computes a node: a target, or whether one does."""
 
 Refusals = dict[tuple[str, str], Refusal]
 """Refusals by the names of node and target."""
@@ -96,77 +100,93 @@ def _complaint(graph: Graph, node: Node, targets: Sequence[Target], refusals: Re
     return f"{graph.name}: node {node.name!r} ({node.op.name}): no target takes it: {reasons}"
 
 
+def count_regions(graph: Graph, taken: Collection[str]) -> int:
+    """Return how many regions the nodes of these names form, if another target computes the rest."""
+    grown, _ = _grow(graph, {node.name: node.name in taken for node in graph.nodes})
+    return sum(region.owner for region in grown)
+
+
 @dataclass
-class _Growing:
+class _Growing(Generic[Owner]):
     """A region that nodes are added to.
 
-    rank: its number among the regions of its target. The regions of one target form a chain: each was begun
+    rank: its number among the regions of its owner. The regions of one owner form a chain: each was begun
     because a path leads from the one before it to what it reads.
-    before: by target, how many of its regions must run first. A chain is cut at one place, so a count says
+    before: by owner, how many of its regions must run first. A chain is cut at one place, so a count says
     which.
     """
 
-    target: Target
+    owner: Owner
     rank: int
     nodes: list[Node] = field(default_factory=list)
-    before: dict[Target, int] = field(default_factory=dict)
+    before: dict[Owner, int] = field(default_factory=dict)
 
-    def runs_after(self, other: _Growing) -> bool:
+    def runs_after(self, other: _Growing[Owner]) -> bool:
         """Tell whether a path leads from the other region to this one."""
-        return self.before.get(other.target, 0) > other.rank
+        return self.before.get(other.owner, 0) > other.rank
 
-    def follow(self, counts: Mapping[Target, int]) -> bool:
-        """Let this many regions of each target run before this one; return whether that changes anything."""
-        later = {target: count for target, count in counts.items() if count > self.before.get(target, 0)}
+    def follow(self, counts: Mapping[Owner, int]) -> bool:
+        """Let this many regions of each owner run before this one; return whether that changes anything."""
+        later = {owner: count for owner, count in counts.items() if count > self.before.get(owner, 0)}
         self.before.update(later)
         return bool(later)
 
 
 def _regions(graph: Graph, takers: Mapping[str, Target]) -> list[Region]:
-    grown: list[_Growing] = []
-    newest: dict[Target, int] = {}
-    home: dict[str, int] = {}
-    for node in graph.nodes:
-        target = takers[node.name]
-        feeding = [grown[number] for number in dict.fromkeys(home[i] for i in node.inputs if i in home)]
-        number = _joinable(newest.get(target), feeding, grown)
-        if number == len(grown):
-            rank = grown[newest[target]].rank + 1 if target in newest else 0
-            grown.append(_Growing(target, rank))
-            newest[target] = number
-        _join(number, node, feeding, grown)
-        home.update(dict.fromkeys(node.outputs, number))
+    grown, home = _grow(graph, takers)
     order = sorted(range(len(grown)), key=lambda n: (sum(grown[n].before.values()), n))
     inner = _read_in_one_region(graph, home, grown)
     regions = []
     for number, place in enumerate(order):
         region = grown[place]
         regions.append(
-            Region(region.target, _subgraph(graph, region.nodes, inner, f"{graph.name}_{place}"), number)
+            Region(region.owner, _subgraph(graph, region.nodes, inner, f"{graph.name}_{place}"), number)
         )
     return regions
 
 
-def _joinable(newest: int | None, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> int:
-    """Return the number of the newest region of the node's target, or of a new region.
+def _grow(graph: Graph, owners: Mapping[str, Owner]) -> tuple[list[_Growing[Owner]], dict[str, int]]:
+    """Return the regions of the owners of nodes, and by computed tensor the number of its region."""
+    grown: list[_Growing[Owner]] = []
+    newest: dict[Owner, int] = {}
+    home: dict[str, int] = {}
+    for node in graph.nodes:
+        owner = owners[node.name]
+        feeding = [grown[number] for number in dict.fromkeys(home[i] for i in node.inputs if i in home)]
+        number = _joinable(newest.get(owner), feeding, grown)
+        if number == len(grown):
+            rank = grown[newest[owner]].rank + 1 if owner in newest else 0
+            grown.append(_Growing(owner, rank))
+            newest[owner] = number
+        _join(number, node, feeding, grown)
+        home.update(dict.fromkeys(node.outputs, number))
+    return grown, home
+
+
+def _joinable(
+    newest: int | None, feeding: Sequence[_Growing[Owner]], grown: Sequence[_Growing[Owner]]
+) -> int:
+    """Return the number of the newest region of the node's owner, or of a new region.
 
     A node may not join a region from which a path leads, through another region, back to the node: the two
     regions would wait for each other.
     """
-    # Older regions of the target need not be tried: they form a chain, so the path leads from them as well.
+    # Older regions of the owner need not be tried: they form a chain, so the path leads from them as well.
     if newest is None or any(f.runs_after(grown[newest]) for f in feeding):
         return len(grown)
     return newest
 
 
-def _join(number: int, node: Node, feeding: Sequence[_Growing], grown: Sequence[_Growing]) -> None:
+def _join(
+    number: int, node: Node, feeding: Sequence[_Growing[Owner]], grown: Sequence[_Growing[Owner]]
+) -> None:
     """Add a node to a region; it and all later regions then run after those that feed the node."""
     region = grown[number]
     region.nodes.append(node)
     changed = False
     for feeder in feeding:
         if feeder is not region:
-            changed |= region.follow({**feeder.before, feeder.target: feeder.rank + 1})
+            changed |= region.follow({**feeder.before, feeder.owner: feeder.rank + 1})
     # Nothing runs after a new region yet.
     if not changed or (number == len(grown) - 1 and len(region.nodes) == 1):
         return
@@ -175,7 +195,7 @@ def _join(number: int, node: Node, feeding: Sequence[_Growing], grown: Sequence[
             other.follow(region.before)
 
 
-def _read_in_one_region(graph: Graph, home: Mapping[str, int], grown: Sequence[_Growing]) -> set[str]:
+def _read_in_one_region(graph: Graph, home: Mapping[str, int], grown: Sequence[_Growing[Target]]) -> set[str]:
     """Return the computed tensors that only nodes of their own region read."""
     outside = set(graph.outputs)
     for number, region in enumerate(grown):

@@ -1,4 +1,4 @@
-"""Labels that are strings: indices in the graph, and what the user is told of them."""
+"""Labels that are strings: the graph gives their indices, and a note lists the labels."""
 
 from __future__ import annotations
 

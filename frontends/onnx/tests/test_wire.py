@@ -39,7 +39,7 @@ def test_numbers_are_groups_of_seven_bits(number: int, content: bytes) -> None:
     ],
 )
 def test_a_number_that_does_not_end_is_refused(content: bytes, end: int, place: int) -> None:
-    """Ten groups hold 64 bits; there is no eleventh."""
+    """A number of 64 bits takes ten bytes of seven bits each; an eleventh is refused."""
     with pytest.raises(WireError, match=f"the number before byte {place} does not end"):
         wire._read_varint(content, 0, end)
 

@@ -12,6 +12,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
+from mace_core.testing.requirements import require
 from mace_target_ethosu import EthosU, vela
 from mace_target_ethosu.options import EthosUOptions
 from mace_target_ethosu.payload import ALIGNMENT, HEADER_WORDS, MAGIC, encode_network
@@ -22,7 +23,13 @@ SMALL = CompiledNetwork(
     b"COP1" + bytes(12), b"w" * 16, 0, 1, 100, 0, 0, (Place(1, 0, 4),), (Place(1, 16, 4),), {}
 )
 
-needs_vela = pytest.mark.skipif(vela.find_fault() is not None, reason=str(vela.find_fault()))
+
+@pytest.fixture
+def installed_vela() -> None:
+    require(vela.find_fault())
+
+
+needs_vela = pytest.mark.usefixtures("installed_vela")
 
 
 @needs_vela

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mace_core.ir import Graph, Node
 from mace_core.lint import Interval, LintFinding, LintNode, LintReport
-from mace_core.lint_regions import count_regions
+from mace_core.partition import count_regions
 from mace_target_mdla.acceptance import Acceptance, examine
 from mace_target_mdla.cost.estimate import CostModel, GraphCost, NodeCost
 from mace_target_mdla.cost.rates import DeviceRates

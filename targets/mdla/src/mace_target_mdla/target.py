@@ -20,7 +20,7 @@ from mace_core.api import (
 )
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.ir import Graph, Node
+from mace_core.ir import DType, Graph, Node
 from mace_core.lint import LintReport, VendorPlan
 from mace_target_mdla.options import MdlaOptions
 
@@ -103,7 +103,15 @@ class Mdla(Target):
         body = BlobBody(network, built_by=built_by, built_for=options.device)
         nodes = tuple(node.name for node in region.graph.nodes)
         return Part(
-            region.name, self.name, inputs, outputs, body, driver=DRIVER, nodes=nodes, figures=figures
+            region.name,
+            self.name,
+            inputs,
+            outputs,
+            body,
+            driver=DRIVER,
+            nodes=nodes,
+            notes=_note_half_precision(region),
+            figures=figures,
         )
 
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
@@ -120,3 +128,10 @@ class Mdla(Target):
                 "write target_options: {mdla: {soc: MT8195}} for the model",
             )
         return self.options
+
+
+def _note_half_precision(region: Region) -> tuple[str, ...]:
+    """Return what a user must know of a region of floats; () for one of integers."""
+    if all(tensor.dtype is not DType.F32 for tensor in region.graph.tensors.values()):
+        return ()
+    return ("mdla: floats of 32 bits are computed with 16: the hardware has no others",)

@@ -10,6 +10,8 @@ from compiler_doubles import FLOATS, graph, install_fake, options
 from mace_core.api import BlobBody, BuildConfig, Region
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Quant
 from mace_target_mdla import compilers
 from mace_target_mdla.compilers import Compiled, compile_network
 from mace_target_mdla.compilers.compiled import VendorCompiler
@@ -82,6 +84,20 @@ def test_a_part_tells_what_compiled_it(monkeypatch: pytest.MonkeyPatch) -> None:
         "command": "ncc-tflite -d",
         "bytes": 7,
     }
+
+
+@pytest.mark.usefixtures("nothing_installed")
+@pytest.mark.parametrize(("quant", "notes"), [(None, 1), (Quant.of(0.5), 0)], ids=["floats", "integers"])
+def test_a_part_of_floats_notes_their_precision(quant: Quant | None, notes: int) -> None:
+    builder = Builder("m")
+    x = builder.input("x", DType.I8 if quant else DType.F32, (1, 4, 4, 4), quant)
+    if quant:
+        builder.reserve_output("y", builder.tensors[x].storage)
+    target = Mdla(options(generation="3.0"))
+    region = Region(target, builder.finish([builder.one("Relu", [x], outputs=["y"])]))
+    part = target.compile(region, BuildConfig("host", "host", Model("m", ())))
+    assert len(part.notes) == notes
+    assert all("32 bits are computed with 16" in note for note in part.notes)
 
 
 def test_auto_takes_the_newest_that_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -657,8 +657,10 @@ static void write_file(const char *folder, const char *name, const void *from, s
 /* Let the program of NEURON_STUB_EXECUTOR compute: it finds `network` and `inputs` in a folder, and leaves `outputs` there. */
 static void execute_outside(const NeuronExecution *e, const char *command) {
   const NeuronModel *m = e->compilation->model;
-  char folder[] = "/tmp/neuron-stub-XXXXXX", program[200], path[300];
+  const char *const temporary = getenv("TMPDIR");
+  char folder[200], program[200], path[300];
   size_t bytes = 0, at = 0;
+  snprintf(folder, sizeof folder, "%s/neuron-stub-XXXXXX", temporary ? temporary : P_tmpdir);
   if (!mkdtemp(folder)) misuse("mkdtemp", "no folder");
   for (uint32_t i = 0; i < m->input_count + m->output_count; i++) bytes += port_bytes(m, i);
   char *data = grow(NULL, bytes);
