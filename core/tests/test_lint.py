@@ -11,6 +11,7 @@ from mace_core.api import BuildConfig, Part, Refusal, Region, Target
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node
 from mace_core.lint import Interval, LintNode, LintReport
+from mace_core.lint_run import lint_by_refusals
 
 
 class Picky(Target):
@@ -38,12 +39,13 @@ def graph() -> Graph:
 
 
 def test_refusals_become_verdicts() -> None:
-    report = Picky().lint(graph())
+    report = lint_by_refusals(Picky(), graph())
     assert [node.verdict for node in report.nodes] == ["hardware", "unknown", "unsupported"]
     assert [node.is_taken for node in report.nodes] == [True, False, False]
     assert report.nodes[2].findings[0].sentence == "no Exp"
     assert report.nodes[2].findings[0].remedy == "use Relu"
     assert report.share() == pytest.approx(1 / 3)
+    assert Picky().lint(graph()) is None
 
 
 def test_shares_weigh_nodes_by_a_figure() -> None:

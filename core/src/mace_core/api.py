@@ -65,6 +65,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mace_core.deployment import Model
+    from mace_core.json_types import Json
     from mace_core.levels import Level
     from mace_core.lint import LintReport, VendorPlan
 
@@ -304,14 +305,19 @@ class Target(ABC):
         hardware cannot do.
         """
 
-    def lint(self, graph: Graph) -> LintReport:
-        """Return what would become of each node, for `mace lint`.
+    def lint(self, graph: Graph) -> LintReport | None:
+        """Return what would become of each node, with costs and rules of the vendor's, for `mace lint`.
 
-        The default knows what `refuses` answers; a target may add costs and rules of its vendor's.
+        None from a target that knows no more than what `refuses` answers.
         """
-        from mace_core.lint import lint_by_refusals
+        return None
 
-        return lint_by_refusals(self, graph)
+    def options_for_chip(self, options: Json, chip: str) -> Json:
+        """Return options of a deployment file with another chip, for `mace lint --soc`.
+
+        A target whose options contradict a chip, such as the name of its generation, leaves these out.
+        """
+        return {**options, "soc": chip}
 
     def read_plan(self, text: str) -> VendorPlan:
         """Return what a vendor's compiler printed of its plan; MaceError for what is none."""

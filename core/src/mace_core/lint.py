@@ -9,13 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from mace_core.json_types import Json
-
-if TYPE_CHECKING:
-    from mace_core.api import Target
-    from mace_core.ir import Graph
 
 VERDICTS = MappingProxyType(
     {
@@ -176,23 +171,6 @@ class VendorPlan:
     operations: tuple[PlannedOperation, ...]
     device_units: frozenset[str]
     unread: tuple[str, ...] = ()
-
-
-def lint_by_refusals(target: Target, graph: Graph) -> LintReport:
-    """Return the report of a target that knows no more than what it refuses."""
-    from mace_core.partition import count_regions
-
-    nodes = []
-    for node in graph.nodes:
-        refusal = target.refuses(node, graph)
-        if refusal is None:
-            nodes.append(LintNode(node.name, node.op.name, "hardware", is_taken=True))
-            continue
-        verdict = "unknown" if refusal.code == "unknown" else "unsupported"
-        finding = LintFinding(refusal.code, verdict, refusal.reason, refusal.remedy)
-        nodes.append(LintNode(node.name, node.op.name, verdict, is_taken=False, findings=(finding,)))
-    taken = {node.node for node in nodes if node.is_taken}
-    return LintReport(graph.name, target.name, "", tuple(nodes), count_regions(graph, taken))
 
 
 def _weigh(node: LintNode, figure: str) -> float:

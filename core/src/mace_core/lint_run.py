@@ -11,8 +11,10 @@ from mace_core.api import Target
 from mace_core.commands import load_job
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
+from mace_core.ir import Graph
 from mace_core.json_types import Json
-from mace_core.lint import LintReport, VendorPlan
+from mace_core.lint import LintFinding, LintNode, LintReport, VendorPlan
+from mace_core.partition import count_regions
 from mace_core.pipeline import load
 from mace_core.transforms import run_phases
 
@@ -92,9 +94,25 @@ def lint_deployment(request: LintRequest) -> list[LintReport]:
         graph = run_phases(load(model, registry), registry)
         targets = registry.targets_for(choice, model.runtimes)
         for soc in request.socs or ("",):
-            report = _configure(targets[0], model, soc).lint(graph)
+            target = _configure(targets[0], model, soc)
+            report = target.lint(graph) or lint_by_refusals(target, graph)
             reports.append(replace(report, model=model.name))
     return reports
+
+
+def lint_by_refusals(target: Target, graph: Graph) -> LintReport:
+    """Return the report of a target that knows no more than what it refuses."""
+    nodes = []
+    for node in graph.nodes:
+        refusal = target.refuses(node, graph)
+        if refusal is None:
+            nodes.append(LintNode(node.name, node.op.name, "hardware", is_taken=True))
+            continue
+        verdict = "unknown" if refusal.code == "unknown" else "unsupported"
+        finding = LintFinding(refusal.code, verdict, refusal.reason, refusal.remedy)
+        nodes.append(LintNode(node.name, node.op.name, verdict, is_taken=False, findings=(finding,)))
+    taken = {node.node for node in nodes if node.is_taken}
+    return LintReport(graph.name, target.name, "", tuple(nodes), count_regions(graph, taken))
 
 
 def compare_with_plan(request: LintRequest, file: Path) -> PlanComparison:
@@ -121,8 +139,8 @@ def _configure(target: Target, model: Model, soc: str) -> Target:
     """Return a target for a chip; MaceError of the target where it knows none of that name."""
     if not soc:
         return target.configure(model)
-    others = {name: value for name, value in model.options(target.name).items() if name != "generation"}
-    options = {**model.all_options, target.name: {**others, "soc": soc}}
+    chosen = target.options_for_chip(model.options(target.name), soc)
+    options = {**model.all_options, target.name: chosen}
     model = replace(model, keys={**model.keys, "target_options": options})
     target.check_options(model)
     return target.configure(model)

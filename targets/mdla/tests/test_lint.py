@@ -61,3 +61,8 @@ def test_what_is_not_taken_has_no_time() -> None:
     report = lint("MT6885")
     assert report.figures == {}
     assert [node.figures for node in report.nodes] == [{}, {}]
+
+
+def test_another_chip_brings_its_own_generation() -> None:
+    options = {"soc": "MT8183", "generation": "1.5", "software": "refuse"}
+    assert Mdla().options_for_chip(options, "MT8195") == {"soc": "MT8195", "software": "refuse"}

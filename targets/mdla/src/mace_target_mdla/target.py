@@ -21,6 +21,7 @@ from mace_core.api import (
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Node
+from mace_core.json_types import Json
 from mace_core.lint import LintReport, VendorPlan
 from mace_target_mdla.options import MdlaOptions
 
@@ -73,6 +74,10 @@ class Mdla(Target):
         from mace_target_mdla.lint import lint_graph
 
         return lint_graph(graph, self._options())
+
+    def options_for_chip(self, options: Json, chip: str) -> Json:
+        """Return the options with another chip and without the generation, which the chip implies."""
+        return {**{name: value for name, value in options.items() if name != "generation"}, "soc": chip}
 
     def read_plan(self, text: str) -> VendorPlan:
         """Return what ncc-tflite printed of its plan, see `vendor_plan`."""
