@@ -180,6 +180,28 @@ def test_a_scale_along_an_axis_does_not_move() -> None:
     assert [node.op.name for node in fuse_quantize(graph).nodes] == ["Dequantize", "Transpose"]
 
 
+def test_the_axis_of_the_scales_of_transposed_filters_moves_with_them() -> None:
+    # So ONNX Runtime writes convolutions quantized by filter: filters first, which a frontend transposes.
+    rng = np.random.default_rng(0)
+    new = Builder("filters")
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.reserve_output("q", X)])[
+        0
+    ]
+    scales = Quant((0.011, 0.023, 0.031, 0.043), (0,) * 4, 1)
+    w = new.weight("w", rng.integers(-127, 128, (3, 4, 3, 3)).astype(np.int8), scales)
+    filters = new.one("Transpose", [new.one("Dequantize", [w])], {"perm": (1, 2, 3, 0)})
+    conv = new.one("Conv", [new.one("Dequantize", [x]), filters], WINDOW)
+    y = new.add("Quantize", [conv], outputs=[new.reserve_output("r", Y)])[0]
+    before = new.finish([new.one("Dequantize", [y])])
+    after = fuse_quantize(before)
+    assert [n.op.name for n in after.nodes] == ["Quantize", "Conv", "Dequantize"]
+    (node,) = (n for n in after.nodes if n.op.name == "Conv")
+    stored = after.tensors[node.inputs[1]]
+    assert stored.quant is not None
+    assert (stored.dtype, stored.shape, stored.quant.axis) == (DType.I8, (4, 3, 3, 3), 0)
+    same_numbers(before, after)
+
+
 @pytest.mark.parametrize(("other", "moved"), [(X, True), (Y, False), (None, False)])
 def test_operands_move_as_integers_where_all_are_stored_alike(other: Storage | None, moved: bool) -> None:
     new = Builder("alike")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node
+from mace_core.ops.transpose import TransposeAttributes
 from mace_core.quantization import dequantize
 from mace_core.rewrite import Match, rewrite
 
@@ -41,9 +43,15 @@ def _sink(match: Match) -> Sequence[str] | None:
     tensors = [builder.tensors[i] for i in inputs if i]
     storages = {t.storage for t in tensors if t.quant or t.dtype.is_float}
     storage = tensors[0].storage
-    # Only operands of one storage move as integers; a scale along an axis would have to move with it.
-    if len(storages) != 1 or storage is None or storage.quant.axis is not None or inputs == list(node.inputs):
+    # Only operands of one storage move as integers.
+    if len(storages) != 1 or storage is None or inputs == list(node.inputs):
         return None
+    if storage.quant.axis is not None:
+        # Filters with a scale each come from ONNX with a Transpose: the axis of the scales moves with them.
+        if node.op.name != "Transpose" or inputs[0] not in builder.weights:
+            return None
+        axis = node.attributes(TransposeAttributes).perm.index(storage.quant.axis)
+        storage = replace(storage, quant=replace(storage.quant, axis=axis))
     names = [builder.reserve_output(f"{o}.stored", storage) for o in node.outputs]
     moved = builder.add(node.op, inputs, node.attrs, outputs=names, like=node)
     return [
