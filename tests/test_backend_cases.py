@@ -15,6 +15,7 @@ from onnx_cases import cases, graph_of
 from mace_core.ir import Array, DType, Graph
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
+from mace_core.testing.processor import levels_here
 from mace_core.transforms import run_phases
 from mace_target_cpu import Cpu
 
@@ -84,7 +85,9 @@ def faults(batch: list[Case], folder: Path) -> dict[str, str]:
     """By name of the case what is wrong with it, of one library with all of the batch."""
     folder.mkdir()
     given = {case.name: case.inputs for case in batch}
-    found = run_merged(Cpu(), [case.graph for case in batch], folder, given, Cpu().levels("host")[:1])
+    found = run_merged(
+        Cpu(), [case.graph for case in batch], folder, given, levels_here(Cpu().levels("host"))[:1]
+    )
     return {case.case.name: case.fault(found[case.name]) for case in batch}
 
 

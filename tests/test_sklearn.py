@@ -22,6 +22,7 @@ from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_core.testing.processor import levels_here
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
@@ -60,7 +61,7 @@ def library(
         program = Cpu().lower(graph)
         placed.append(plan_calls(program))
         cases[name] = case
-    sources = code.library("pipelines", placed, Cpu().levels("host")[:1])
+    sources = code.library("pipelines", placed, levels_here(Cpu().levels("host"))[:1])
     models = native.load(shared_library(sources, host(), folder, ("-O1",)), "pipelines")
     return {name: (case, models[f"model{number}"]) for number, (name, case) in enumerate(cases.items())}
 

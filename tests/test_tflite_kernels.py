@@ -11,6 +11,7 @@ from tflite_cases import Case, expected, load, same
 
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
+from mace_core.testing.processor import levels_here
 from mace_core.transforms import run_phases
 from mace_target_cpu import Cpu
 
@@ -33,7 +34,7 @@ def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
     graphs = [graph for _, graph, _, _ in wanted.values()]
     given = {name: arrays for name, (_, _, arrays, _) in wanted.items()}
-    results = run_merged(Cpu(), graphs, tmp_path, given, Cpu().levels("host")[:1])
+    results = run_merged(Cpu(), graphs, tmp_path, given, levels_here(Cpu().levels("host"))[:1])
     faults = {}
     for name, (case, graph, _, outputs) in wanted.items():
         found = results[name]

@@ -24,9 +24,10 @@ from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 
-LEVELS = [level.name for level in Cpu().levels("host")]
+LEVELS = [level.name for level in levels_here(Cpu().levels("host"))]
 WIDENING = {"half": {"widen_f16"}, "cast": {"widen_f16"}, "sparse": {"expand_sparse_f32"}}
 
 

@@ -16,6 +16,7 @@ from caffe_cases import expected, files_of, load, wanted, written
 from mace_core.ir import Array, Graph
 from mace_core.registry import Registry
 from mace_core.testing.compiled import run_merged
+from mace_core.testing.processor import levels_here
 from mace_core.transforms import run_phases
 
 MODULES = (
@@ -73,7 +74,7 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
         graphs.append(graph)
     given = {graph.name: trial.arrays for graph, trial in zip(graphs, tested, strict=True)}
-    found = run_merged(target, graphs, tmp_path, given, target.levels("host")[:1])
+    found = run_merged(target, graphs, tmp_path, given, levels_here(target.levels("host"))[:1])
     for graph, trial in zip(graphs, tested, strict=True):
         for name, right in trial.right.items():
             assert found[graph.name][name].shape == right.shape, trial.name

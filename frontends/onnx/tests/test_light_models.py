@@ -23,6 +23,7 @@ from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
+from mace_core.testing.processor import levels_here
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
@@ -45,7 +46,7 @@ def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Loade
         program = target.lower(graph)
         placed.append(plan_calls(program))
     return native.load(
-        shared_library(code.library("light", placed, target.levels("host")[:1]), host(), folder, ("-O1",)),
+        shared_library(code.library("light", placed, levels_here(target.levels("host"))[:1]), host(), folder, ("-O1",)),
         "light",
     )
 

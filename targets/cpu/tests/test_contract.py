@@ -15,8 +15,11 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.shapes import AxisAttributes
 from mace_core.ops.windows import WindowAttributes
+from mace_core.testing.compiled import with_levels
+from mace_core.testing.processor import levels_here
 from mace_core.testing.target import TargetContract
 from mace_target_cpu import Cpu
+from mace_target_cpu.isa import X86, CpuLevel
 
 
 @pytest.mark.slow
@@ -26,6 +29,15 @@ class TestCpu(TargetContract):
     @pytest.mark.exhaustive  # every kernel has tests of its own in the plain run
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         super().test_accepted_nodes_compute_what_their_references_do(tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
+def test_every_level_of_this_processor_keeps_the_contract(level: CpuLevel, tmp_path: Path) -> None:
+    contract = TestCpu()
+    contract.target = with_levels(Cpu(), [level])  # type: ignore[misc]  # of this instance only
+    TargetContract.test_accepted_nodes_compute_what_their_references_do(contract, tmp_path)
 
 
 def swap_operands(node: Node, to: Lowering) -> Node:

@@ -9,10 +9,11 @@ import pytest
 from mace_core.ir import Graph
 from mace_core.levels import Level
 from mace_core.testing.compiled import case, check_graphs
+from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, X86
 
-LEVELS = {level.name: level for level in (*X86, *GENERIC)}
+LEVELS = {level.name: level for level in levels_here((*X86, *GENERIC))}
 
 
 class OneLevel(Cpu):

@@ -23,6 +23,7 @@ from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, split_by_graph
+from mace_core.testing.processor import levels_here
 from mace_core.testing.requirements import require
 from mace_core.testing.samples import extreme_inputs, samples
 from mace_target_cpu import Cpu
@@ -32,7 +33,7 @@ from mace_target_cpu.lower import binary, unary
 SANITIZE = ("-O0", "-fsanitize=undefined,float-cast-overflow")
 """Without optimization the sanitizer checks as much, and all kernels compile in a third of the time."""
 
-LEVELS = {level.name: level for level in (*X86, *GENERIC)}
+LEVELS = {level.name: level for level in levels_here((*X86, *GENERIC))}
 COMMON = (DType.F32, DType.I32, DType.U8, DType.BOOL)
 ELEMENTWISE = {*unary.LOWERINGS, *binary.LOWERINGS, "Cast"}
 """Ops whose results are the reference's even where floats overflow.

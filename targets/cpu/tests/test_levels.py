@@ -12,15 +12,17 @@ from mace_core.errors import PluginError
 from mace_core.ir import Array, DType
 from mace_core.kernel_target import KernelTarget
 from mace_core.testing.compiled import case, check_graphs, check_merged, plan_graph
+from mace_core.testing.processor import levels_here
 from mace_core.testing.samples import sample
-from mace_target_cpu import Cpu
+from mace_target_cpu import Cpu, is_x86
 from mace_target_cpu.isa import GENERIC, VECTOR, X86, CpuLevel, Packing
 
 
 @pytest.mark.parametrize("level", [*X86, *GENERIC], ids=lambda level: str(level.name))
-def test_a_panel_holds_whole_tiles_and_a_tile_whole_registers(level: CpuLevel) -> None:
-    assert level.panel % level.columns == 0
-    assert level.columns % level.lanes == 0
+def test_panels_and_tiles_divide_each_other_and_hold_whole_registers(level: CpuLevel) -> None:
+    narrow, wide = sorted((level.panel, level.columns))
+    assert wide % narrow == 0
+    assert narrow % level.lanes == 0
 
 
 @pytest.mark.parametrize("numbers", [(4, 6, 16), (4, 12, 16), (8, 16, 24)])
@@ -29,7 +31,8 @@ def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(
 ) -> None:
     lanes, columns, panel = numbers
     with pytest.raises(
-        PluginError, match=r"level odd: its widths .* do not divide each other; let a panel hold whole tiles"
+        PluginError,
+        match=r"level odd: its widths .* do not divide each other; let a panel hold whole tiles or",
     ):
         CpuLevel("odd", (), "", VECTOR, lanes=lanes, rows=4, columns=columns, panel=panel)
 
@@ -96,6 +99,26 @@ def test_a_target_that_borrows_lowerings_without_their_parameters_is_told_so() -
 
 def test_a_level_of_another_width_is_refused() -> None:
     with pytest.raises(
-        PluginError, match="level scalar: its vectors hold 1 floats; kernels are written for 4"
+        PluginError, match="level scalar: its vectors hold 1 floats; kernels are written for 4, 8 and 16"
     ):
         CpuLevel("scalar", (), "", VECTOR, lanes=1, rows=4, columns=4)
+
+
+FLAGS = {
+    "avx512vnni": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
+    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+    "avxvnni": {"avx2", "fma", "avx_vnni"},
+    "avx2": {"avx2", "fma"},
+    "sse2": {"sse2"},
+}
+"""What Linux calls the extensions that each level needs; it lists those whose state it saves."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_x86("host"), reason="the levels of x86-64 cannot be detected elsewhere")
+def test_levels_are_detected_as_the_kernel_lists_them() -> None:
+    line = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    known = set(line.split(":")[1].split())
+    assert [level.name for level in levels_here(X86)] == [
+        name for name, needed in FLAGS.items() if needed <= known
+    ]

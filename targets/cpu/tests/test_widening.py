@@ -16,11 +16,12 @@ from mace_core.program import Call, Kernel, Program, Weight
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import host
-from mace_target_cpu import Cpu
+from mace_core.testing.processor import levels_here
+from mace_target_cpu import Cpu, is_x86
 from mace_target_cpu.isa import GENERIC, KERNELS, X86
 
 COPY = Kernel("copy", KERNELS / "copy.c.in", (("n", "i64"),))
-LEVELS = [*Cpu().levels("host"), *(GENERIC if Cpu().levels("host") is X86 else ())]
+LEVELS = levels_here((*X86, *GENERIC) if is_x86("host") else Cpu().levels("host"))
 
 
 def weights() -> dict[str, Array]:

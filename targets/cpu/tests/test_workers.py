@@ -10,6 +10,7 @@ import pytest
 from mace_core.ir import Array, Graph
 from mace_core.run import native
 from mace_core.testing.compiled import case, compile_graphs, merge, random_inputs, with_levels
+from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 
 pytestmark = pytest.mark.slow
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.slow
 TASK = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_int32)
 PARALLEL = c.CFUNCTYPE(None, c.c_void_p, TASK, c.c_void_p, c.c_int32)
 WORKERS = 3
-BEST = with_levels(Cpu(), Cpu().levels("host")[:1])
+BEST = with_levels(Cpu(), levels_here(Cpu().levels("host"))[:1])
 
 
 class Threads(c.Structure):

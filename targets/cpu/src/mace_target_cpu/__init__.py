@@ -11,11 +11,11 @@ from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
 from mace_core.tables import rows
-from mace_target_cpu.isa import GENERIC, X86, CpuLevel, Packing
+from mace_target_cpu.isa import GENERIC, X86_DEFAULT, CpuLevel, Packing
 
 
 class Cpu(KernelTarget):
-    """Any CPU, through portable C; on x86-64 with levels for SSE2 and AVX2."""
+    """Any CPU, through portable C; on x86-64 with levels from SSE2 to AVX-512."""
 
     name = "cpu"
     device = "cpu"
@@ -31,8 +31,8 @@ class Cpu(KernelTarget):
         return rows("mace_target_cpu.quantized", "LOWERINGS")
 
     def levels(self, abi: str) -> tuple[Level, ...]:
-        """AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
-        return X86 if is_x86(abi) else GENERIC
+        """AVX-512 with VNNI, AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
+        return X86_DEFAULT if is_x86(abi) else GENERIC
 
     def parameters(self, level: Level | None) -> Hashable:
         """How weights are packed for the level."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from mace_core.errors import PluginError
@@ -15,14 +15,21 @@ VECTOR = KERNELS / "vector.h.in"
 PANEL = 16
 """Columns of a packed weight matrix that lie together: the widest tile of all levels; one packing serves."""
 
+DOTS = ("pairs", "quads", "vnni")
+"""The ways to sum products of bytes that kernels are written for, see `CpuLevel.dot`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CpuLevel(Level):
     """A level as the kernels of this target are written for it.
 
-    lanes: floats in one vector of the compiler, 4 or 8; without vector units 4, which the compiler splits.
-    rows, columns: the tile of results that the matrix kernels keep in registers.
+    lanes: floats in one vector of the compiler, 4, 8 or 16; without vector units 4, which the compiler
+    splits.
+    rows, columns: the tile of results that the matrix kernels of floats keep in registers. A tile may be
+    several panels wide.
     panel: columns of a packed weight matrix that lie together.
+    dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by
+    instructions that saturate in 16 bits (vpmaddubsw), "vnni" four at a time and exactly (vpdpbusd).
 
     PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their
     panel.
@@ -32,20 +39,25 @@ class CpuLevel(Level):
     rows: int
     columns: int
     panel: int = PANEL
+    dot: str = "pairs"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # integer.h.in and copy_tiles.c.in are written for these two.
-        if self.lanes not in (4, 8):
-            problem = f"its vectors hold {self.lanes} floats; kernels are written for 4 and 8"
+        # integer.h.in is written for these.
+        if self.lanes not in (4, 8, 16):
+            problem = f"its vectors hold {self.lanes} floats; kernels are written for 4, 8 and 16"
             raise PluginError(f"level {self.name}", problem, "use 4 for a processor without vector units")
-        # gemm.h.in walks a panel in whole tiles, and a tile in whole registers; a remainder would belong to
-        # the next panel.
-        if self.columns % self.lanes or self.panel % self.columns:
+        # gemm.h.in walks a panel in whole tiles or a tile in whole panels, and both in whole registers; a
+        # remainder would belong to the next panel.
+        narrow, wide = sorted((self.panel, self.columns))
+        if wide % narrow or narrow % self.lanes:
             widths = f"panel {self.panel}, tile {self.columns} and register {self.lanes}"
             problem = f"its widths ({widths} floats) do not divide each other"
-            remedy = "let a panel hold whole tiles, and a tile whole registers"
+            remedy = "let a panel hold whole tiles or a tile whole panels, and both whole registers"
             raise PluginError(f"level {self.name}", problem, remedy)
+        if self.dot not in DOTS:
+            problem = f"its products of bytes are summed as {self.dot!r}"
+            raise PluginError(f"level {self.name}", problem, f"choose one of {', '.join(DOTS)}")
 
 
 @dataclass(frozen=True)
@@ -66,21 +78,51 @@ def panel_width(lowering: Lowering) -> int:
     return packing.panel
 
 
+AVX2_FLAGS = ("-mavx2", "-mfma")
+AVX512_FLAGS = (*AVX2_FLAGS, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
+
+# 32 registers of 16 floats: 12 x 32 is 24 of them, and leaves 2 for a row of weights and 6 for values of the
+# input.
+AVX512 = CpuLevel(
+    "avx512",
+    AVX512_FLAGS,
+    "has_avx512()",
+    VECTOR,
+    lanes=16,
+    rows=12,
+    columns=32,
+    probe=KERNELS / "x86.h.in",
+)
+# 16 registers of 8 floats: 6 x 16 is 12 of them, and leaves 2 for a row of weights and 2 for values of the
+# input.
+AVX2 = CpuLevel(
+    "avx2",
+    AVX2_FLAGS,
+    "has_avx2_and_fma()",
+    VECTOR,
+    lanes=8,
+    rows=6,
+    columns=16,
+    probe=KERNELS / "x86.h.in",
+)
 X86 = (
-    CpuLevel(
-        "avx2",
-        ("-mavx2", "-mfma"),
-        "has_avx2_and_fma()",
-        VECTOR,
-        # 16 registers of 8 floats: 6 x 16 is 12 of them, and leaves 2 for a row of weights and 2 for values
-        # of the input.
-        lanes=8,
-        rows=6,
-        columns=16,
-        probe=KERNELS / "x86.h.in",
+    replace(
+        AVX512,
+        name="avx512vnni",
+        flags=(*AVX512_FLAGS, "-mavx512vnni"),
+        available="has_avx512_vnni()",
+        dot="vnni",
     ),
+    AVX512,
+    replace(AVX2, name="avxvnni", flags=(*AVX2_FLAGS, "-mavxvnni"), available="has_avx_vnni()", dot="vnni"),
+    AVX2,
     # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 6 for values of the
     # input.
     CpuLevel("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8),
 )
+"""The levels of x86-64, the best first."""
+
+X86_DEFAULT = tuple(level for level in X86 if level.name in ("avx512vnni", "avx2", "sse2"))
+"""Those that a library holds: for processors with AVX-512 and VNNI, for those with AVX2, for all others."""
+
 GENERIC = (CpuLevel("generic", (), "", VECTOR, lanes=4, rows=4, columns=8),)
