@@ -125,6 +125,7 @@ def test_everything_that_was_decided_is_told() -> None:
         "cpu0 cpu plain calls 2",
         "npu1 npu acme 1",
         "n (Exp): on cpu; not on npu: no Exp; replace it [unsupported-op]",
+        "note: a note",
         "state x: f32 1 x 2, at first 0.0",
         "n (Conv of 1x2) at fast: a, cheapest; costs: a 2, b 3.5 cycles",
         "n (Conv of 1x2) at base: b, named; costs: b 3.5 cycles",

@@ -77,6 +77,8 @@ def _show(explanation: Explanation) -> Iterator[str]:
         for refused in line.refusals:
             reason = f"{refused.refusal} [{refused.refusal.code}]"
             yield f"  {line.node} ({line.op}): on {line.target}; not on {refused.target}: {reason}\n"
+    for note in report.notes:
+        yield f"  note: {note}\n"
     for state in report.states:
         shape = " x ".join(map(str, state.tensor.shape)) or "scalar"
         yield f"  state {state.tensor.name}: {state.tensor.dtype.value} {shape}, at first {state.start}\n"

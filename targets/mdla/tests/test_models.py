@@ -15,6 +15,8 @@ from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.ir import Graph
 from mace_core.registry import Registry
+from mace_core.run.reference import execute
+from mace_target_mdla.legalize import legalize_for
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.target import Mdla
 
@@ -85,6 +87,48 @@ def test_quantized_models_give_the_bits_of_the_cpu(name: str, tmp_path: Path) ->
         assert device == cpu
     assert len({*device[0]}) > 1, "outputs of one value would hide everything"
     assert run_device(program, tmp_path, "") == run_original(name, graph)
+
+
+UINT8 = MdlaOptions("1.5", stores_uint8=True, weights_per_tensor=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "taken", "lost", "kept_classes"),
+    [
+        pytest.param("ic", (15, 6, 15), 9, (3, 3), marks=pytest.mark.exhaustive),
+        ("kws", (12, 3, 12), 9, (3, 4)),
+        pytest.param("ad", (10, 10, 10), 0, (3, 3), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_int8_models_as_uint8_on_mdla_1_5(
+    name: str, taken: tuple[int, ...], lost: int, kept_classes: tuple[int, int], tmp_path: Path
+) -> None:
+    """taken: nodes with int8, with uint8, with weights of one scale too.  kept_classes: samples whose largest output stays."""
+    graph = model_graph(f"mlperf_{name}/{name}_int8.tflite", tmp_path)
+    exact = replace(UINT8, weights_per_tensor=False)
+    reports = [Mdla(options).lint(graph) for options in (MdlaOptions("1.5"), exact, UINT8)]
+    assert tuple(sum(node.is_taken for node in report.nodes) for report in reports) == taken
+    legal, losses = legalize_for(graph, UINT8)
+    assert len(losses) == lost
+    assert all(0 < loss.relative < 0.015 for loss in losses)
+    golden = np.load(MODELS / f"mlperf_{name}" / f"golden_{name}_int8_tflite.npz")
+    samples = [key[-1] for key in golden if key.startswith("in_0_")]
+    references = [golden.get(f"ref_0_{i}", golden[f"out_0_{i}"]) for i in samples]
+    results = [execute(legal, {legal.inputs[0]: golden[f"in_0_{i}"]})[legal.outputs[0]] for i in samples]
+    kept = sum(r.argmax() == w.argmax() for r, w in zip(results, references, strict=True))
+    assert (kept, len(samples)) == kept_classes
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ic", "kws", "ad"])
+def test_uint8_models_give_the_bits_of_their_references(name: str, tmp_path: Path) -> None:
+    graph = model_graph(f"mlperf_{name}/{name}_int8.tflite", tmp_path)
+    program = build_session(graph, tmp_path / "session", Mdla(UINT8), ("-O1",))
+    legal, _ = legalize_for(graph, UINT8)
+    values = execute(legal, random_inputs(graph))
+    assert run_device(program, tmp_path, "once") == tuple(values[o].tobytes() for o in graph.outputs)
 
 
 @pytest.mark.exhaustive

@@ -40,6 +40,8 @@ def test_chips_fix_the_generation(written: Json, generation: str, chip: str) -> 
         ({"generation": True}, "generation: True is not known"),
         ({"soc": "MT8195", "software": "maybe"}, "software: 'maybe' is not allowed; write accept or refuse"),
         ({"soc": "MT8195", "unknown": ["accept"]}, "unknown: ['accept'] is not allowed"),
+        ({"soc": "MT6885", "int8": "uint8"}, "int8: 'uint8' is not allowed; write keep or to-uint8"),
+        ({"soc": "MT6885", "weights": True}, "weights: True is not allowed; write as-stored or per-tensor"),
         (
             {"soc": "MT8195", "frequency_mhz": 0},
             "frequency_mhz: 0 is not allowed; write a number of at least 1",
@@ -56,6 +58,13 @@ def test_what_does_not_fit_is_refused_by_name(written: Json, sentence: str) -> N
         MdlaOptions.of(written, "model 'a'")
     assert sentence in str(refused.value)
     assert str(refused.value).startswith("model 'a': ")
+
+
+def test_leaves_reach_the_target_each_by_itself() -> None:
+    options = MdlaOptions.of({"soc": "MT6885", "int8": "to-uint8"}, "here")
+    assert (options.stores_uint8, options.weights_per_tensor) == (True, False)
+    options = MdlaOptions.of({"soc": "MT6885", "weights": "per-tensor"}, "here")
+    assert (options.stores_uint8, options.weights_per_tensor) == (False, True)
 
 
 def test_numbers_reach_the_estimates() -> None:

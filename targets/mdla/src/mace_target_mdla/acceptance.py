@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from mace_core.ir import Graph, Node
 from mace_core.refusal import Refusal
 from mace_target_mdla.judge import Judgment, judge
-from mace_target_mdla.legalize import legalize_for
+from mace_target_mdla.legalize import legalize_for, refuse_conversion
 from mace_target_mdla.network import refuse_encoding
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.rules.table import read_table
 from mace_tflite_writer import refuses
+from mace_tflite_writer.rewrites import WeightLoss
 from mace_tflite_writer.rewrites.legal import isolate
 
 
@@ -21,22 +22,31 @@ class Acceptance:
 
     refusal: None if it takes the node.  judgment: of the node as it is.
     steps: judgments of the nodes that it is rewritten as; () for a node that stays as it is.
+    losses: what the rewriting changes of its weights.  rule: what a refusal that no published rule makes is
+    called.
     """
 
     refusal: Refusal | None
     judgment: Judgment
     steps: tuple[Judgment, ...] = ()
+    losses: tuple[WeightLoss, ...] = ()
+    rule: str = "tflite"
 
 
 def examine(node: Node, graph: Graph, options: MdlaOptions) -> Acceptance:
-    """Return whether rules, file format and adapter allow a node, if need be after exact rewrites.
+    """Return whether rules, file format and adapter allow a node, if need be after rewrites.
 
-    The time grows with the node's own weights alone.
+    The rewrites are exact but for those whose loss the options allow. The time grows with the node's own
+    weights alone.
     """
     judgment, refusal = _examine_as_is(node, graph, options)
-    if refusal is None:
+    conversion = refuse_conversion(node, graph, options)
+    if conversion is not None:
+        return Acceptance(conversion, judgment, rule="weights-per-channel")
+    changes_integers = options.stores_uint8 or options.weights_per_tensor
+    if refusal is None and not changes_integers:
         return Acceptance(None, judgment)
-    rewritten = legalize_for(isolate(node, graph), options)
+    rewritten, losses = legalize_for(isolate(node, graph), options)
     if rewritten.nodes == (node,):
         return Acceptance(refusal, judgment)
     steps = []
@@ -46,7 +56,7 @@ def examine(node: Node, graph: Graph, options: MdlaOptions) -> Acceptance:
             # What is wrong with the node itself is of more use than what is wrong with a part of it.
             return Acceptance(judgment.refusal(options) or step_refusal, judgment)
         steps.append(step_judgment)
-    return Acceptance(None, judgment, tuple(steps))
+    return Acceptance(None, judgment, tuple(steps), losses)
 
 
 def _examine_as_is(node: Node, graph: Graph, options: MdlaOptions) -> tuple[Judgment, Refusal | None]:

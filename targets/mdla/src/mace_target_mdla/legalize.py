@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from mace_core.ir import Graph
+from mace_core.ir import Graph, Node
+from mace_core.refusal import Refusal
 from mace_target_mdla.operation import DIRECT
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.rules.table import Verdict, read_table
-from mace_tflite_writer.rewrites import functions_by_steps, legalize
+from mace_tflite_writer.rewrites import (
+    WeightLoss,
+    activations_to_uint8,
+    functions_by_steps,
+    legalize,
+    weights_per_tensor,
+)
+from mace_tflite_writer.rewrites.per_tensor import has_weights_of_scales
 
 
-def legalize_for(graph: Graph, options: MdlaOptions) -> Graph:
+def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[WeightLoss, ...]]:
     """Return a graph that computes the same by operators that the chip is known to have, where there are any.
 
-    Stored integers stay the same; functions of floats that become several steps round at each of them.
+    Stored integers stay the same; functions of floats that become several steps round at each of them. Only
+    `weights_per_tensor` of the options changes numbers: returns what the weights of each node lose by it.
     """
+    losses: tuple[WeightLoss, ...] = ()
+    if options.weights_per_tensor:
+        graph, losses = weights_per_tensor(graph)
+    if options.stores_uint8:
+        graph = activations_to_uint8(graph)
     # Steps first: they may add clamps and constants that only the format's rewrites make legal.
-    return legalize(functions_by_steps(graph, absent_ops(options)))
+    return legalize(functions_by_steps(graph, absent_ops(options))), losses
+
+
+def refuse_conversion(node: Node, graph: Graph, options: MdlaOptions) -> Refusal | None:
+    """Tell why the integers of a node cannot be stored as the options ask; None where they can."""
+    if not options.stores_uint8 or options.weights_per_tensor or not has_weights_of_scales(node, graph):
+        return None
+    weights = node.inputs[1]
+    return Refusal(
+        "quantization",
+        f"{weights} has a scale for each channel, and weights have one scale beside activations of uint8",
+        "state `weights: per-tensor` to quantize them again, with a loss that `mace lint` then shows; "
+        "or leave `int8: to-uint8` out",
+    )
 
 
 def absent_ops(options: MdlaOptions) -> tuple[str, ...]:

@@ -58,13 +58,18 @@ def _describe(node: Node, judgment: Judgment, answer: Acceptance, options: MdlaO
         for f in judgment.findings
     ]
     if answer.refusal and judgment.refusal(options) is None:
-        # The rules allow the node, and the file that takes it to the vendor's compiler cannot state it.
+        # The rules allow the node, and the file that takes it to the vendor's compiler cannot state it, or
+        # not with the integers that the options ask for.
         verdict = Verdict.UNSUPPORTED
-        findings.insert(0, LintFinding("tflite", verdict.value, answer.refusal.reason, answer.refusal.remedy))
+        findings.insert(
+            0, LintFinding(answer.rule, verdict.value, answer.refusal.reason, answer.refusal.remedy)
+        )
     if answer.steps:
         verdict = max((step.verdict for step in answer.steps), key=lambda v: v.rank)
         names = ", ".join(step.operator for step in answer.steps)
         findings.insert(0, LintFinding("rewrite", verdict.value, f"it is rewritten as {names}"))
+    for loss in answer.losses:
+        findings.insert(0, LintFinding("weights-per-tensor", verdict.value, str(loss)))
     return LintNode(
         node.name,
         node.op.name,

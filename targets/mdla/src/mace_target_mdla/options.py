@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
 from mace_target_mdla.socs import GENERATIONS, Soc, find_soc
 
-POLICIES = ("accept", "refuse")
-"""What to do with a node whose verdict is not "hardware"."""
+POLICIES = MappingProxyType(
+    {
+        "software": ("accept", "refuse"),
+        "unknown": ("refuse", "accept"),
+        "int8": ("keep", "to-uint8"),
+        "weights": ("as-stored", "per-tensor"),
+    }
+)
+"""Options of two values each, the default first."""
 NUMBERS = ("frequency_mhz", "bandwidth_mb_s", "small_filter_factor")
 COMPILERS = ("auto", "aot", "ncc", "none")
 """Who compiles before deployment: the newest that is installed, LiteRT, ncc-tflite, or nobody."""
-NAMES = ("soc", "generation", "software", "unknown", "compiler", "ncc", *NUMBERS)
+NAMES = ("soc", "generation", *POLICIES, "compiler", "ncc", *NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,8 @@ class MdlaOptions:
     generation: one of GENERATIONS.  soc: None where only the generation is stated.
     accepts_software: whether nodes may go to the target that it computes by software or extra copies.
     accepts_unknown: whether nodes may that the published rules do not decide.
+    stores_uint8: whether quantized activations of int8 are stored as uint8, which is exact.
+    weights_per_tensor: whether weights with scales along an axis may get one scale, which loses precision.
     frequency_mhz, bandwidth_mb_s: what estimates assume of the chip; None for the vendor's planning defaults.
     small_filter_factor: at least 1, by how much estimates slow convolutions at their upper end, because the
     guide's list of small filters that are slower is lost.
@@ -36,6 +46,8 @@ class MdlaOptions:
     soc: Soc | None = None
     accepts_software: bool = True
     accepts_unknown: bool = False
+    stores_uint8: bool = False
+    weights_per_tensor: bool = False
     frequency_mhz: float | None = None
     bandwidth_mb_s: float | None = None
     small_filter_factor: float = 1.0
@@ -49,12 +61,12 @@ class MdlaOptions:
         place: where they stand, for messages.
         """
         faults = [_describe_unknown(str(name), place) for name in options if name not in NAMES]
-        policies: dict[str, bool] = {}
-        for name, default in (("software", "accept"), ("unknown", "refuse")):
-            value = options.get(name, default)
-            if value not in POLICIES:
-                faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(POLICIES)}")
-            policies[name] = value == "accept"
+        policies = {name: options.get(name, values[0]) for name, values in POLICIES.items()}
+        faults += [
+            f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(sorted(POLICIES[name]))}"
+            for name, value in policies.items()
+            if value not in POLICIES[name]
+        ]
         numbers = {name: options[name] for name in NUMBERS if name in options}
         faults += [
             f"{place}: {name}: {value!r:.40} is not allowed; write a number of at least 1"
@@ -74,9 +86,13 @@ class MdlaOptions:
         if faults:
             raise MaceError.of(faults)
         known = {name: float(str(value)) for name, value in numbers.items()}
-        chosen = cls(generation, soc, policies["software"], policies["unknown"])
-        return replace(
-            chosen,
+        return cls(
+            generation,
+            soc,
+            accepts_software=policies["software"] == "accept",
+            accepts_unknown=policies["unknown"] == "accept",
+            stores_uint8=policies["int8"] == "to-uint8",
+            weights_per_tensor=policies["weights"] == "per-tensor",
             frequency_mhz=known.get("frequency_mhz"),
             bandwidth_mb_s=known.get("bandwidth_mb_s"),
             small_filter_factor=known.get("small_filter_factor", 1.0),

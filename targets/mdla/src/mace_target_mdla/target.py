@@ -93,7 +93,7 @@ class Mdla(Target):
         from mace_tflite_writer import write_tflite
 
         options = self._options()
-        graph = legalize_for(region.graph, options)
+        graph, losses = legalize_for(region.graph, options)
         tflite = write_tflite(graph)
         compiled = compile_network(tflite, options, f"{config.model.name}: region {region.name}")
         if compiled is None:
@@ -115,7 +115,7 @@ class Mdla(Target):
             body,
             driver=DRIVER,
             nodes=nodes,
-            notes=_note_half_precision(region),
+            notes=(*_note_half_precision(region), *(f"mdla: {loss}" for loss in losses)),
             figures=figures,
         )
 

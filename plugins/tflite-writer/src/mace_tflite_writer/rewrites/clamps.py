@@ -60,6 +60,8 @@ def _clips_as_limits(site: Site) -> Sequence[str] | None:
     attrs = site.node.attrs
     bounds = (attrs.min, attrs.max) if isinstance(attrs, ClipAttributes) else (0.0, math.inf)
     x, storage = site.node.inputs[0], site.y.storage
+    if storage is None and site.x.quant is not None:
+        return None  # a result of real numbers from stored ones: no bound has both types
     if storage is not None and site.x.storage != storage:
         x = site.inner("Quantize", [x], storage=storage)
     steps = [(op, b) for op, b in zip(("Maximum", "Minimum"), bounds, strict=True) if not math.isinf(b)]

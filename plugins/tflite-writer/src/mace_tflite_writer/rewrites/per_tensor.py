@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_core.ir import Array, DType, Graph, Node, Quant, Storage
 from mace_core.quantization import dequantize, quantize
-from mace_tflite_writer.rewrites.signedness import WEIGHTED
+from mace_tflite_writer.rewrites.signedness import EIGHT_BITS, WEIGHTED
 from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 
 
@@ -38,6 +38,16 @@ def weights_per_tensor(graph: Graph) -> tuple[Graph, tuple[WeightLoss, ...]]:
     losses: list[WeightLoss] = []
     changed = rewrite_sites(graph, lambda site: _one_scale(site, losses))
     return changed, tuple(losses)
+
+
+def has_weights_of_scales(node: Node, graph: Graph) -> bool:
+    """Tell whether a node multiplies activations of eight bits by weights with scales along an axis."""
+    if node.op.name not in WEIGHTED or node.inputs[1] not in graph.weights:
+        return False
+    x, w = (graph.tensors[name] for name in node.inputs[:2])
+    if x.quant is None or w.quant is None:
+        return False
+    return x.dtype in EIGHT_BITS and w.quant.axis is not None
 
 
 def _one_scale(site: Site, losses: list[WeightLoss]) -> Sequence[str] | None:

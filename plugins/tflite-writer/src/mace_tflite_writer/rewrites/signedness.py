@@ -14,6 +14,7 @@ from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 OFFSET = 128
 """What uint8 stores more than int8 for the same number."""
 
+EIGHT_BITS = (DType.I8, DType.U8)
 WEIGHTED = ("Conv", "ConvTranspose", "MatMul")
 
 
@@ -22,9 +23,10 @@ def activations_to_uint8(graph: Graph) -> Graph:
 
     Exact: value + 128 with zero point + 128 is the same number. Inputs and outputs of the graph keep their
     type, behind and before a Quantize. Weights with scales along an axis stay int8, as accelerators want them
-    beside uint8; the format's own kernels take uint8 weights of one scale (`weights_per_tensor`).
+    beside uint8; the format's own kernels take uint8 weights of one scale (`weights_per_tensor`). Weights
+    beside activations of other types, such as int16, stay int8 as well.
     """
-    return _shift(graph, DType.I8, DType.U8, _weights_of_scales(graph))
+    return _shift(graph, DType.I8, DType.U8, _weights_of_scales(graph) | _weights_of_others(graph))
 
 
 def activations_to_int8(graph: Graph) -> Graph:
@@ -72,6 +74,13 @@ def _weights_of_scales(graph: Graph) -> frozenset[str]:
     """Return the weights that have scales along an axis."""
     quants = ((name, graph.tensors[name].quant) for name in _weights(graph))
     return frozenset(name for name, quant in quants if quant is not None and quant.axis is not None)
+
+
+def _weights_of_others(graph: Graph) -> frozenset[str]:
+    """Return the weights that are multiplied by activations that are no quantized integers of eight bits."""
+    products = [node for node in graph.nodes if node.op.name in WEIGHTED and node.inputs[1] in graph.weights]
+    activations = ((node.inputs[1], graph.tensors[node.inputs[0]]) for node in products)
+    return frozenset(name for name, x in activations if x.quant is None or x.dtype not in EIGHT_BITS)
 
 
 def _shift(graph: Graph, before: DType, after: DType, fixed: frozenset[str]) -> Graph:
