@@ -237,6 +237,7 @@ def test_names_of_our_own_are_all_that_clash() -> None:
         "_functions",
         "_kernels",
         "_choose",
+        "_no_level",
         "_levels",
         "_devices",
     )

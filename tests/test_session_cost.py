@@ -34,7 +34,7 @@ def test_a_run_does_not_ask_the_processor_for_its_level() -> None:
     files = code.library("once", [plan_graph(Cpu(), branches())], Cpu().levels("host")).files
     (program,) = [str(content) for name, content in files.items() if name.endswith("_program.c")]
     start = program.index("static void run(")
-    body = program[start : program.index("static void choose(")]
+    body = program[start : program.index("static const char *choose(")]
     assert "_levels[f->levels[0]]" in body
     assert "_choose()" not in body
     assert "_choose()" in program[start + len(body) :]

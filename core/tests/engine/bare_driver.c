@@ -53,7 +53,10 @@ static size_t save(mace_loaded *loaded, void *compiled, size_t size) {
 
 static void unload(mace_loaded *loaded) { (void)loaded; }
 static void close_device(mace_device *device) { (void)device; }
-static void choose(int32_t *levels) { (void)levels; }
+static const char *choose(int32_t *levels) {
+  (void)levels;
+  return NULL;
+}
 
 static const mace_driver driver = {
     .struct_bytes = sizeof driver,

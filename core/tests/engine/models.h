@@ -84,7 +84,10 @@ static void run_cpu_with_state(const mace_frame *f) { before(f), multiply(f), af
 static void run_direct(const mace_frame *f) {
   for (int i = 0; i < FAKE_VALUES; i++) ((float *)f->out[0])[i] = 3 * ((const float *)f->in[0])[i] + 10;
 }
-static void choose(int32_t *levels) { levels[0] = 1; }
+static const char *choose(int32_t *levels) {
+  levels[0] = 1;
+  return NULL;
+}
 
 static const char *const devices[] = {"cpu: fast", "cpu: plain"};
 static const unsigned char weights[256] = {1, 2, 3};

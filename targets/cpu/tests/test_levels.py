@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.errors import PluginError
+from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Array, DType
 from mace_core.kernel_target import KernelTarget
-from mace_core.testing.compiled import case, check_graphs, check_merged, plan_graph
+from mace_core.run import native
+from mace_core.run.compile import shared_library
+from mace_core.testing.compiled import case, check_graphs, check_merged, generate_library, host, plan_graph
 from mace_core.testing.processor import levels_here
 from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu, is_x86
@@ -40,6 +42,23 @@ def test_a_level_whose_kernels_would_read_beside_their_panel_is_refused(
 def test_lowerings_pack_for_the_panel_of_the_level() -> None:
     assert Cpu().parameters(replace(X86[0], panel=32)) == Packing(32)
     assert Cpu().parameters(None) == Packing(16)
+
+
+@pytest.mark.slow
+def test_the_environment_chooses_the_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = levels_here(Cpu().levels("host"))
+    graph = case("product", "MatMul", factors((2, 3), (3, 4)))
+    library = shared_library(generate_library([Cpu()], [graph]), host(), tmp_path, ("-O0",))
+    for level in levels:
+        monkeypatch.setenv("MACE_CPU_LEVEL", level.name)
+        assert native.load(library, "cases")["product"].devices() == [f"cpu: {level.name}"]
+    monkeypatch.setenv("MACE_CPU_LEVEL", "")
+    assert native.load(library, "cases")["product"].devices() == [f"cpu: {levels[0].name}"]
+    monkeypatch.setenv("MACE_CPU_LEVEL", "avx9")
+    names = ", ".join(level.name for level in Cpu().levels("host"))
+    text = f"MACE_CPU_LEVEL: .* no such level; the library's levels of cpu are {names}"
+    with pytest.raises(MaceError, match=text):
+        native.load(library, "cases")
 
 
 class TwoPanels(Cpu):

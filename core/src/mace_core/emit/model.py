@@ -45,6 +45,18 @@ class KernelTable:
         """Say for each level what runs its kernels."""
         return [CString(f"{self.target}: {level.name}") for level in self.levels]
 
+    @property
+    def level_names(self) -> list[CString]:
+        """Return the names of the levels, in their order."""
+        return [CString(level.name) for level in self.levels]
+
+    @property
+    def no_level(self) -> CString:
+        """Return the error where MACE_CPU_LEVEL names a level that is not there."""
+        names = ", ".join(level.name for level in self.levels)
+        problem = "the library or this processor has no such level"
+        return CString(f"MACE_CPU_LEVEL: {problem}; the library's levels of {self.target} are {names}")
+
 
 @dataclass(frozen=True)
 class CallValues:

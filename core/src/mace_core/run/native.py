@@ -88,7 +88,7 @@ class _Functions(c.Structure):
     )
 
 
-ABI = 2
+ABI = 3
 """MACE_ABI of mace.h, whose types these are."""
 
 Observer = Callable[[str, Array], None]

@@ -98,10 +98,12 @@ static inline void mace_start_states(mace_session *session, const mace_model *mo
   }
 }
 
-/* Private: lay out the memory behind the header for a model, and choose its kernels. */
-static inline void mace_prepare(mace_session *session, const mace_model *model) {
+/* Private: lay out the memory behind the header for a model, and choose its kernels; MACE_REFUSED where the
+ * environment names a level that is not there. */
+static inline mace_status mace_prepare(mace_session *session, const mace_model *model) {
   const size_t ports = (size_t)model->input_count + (size_t)model->output_count;
   char *at = (char *)session + MACE_ROUND_UP(sizeof(mace_session));
+  const char *error;
   session->inputs = (const void **)(void *)at;
   session->outputs = (void **)(void *)at + model->input_count;
   session->bound = (void **)(void *)at + ports;
@@ -114,9 +116,11 @@ static inline void mace_prepare(mace_session *session, const mace_model *model) 
   session->frame.in = session->inputs;
   session->frame.out = session->outputs;
   session->frame.levels = session->levels;
-  model->choose(session->levels);
+  error = model->choose(session->levels);
+  if (error) return mace_fail(session, MACE_REFUSED, error);
   mace_start_states(session, model);
   session->phase = MACE_OPEN;
+  return MACE_OK;
 }
 
 /* Open a session of a model in `bytes` bytes of memory, which the application keeps until mace_close and then
@@ -124,10 +128,11 @@ static inline void mace_prepare(mace_session *session, const mace_model *model) 
  *
  * config may be NULL; what it points to must stay valid until mace_close. Memory that is not aligned to
  * MACE_ALIGNMENT is used from the next aligned address on. Opens devices, loads what the model has for them,
- * and chooses kernels for this processor.
+ * and chooses kernels for this processor: those of its best level, or of the one that the environment variable
+ * MACE_CPU_LEVEL names, where there is an environment.
  *
  * Errors: MACE_NO_MODEL, MACE_OTHER_ABI, MACE_NO_MEMORY, MACE_REFUSED for a configuration that cannot be
- * used; of drivers MACE_NO_DEVICE, MACE_STALE, MACE_LOST, MACE_TIMEOUT, MACE_FAILED. On failure *session
+ * used, or a level in MACE_CPU_LEVEL that the library or the processor lacks; of drivers MACE_NO_DEVICE, MACE_STALE, MACE_LOST, MACE_TIMEOUT, MACE_FAILED. On failure *session
  * serves mace_error and mace_close all the same; it is NULL if the memory does not even hold the header. */
 static inline mace_status mace_open(const mace_model *model, const mace_config *config, void *memory,
                                     size_t bytes, mace_session **session) {
@@ -159,8 +164,7 @@ static inline mace_status mace_open(const mace_model *model, const mace_config *
   if (s->config.options && *s->config.options)
     return mace_fail(s, MACE_REFUSED,
                      "mace_config.options is set, and the model uses no driver; leave it NULL");
-  mace_prepare(s, model);
-  return MACE_OK;
+  return mace_prepare(s, model);
 }
 
 /* Private: claim the session for this thread; 0 if another has it. Processors without atomic exchange have no

@@ -105,18 +105,20 @@ int mace_engine_may_fall_back(const mace_session *s, mace_status status, mace_fa
          status != MACE_BUSY;
 }
 
-void mace_engine_fall_back(mace_session *s) {
+mace_status mace_engine_fall_back(mace_session *s) {
   engine *e = s->engine;
   const mace_model *other = s->model->fallback;
   const char *const end = e->device + MACE_TEXT_BYTES, *const reason = s->error;
   char *at = e->device;
+  const mace_status status = mace_prepare(s, other);
+  if (status) return status;
   e->fallen = 1;
-  mace_prepare(s, other);
   at = mace_engine_append(
       at, end, other->part_count ? other->parts[0].devices[s->levels[other->parts[0].table]] : "host");
   at = mace_engine_append(at, end, " (fallback: ");
   at = mace_engine_append(at, end, reason);
   mace_engine_append(at, end, ")");
+  return MACE_OK;
 }
 
 /* ---- opening ---- */
@@ -290,7 +292,8 @@ static mace_status engine_open(mace_session *s) {
   if (cache && !(MACE_HAS(cache, load) && MACE_HAS(cache, store) && MACE_HAS(cache, reallocate)))
     return mace_fail(s, MACE_REFUSED,
                      "mace_config.cache lacks a function; set struct_bytes, load, store and reallocate");
-  mace_prepare(s, s->model);
+  status = mace_prepare(s, s->model);
+  if (status) return status;
   s->phase = MACE_CLOSED;
   status = open_devices(s);
   if (!status) {
@@ -299,8 +302,7 @@ static mace_status engine_open(mace_session *s) {
   }
   mace_engine_close_all(s, status == MACE_LOST);
   if (!mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_OPEN)) return status;
-  mace_engine_fall_back(s);
-  return MACE_OK;
+  return mace_engine_fall_back(s);
 }
 
 /* ---- telling ---- */

@@ -96,7 +96,7 @@ mace_status mace_engine_import_host(mace_session *session, int32_t device, const
 void mace_engine_close_all(mace_session *session, int lost);
 
 /* Let the CPU compute from now on; the devices are closed. */
-void mace_engine_fall_back(mace_session *session);
+mace_status mace_engine_fall_back(mace_session *session);
 
 /* Whether the CPU may compute in the devices' place after a failure at this time. */
 int mace_engine_may_fall_back(const mace_session *session, mace_status status, mace_fallback when);

@@ -58,8 +58,10 @@ static mace_status react(mace_session *s, mace_status status) {
   if (!status) return MACE_OK;
   if (mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_RUN)) {
     mace_engine_close_all(s, status == MACE_LOST);
-    mace_engine_fall_back(s);
-    return run_fallback(s);
+    const mace_status fallen = mace_engine_fall_back(s);
+    if (!fallen) return run_fallback(s);
+    s->phase = MACE_DEAD; /* the devices are closed, and nothing else can run the model */
+    return fallen;
   }
   if (status != MACE_LOST) {
     mace_engine_rest(s);

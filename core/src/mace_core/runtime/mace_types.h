@@ -14,7 +14,7 @@ extern "C" {
 #define MACE_API __attribute__((visibility("default")))
 #endif
 
-#define MACE_ABI 2 /* of this header; a library built with another is refused */
+#define MACE_ABI 3 /* of this header; a library built with another is refused */
 #define MACE_MAX_RANK 8
 #define MACE_MAX_TABLES 8       /* targets whose kernels one model calls */
 #define MACE_ALIGNMENT 64       /* bytes, of everything in a session */
@@ -222,7 +222,8 @@ struct mace_model {
   size_t state_bytes;              /* for the states, two values each */
   size_t worker_bytes;             /* for the working memory of each worker */
   size_t weight_bytes;             /* read-only, part of the library */
-  void (*choose)(int32_t *levels); /* writes the best level of each table for this processor */
+  /* Writes the level of each table for this processor; returns NULL, or why there is none. */
+  const char *(*choose)(int32_t *levels);
   void (*run)(const mace_frame *); /* all calls; NULL in models with an engine */
   const mace_engine *engine;       /* NULL: kernel calls in host memory alone */
   const struct mace_plan *plan;    /* what the engine executes; driver.h */
