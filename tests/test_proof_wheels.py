@@ -124,17 +124,19 @@ def test_a_new_target_installs_and_keeps_its_contract(
     assert " passed" in proof.run("pytest", "-q", "-p", "no:cacheprovider", folder=folder)
 
 
-def test_the_commands_of_the_tutorial_make_a_wheel(
+def test_the_commands_of_the_tutorials_make_wheels(
     wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From `mace new` to a wheel, as the page says it, in a shell."""
+    """From `mace new` to a wheel, as the pages say it, in a shell."""
     environment = Environment(tmp_path / "venv", wheels)
     environment.install("mace-build", "pip", "hatchling")
-    page = (ROOT / "docs/tutorial-target.md").read_text(encoding="utf-8")
-    (script,) = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PATH", f"{environment.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    text = run("bash", "-euc", script, folder=tmp_path)
-    assert " passed" in text
-    assert "target-acme" in text
-    assert list((tmp_path / "mace-target-acme/dist").glob("mace_target_acme-0.1.0-*.whl"))
+    for page, name in (("target", "acme"), ("processor", "acme-core")):
+        text = (ROOT / f"docs/tutorial-{page}.md").read_text(encoding="utf-8")
+        (script,) = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        said = run("bash", "-euc", script, folder=tmp_path)
+        assert " passed" in said
+        assert f"target-{name}" in said
+        wheel = f"mace_target_{name.replace('-', '_')}-0.1.0-*.whl"
+        assert list((tmp_path / f"mace-target-{name}/dist").glob(wheel))
