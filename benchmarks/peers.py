@@ -1,0 +1,291 @@
+"""Time our libraries beside other runtimes: `uv run python benchmarks/peers.py [--model ...] [--json FILE]`.
+
+Every runtime that is installed (`pip install onnxruntime ai-edge-litert openvino MNN ncnn pnnx`, none of them
+a dependency of ours) opens the model on the same number of threads, computes the same random inputs in turn
+with the others, and must agree with our outputs. The process is bound to as many processors as there are
+threads, so that no runtime uses more. Times include the call from Python, one or two microseconds in each.
+
+Prints a table of the least milliseconds, and the geometric mean of our ratio to the best peer by type.
+Libraries, generated models and converted files are kept in builds/peers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import runtimes
+from peer_models import PeerModel, choose_models, list_models, prepare
+
+from mace_core.ir import Array
+from mace_core.run import native
+from mace_core.run.tables import table
+
+FOLDER = Path("builds/peers")
+BURST_NS = 5_000_000
+MAX_BURST = 200
+FLOAT_TOLERANCE = 1e-3
+INT8_TOLERANCE = 0.15
+SEED = 11
+
+
+@dataclass
+class Contestant:
+    """A runtime with an open model and the nanoseconds of its runs.
+
+    problem: what is wrong with its outputs; "" if they agree with ours.
+    """
+
+    name: str
+    session: runtimes.Session
+    times: list[int] = field(default_factory=list)
+    burst: int = 1
+    problem: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a library of ours."""
+        return self.name.startswith("ours")
+
+    @property
+    def min_ms(self) -> float:
+        """The least milliseconds of a run."""
+        return min(self.times) / 1e6
+
+    def measure(self) -> None:
+        """Run once through a burst."""
+        run, clock, times = self.session.run, time.perf_counter_ns, self.times
+        for _ in range(self.burst):
+            start = clock()
+            run()
+            times.append(clock() - start)
+
+    def warm_up(self) -> None:
+        """Run a few times, and choose how many runs make a burst."""
+        for _ in range(3):
+            self.session.run()
+        self.measure()
+        self.burst = max(2, min(MAX_BURST, BURST_NS // max(self.times[0], 1)))
+        self.times.clear()
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--model", default="", help="names, or sets: image, tiny, small, more, float32, int8, all"
+    )
+    parser.add_argument("--runtime", default="", help="names of peers; default: all that are installed")
+    parser.add_argument(
+        "--level", default="", help="levels for MACE_CPU_LEVEL, each measured; default: the best"
+    )
+    parser.add_argument("--threads", default="1", help="numbers of threads, as 1,2,4,16")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each model and number of threads")
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    parser.add_argument("--no-build", action="store_true", help="measure the libraries that are there")
+    return parser.parse_args(arguments)
+
+
+def say(text: str) -> None:
+    """Tell progress."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def split(text: str) -> list[str]:
+    """Return the words between commas."""
+    return [word for word in text.split(",") if word]
+
+
+def build(model: PeerModel, is_kept: bool) -> Path:
+    """Build the shared library of a model for this machine, and return it."""
+    library = FOLDER / "libraries" / model.name / "lib/host" / f"lib{model.name}.so"
+    if is_kept and library.is_file():
+        return library
+    tensor, _, shape = model.port.partition(": ")
+    port = f"- input_tensors: {tensor}\n        input_shapes: {shape}" if model.port else "- {}"
+    deployment = FOLDER / f"{model.name}.yml"
+    deployment.write_text(
+        f"library_name: {model.name}\nmodels:\n  {model.name}:\n"
+        f"    model_file_path: {model.files[0].resolve()}\n    subgraphs:\n      {port}\n"
+    )
+    folder = str(FOLDER / "libraries")
+    command = [sys.executable, "-m", "mace_core.cli", "build", str(deployment), "--builds", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own build
+    if done.returncode:
+        raise SystemExit(f"{model.name}: does not build\n{done.stdout}{done.stderr}")
+    return library
+
+
+def random_inputs(library: Path, model: PeerModel) -> dict[str, Array]:
+    """Return random values for the inputs of a model."""
+    rng = np.random.default_rng(SEED)
+    arrays = {}
+    for tensor in native.load(library, model.name)[model.name].inputs:
+        kind = tensor.dtype.numpy
+        if tensor.dtype.is_float:
+            arrays[tensor.name] = rng.standard_normal(tensor.shape).astype(kind)
+        else:
+            limits = np.iinfo(kind)
+            arrays[tensor.name] = rng.integers(limits.min, limits.max, tensor.shape, kind, endpoint=True)
+    return arrays
+
+
+def disagreement(ours: list[Array], theirs: list[Array], dtype: str) -> str:
+    """Say how outputs differ; "" if they agree.
+
+    Floats: by the greatest difference beside the greatest value. Integers, whose roundings in between add up:
+    by the root mean square of the difference beside that of the values' spread.
+    """
+    if len(ours) != len(theirs):
+        return f"has {len(theirs)} outputs instead of {len(ours)}"
+    for number, (expected, found) in enumerate(zip(ours, theirs, strict=True)):
+        if expected.size != found.size:
+            return f"output {number} has {found.size} elements instead of {expected.size}"
+        a, b = (array.reshape(-1).astype(np.float64) for array in (expected, found))
+        if dtype == "float32":
+            error, limit = np.abs(a - b).max() / (np.abs(a).max() or 1), FLOAT_TOLERANCE
+        else:
+            error, limit = np.sqrt(np.mean((a - b) ** 2)) / (a.std() or 1), INT8_TOLERANCE
+        # Not-a-number must not pass for agreement.
+        if not error <= limit:
+            return f"output {number} differs from ours by {error:.2g}, more than {limit}"
+    return ""
+
+
+def open_all(
+    model: PeerModel, ours: list[runtimes.Ours], peers: list[runtimes.Runtime], threads: int
+) -> list[Contestant]:
+    """Open a model in every runtime that takes it; tell who does not, and compare outputs with ours."""
+    inputs = random_inputs(ours[0].library, model)
+    contestants: list[Contestant] = []
+    for runtime in (*ours, *peers):
+        try:
+            session = runtime.open(model, inputs, threads)
+            session.run()
+            contestants.append(Contestant(runtime.name, session))
+        except Exception as error:  # noqa: BLE001  # every peer has exceptions of its own
+            reason = " ".join(str(error).split())[:160] or type(error).__name__
+            say(f"  {runtime.name} does not take {model.name}: {reason}")
+    expected = contestants[0].session.outputs()
+    for contestant in contestants[1:]:
+        contestant.problem = disagreement(expected, contestant.session.outputs(), model.dtype)
+        if contestant.problem:
+            say(f"  DISAGREEMENT: {model.name}: {contestant.name}: {contestant.problem}")
+    return contestants
+
+
+def race(contestants: list[Contestant], seconds: float) -> None:
+    """Run all in turn, a burst each, for so many seconds and at least three rounds."""
+    for contestant in contestants:
+        contestant.warm_up()
+    end, rounds = time.monotonic() + seconds, 0
+    while time.monotonic() < end or rounds < 3:
+        for contestant in contestants:
+            contestant.measure()
+        rounds += 1
+
+
+def rows_of(model: PeerModel, threads: int, contestants: list[Contestant]) -> list[dict[str, object]]:
+    """Return a record for each runtime, as --json writes them."""
+    peers = [c.min_ms for c in contestants if not c.is_ours and not c.problem]
+    best = min(peers, default=math.nan)
+    return [
+        {
+            "model": model.name,
+            "dtype": model.dtype,
+            "threads": threads,
+            "runtime": contestant.name,
+            "level": contestant.session.level,
+            "min_ms": contestant.min_ms,
+            "median_ms": statistics.median(contestant.times) / 1e6,
+            "ratio_to_best_peer": contestant.min_ms / best if peers else None,
+            "disagreement": contestant.problem,
+        }
+        for contestant in contestants
+    ]
+
+
+def summarize(records: list[dict[str, object]]) -> str:
+    """Return a table with a line for each model and number of threads, and the geometric means."""
+    runners = list(dict.fromkeys(str(record["runtime"]) for record in records))
+    lines, ratios = [], defaultdict(list)
+    for model, threads in dict.fromkeys((r["model"], r["threads"]) for r in records):
+        found = {r["runtime"]: r for r in records if (r["model"], r["threads"]) == (model, threads)}
+        cells = [f"{found[name]['min_ms']:.4f}" if name in found else "-" for name in runners]
+        for name in runners:
+            if name.startswith("ours") and name in found and found[name]["ratio_to_best_peer"]:
+                ratio = float(str(found[name]["ratio_to_best_peer"]))
+                ratios[name, found[name]["dtype"], threads].append(ratio)
+                cells.append(f"{ratio:.2f}")
+            elif name.startswith("ours"):
+                cells.append("-")
+        rivals = {
+            n: r["min_ms"] for n, r in found.items() if not n.startswith("ours") and not r["disagreement"]
+        }
+        lines.append((str(model), str(threads), *cells, min(rivals, key=rivals.__getitem__, default="-")))
+    ours = [f"{name} / best" for name in runners if name.startswith("ours")]
+    text = table(("model", "threads", *runners, *ours, "best peer"), lines)
+    for (name, dtype, threads), found_ratios in ratios.items():
+        mean = math.exp(statistics.fmean(math.log(ratio) for ratio in found_ratios))
+        text += f"\n{name}, {dtype}, {threads} threads: geomean {mean:.3f} of {len(found_ratios)}, worst {max(found_ratios):.2f}"
+    return text + "\n"
+
+
+def bind_processors(count: int, every: list[int]) -> None:
+    """Bind this process, and threads that it starts from now on, to so many processors."""
+    if count > len(every):
+        raise SystemExit(f"--threads {count}: this machine has {len(every)} processors")
+    os.sched_setaffinity(0, every[:count])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; return 1 if some outputs disagree."""
+    options = parse(arguments)
+    models = choose_models(list_models(FOLDER / "models"), split(options.model))
+    wanted = split(options.runtime)
+    if unknown := {*wanted} - {peer.name for peer in runtimes.PEERS}:
+        raise SystemExit(
+            f"--runtime {','.join(unknown)}: unknown; choose of {', '.join(p.name for p in runtimes.PEERS)}"
+        )
+    peers = [peer for peer in runtimes.PEERS if not wanted or peer.name in wanted]
+    for peer in peers:
+        say(f"{peer.name} {peer.version or 'is not installed'}")
+    peers = [peer for peer in peers if peer.version]
+    (FOLDER / "libraries").mkdir(parents=True, exist_ok=True)
+    processors, records = sorted(os.sched_getaffinity(0)), []
+    for model in models:
+        if reason := prepare(model):
+            say(f"{model.name} is left out: {reason}")
+            continue
+        say(model.name)
+        library = build(model, options.no_build)
+        ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
+        for threads in map(int, split(options.threads)):
+            bind_processors(threads, processors)
+            contestants = open_all(model, ours, peers, threads)
+            race(contestants, options.seconds)
+            records += rows_of(model, threads, contestants)
+            del contestants
+            gc.collect()
+        os.sched_setaffinity(0, processors)
+    if options.json:
+        options.json.write_text(json.dumps(records, indent=1) + "\n")
+    sys.stdout.write(summarize(records))
+    return int(any(record["disagreement"] for record in records))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""benchmarks/peers.py: what it takes for agreement, and how it sums up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+pytest.importorskip("onnxruntime", reason="the benchmarks compare with frameworks")
+peers = pytest.importorskip("peers")
+peer_models = pytest.importorskip("peer_models")
+
+
+def record(
+    model: str, runtime: str, least: float, ratio: float | None, problem: str = ""
+) -> dict[str, object]:
+    return {
+        "model": model,
+        "dtype": "int8",
+        "threads": 1,
+        "runtime": runtime,
+        "min_ms": least,
+        "ratio_to_best_peer": ratio,
+        "disagreement": problem,
+    }
+
+
+def test_outputs_agree_within_the_tolerance_of_their_type() -> None:
+    ours = [np.array([1.0, -2.0, 4.0])]
+    near, far = [ours[0] + 0.003], [ours[0] + 0.3]
+    assert peers.disagreement(ours, near, "float32") == ""
+    assert "differs from ours by 0.075" in peers.disagreement(ours, far, "float32")
+    assert peers.disagreement(ours, far, "int8") == ""
+    assert "more than 0.15" in peers.disagreement(ours, [ours[0] + 0.5], "int8")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_what_is_no_number_or_of_another_size_disagrees(dtype: str) -> None:
+    ours = [np.ones(3)]
+    assert "nan" in peers.disagreement(ours, [np.array([1.0, np.nan, 1.0])], dtype)
+    assert "2 elements instead of 3" in peers.disagreement(ours, [np.ones(2)], dtype)
+    assert "2 outputs instead of 1" in peers.disagreement(ours, ours * 2, dtype)
+
+
+def test_the_summary_compares_with_the_best_peer_that_agrees() -> None:
+    records = [
+        record("a", "ours", 2.0, 2.0),
+        record("a", "fast", 1.0, 1.0),
+        record("a", "wrong", 0.1, 0.1, "output 0 differs"),
+        record("b", "ours", 2.0, 0.5),
+        record("b", "fast", 4.0, 1.0),
+    ]
+    text = peers.summarize(records)
+    assert [line.split()[-1] for line in text.splitlines() if line.split()[:1] in (["a"], ["b"])] == [
+        "fast"
+    ] * 2
+    assert "ours, int8, 1 threads: geomean 1.000 of 2, worst 2.00" in text
+
+
+def test_models_are_chosen_by_name_and_by_set(tmp_path: Path) -> None:
+    models = peer_models.list_models(tmp_path)
+    names = [model.name for model in peer_models.choose_models(models, ["digits", "image"])]
+    assert {"digits", "resnet50", "resnet50_int8"} <= {*names}
+    assert "vww" not in names
+    with pytest.raises(SystemExit, match="--model nonsense: unknown"):
+        peer_models.choose_models(models, ["nonsense"])
