@@ -20,6 +20,7 @@ from mace_transform_standard.canonicalize.remove_duplicates import remove_duplic
 from mace_transform_standard.canonicalize.remove_expands import remove_expands
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
 from mace_transform_standard.canonicalize.remove_neutral import remove_neutral
+from mace_transform_standard.cleanup.merge_axes import merge_axes
 from mace_transform_standard.cleanup.merge_transposes import merge_transposes
 from mace_transform_standard.cleanup.transposes_to_views import transposes_to_views
 from mace_transform_standard.cleanup.transposes_to_weights import transposes_to_weights
@@ -244,6 +245,7 @@ CLEANUP = (
             "transposes-to-weights": "it takes in Transposes, and would not find those that are Reshapes",
         },
     ),
+    Transform("merge-axes", merge_axes, "cleanup"),
 )
 
 
