@@ -1,0 +1,285 @@
+"""Measures tests, and tries faults on those that execute the changed function; several jobs at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faults import Fault
+
+ROOT = Path(__file__).parents[1]
+
+ANOTHER_PROCESS = ("", -1)
+"""What a test "executes" that starts another Python process."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Tells what became of a fault: "caught", "survived", "timeout" or "equivalent"; which test, or why."""
+
+    fault: Fault
+    result: str
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A checkout that nobody changes, and for each area the files of tests in their turn, with marks."""
+
+    checkout: Path
+    folder: Path
+    """Where jobs keep their copies."""
+    files: dict[str, dict[str, str]]
+
+
+class Job:
+    """A copy of a checkout, which stays as it is, in which one job plants its faults and runs tests."""
+
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        shutil.copytree(checkout, folder, symlinks=True)
+        self.checkout, self.folder, self._writes = checkout, folder.resolve(), 0
+        folder = self.folder
+        sources = [str(p) for p in (folder / "core/src", *sorted(folder.glob("*/*/src")))]
+        # The copy's packages come before those that the environment has installed from this checkout.
+        path = os.pathsep.join([*sources, os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {
+            "PYTHONPATH": path.rstrip(os.pathsep),
+            # The real models lie beside the checkout, where no test looks from a copy: all their tests would skip.
+            "MACE_MODELS": os.environ.get("MACE_MODELS", str(ROOT.parent / "shared" / "models")),
+            # Sets of texts have one order, so that a run can be repeated.
+            "PYTHONHASHSEED": "0",
+            # Jobs fill the processors; threads of each would wait for one another.
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+        }  # fmt: skip
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._server = subprocess.Popen(  # noqa: S603  # our own program
+            [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
+            cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._server.stdin
+        assert self._server.stdout
+        self._requests, self._answers = self._server.stdin, self._server.stdout
+        self._answers.readline()  # it is ready
+
+    def run(self, **request: Any) -> dict[str, Any]:
+        """Run tests in a process of their own."""
+        self._requests.write(json.dumps(request) + "\n")
+        self._requests.flush()
+        answer: dict[str, Any] = json.loads(self._answers.readline())
+        return answer
+
+    def close(self) -> None:
+        """End the process that forks."""
+        self._requests.close()
+        self._server.wait()
+        self._answers.close()
+
+    def plant(self, fault: Fault) -> None:
+        """Write the changed file."""
+        start, end, text = fault.change
+        data = (self.checkout / fault.file).read_bytes()
+        (self.folder / fault.file).write_bytes(data[:start] + text.encode() + data[end:])
+        self._date_anew(fault)
+
+    def restore(self, fault: Fault) -> None:
+        """Write the file as it was."""
+        shutil.copyfile(self.checkout / fault.file, self.folder / fault.file)
+        self._date_anew(fault)
+
+    def _date_anew(self, fault: Fault) -> None:
+        """Give the file a time that it never had.
+
+        Python knows a file by its size and the second of its change, wherever it keeps what it compiled.
+        """
+        self._writes += 1
+        stamp = 1_000_000_000 + 10 * self._writes
+        os.utime(self.folder / fault.file, (stamp, stamp))
+
+
+@dataclass
+class TestFile:
+    """What a file of tests does without a fault."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of each test that passes."""
+    executing: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+    """What is executed -> the tests that do."""
+    imported: set[tuple[str, int]] = field(default_factory=set)
+    """What the import of the file executes: all its tests may depend on it."""
+    failing: list[str] = field(default_factory=list)
+
+
+def measure(job: Job, file: str, marks: str) -> TestFile:
+    """Run the tests of a file and note what they execute."""
+    measured = TestFile()
+    answer = job.run(files=[file], marks=marks, measure=True)
+    if answer["end"] != "finished":
+        measured.failing.append(f"{file} ({answer['end']} in {answer['test']})")
+    for event in answer["events"]:
+        if "imported" in event:
+            measured.imported = {(name, line) for name, line in event["imported"]}
+        elif event["outcome"] == "failed":
+            measured.failing.append(event["test"])
+        elif event["outcome"] == "passed":
+            measured.seconds[event["test"]] = event["seconds"]
+            for name, line in event["executed"]:
+                measured.executing[name, line].add(event["test"])
+    return measured
+
+
+class Trial:
+    """Chooses the tests of a fault and runs them; learns which tests catch faults."""
+
+    def __init__(self, stages: Stages, budget: float) -> None:
+        self.stages, self.budget = stages, budget
+        self.measured: dict[str, TestFile] = {}
+        self.catches: Counter[tuple[str, str]] = Counter()
+
+    def try_fault(self, fault: Fault, job: Job) -> Outcome:
+        """Plant a fault and run tests until one of them catches it."""
+        start = time.monotonic()
+        job.plant(fault)
+        try:
+            result, detail = self._run_tests(fault, job)
+        finally:
+            job.restore(fault)
+        return Outcome(fault, result, detail, time.monotonic() - start)
+
+    def _run_tests(self, fault: Fault, job: Job) -> tuple[str, str]:
+        ran, left = 0, self.budget
+        for group in self.groups(fault):
+            order = []
+            for test, seconds in group.tests:
+                if left > 0:
+                    order.append(test)
+                    left -= seconds
+            if not order:
+                break
+            limits = {test: 30 + 10 * seconds for test, seconds in group.tests}
+            answer = job.run(files=group.files, marks=group.marks, order=order, limits=limits)
+            ran += len(order)
+            failed = [event["test"] for event in answer["events"] if event.get("outcome") == "failed"]
+            if failed or answer["end"] != "finished":
+                test = failed[0] if failed else answer["test"] or group.files[0]
+                self.catches[fault.file, test.partition("::")[0]] += 1
+                return "timeout" if answer["end"] == "timeout" else "caught", test
+        return "survived", f"{ran} tests" + (" (budget spent)" if left <= 0 else "")
+
+    def groups(self, fault: Fault) -> Iterator[Group]:
+        """Yield tests that one process runs: first few and fast, then the others.
+
+        A fresh process costs a second: most faults are caught by the first group.
+        """
+        chosen = self.candidates(fault)
+        for first, last in ((0, 3), (3, 12), (12, len(chosen))):
+            for marks in sorted({c.marks for c in chosen[first:last]}):
+                part = [c for c in chosen[first:last] if c.marks == marks]
+                if part:
+                    yield Group([c.file for c in part], marks, [test for c in part for test in c.tests])
+
+    def candidates(self, fault: Fault) -> list[Candidate]:
+        """Return the files of tests that execute what a fault changes, in the order in which they run."""
+        key = (fault.file, fault.function if fault.file.endswith(".py") else -1)
+        module = ".".join(Path(fault.file).with_suffix("").parts[-2:])
+        stem = Path(fault.file).name.partition(".")[0]
+        chosen = []
+        for number, (file, marks) in enumerate(self.stages.files[fault.area].items()):
+            measured = self.measured[file]
+            direct = measured.executing.get(key, set())
+            tests = measured.seconds
+            if not direct and key not in measured.imported:
+                # Another process may execute anything; what this one executes was seen.
+                direct = measured.executing.get(ANOTHER_PROCESS, set())
+                tests = {test: seconds for test, seconds in tests.items() if test in direct}
+                distance = 3
+            elif stem in Path(file).stem:
+                distance = 0
+            else:
+                text = (self.stages.checkout / file).read_text(encoding="utf-8")
+                distance = 1 if module in text else 2
+            # What the first test of a file computes may be kept for the next: those run as well, but later.
+            order = sorted(tests.items(), key=lambda item: (item[0] not in direct, item[1]))
+            if order:
+                cost = sum(seconds for test, seconds in order if test in direct)
+                folder = file.split("/")[0] == "tests"
+                rank = (distance == 3, -self.catches[fault.file, file], folder, distance, cost, number)
+                chosen.append(Candidate(file, marks, order, rank))
+        return sorted(chosen, key=lambda candidate: candidate.rank)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file of tests that may catch a fault, and its tests in their order with seconds."""
+
+    file: str
+    marks: str
+    tests: list[tuple[str, float]]
+    rank: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tests of some files that run in one process."""
+
+    files: list[str]
+    marks: str
+    tests: list[tuple[str, float]]
+
+
+def run_faults(
+    stages: Stages, faults: Sequence[Fault], jobs: int, budget: float, tell: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Measure the tests, then try all faults; each is told as it ends."""
+    trial, outcomes = Trial(stages, budget), []
+    free: queue.Queue[Job] = queue.Queue()
+    files = {file: marks for area in {f.area for f in faults} for file, marks in stages.files[area].items()}
+
+    def start_job(number: int) -> None:
+        free.put(Job(stages.checkout, stages.folder / f"job{number}"))
+
+    def measure_file(file: str) -> None:
+        job = free.get()
+        try:
+            trial.measured[file] = measure(job, file, files[file])
+        finally:
+            free.put(job)
+
+    def try_fault(fault: Fault) -> Outcome:
+        job = free.get()
+        try:
+            return trial.try_fault(fault, job)
+        finally:
+            free.put(job)
+
+    start = time.monotonic()
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(start_job, range(jobs)))
+        list(pool.map(measure_file, files))
+        print_measured(trial.measured, time.monotonic() - start)
+        for outcome in pool.map(try_fault, faults):
+            outcomes.append(outcome)
+            tell(outcome)
+    while not free.empty():
+        free.get().close()
+    return outcomes
+
+
+def print_measured(measured: dict[str, TestFile], seconds: float) -> None:
+    """Print how many tests there are, and which fail without a fault: those are of no use."""
+    tests = sum(len(file.seconds) for file in measured.values())
+    sys.stdout.write(f"{tests} tests of {len(measured)} files measured in {seconds:.0f} s\n")
+    for file in measured.values():
+        sys.stdout.writelines(f"fails without a fault: {test}\n" for test in file.failing)
+    sys.stdout.flush()
