@@ -197,7 +197,8 @@ class State:
 class Graph:
     """A model: nodes in execution order, descriptions of all tensors, and the data of constants.
 
-    notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise.
+    notes: what a frontend decided in the user's place, in words, each with what to write to decide otherwise;
+    and what a transform left out of the model.
     states: what lasts from run to run. Their inputs and outputs are among `inputs` and `outputs`, and are no
     ports of the application.
     origin: what a frontend read it from, for targets that know more of it than the graph says; None where no

@@ -100,7 +100,8 @@ class Pass:
 def run_phases(graph: Graph, registry: Registry) -> Graph:
     """Return the graph after every installed transform, verified; it computes the same.
 
-    A graph is right as a frontend gives it: transforms only make what is built of it smaller and faster.
+    A graph is right as a frontend gives it: transforms only make what is built of it smaller and faster. They
+    may add notes.
     """
     passes: list[Pass] = []
     for ordered in order_phases(registry):
@@ -114,7 +115,7 @@ def run_phases(graph: Graph, registry: Registry) -> Graph:
         if culprit := _find_culprit(passes, graph):
             raise culprit from error
         raise
-    return replace(result, notes=graph.notes, origin=graph.origin)
+    return result
 
 
 def order_phases(registry: Registry) -> tuple[tuple[Pass, ...], ...]:
@@ -247,9 +248,10 @@ def _apply(step: Pass, graph: Graph) -> Graph:
         raise _blame(step, f"gives {type(result).__name__} instead of a graph")
     if (result.inputs, result.outputs) != (graph.inputs, graph.outputs):
         raise _blame(step, "changes the model's inputs or outputs")
-    # A transform that builds a new graph need not know of states: they refer to inputs and outputs by name,
-    # which it keeps.
-    return result if result.states == graph.states else replace(result, states=graph.states)
+    # A transform that builds a new graph need not know of these: states refer to inputs and
+    # outputs by name, which it keeps, and the others are about the model. It may add notes of its own.
+    notes = tuple(dict.fromkeys((*graph.notes, *result.notes)))
+    return replace(result, states=graph.states, notes=notes, origin=graph.origin)
 
 
 def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:

@@ -50,6 +50,6 @@ def test_the_order_of_the_phases_is_the_one_that_was_measured() -> None:
         " sink-reshapes fuse-hard",
         "fold": "fold-batch-norm fold-scale fuse-bias",
         "combine": "fold-input fold-conv-conv fuse-scale-shift remove-limits fuse-activation",
-        "quantize": "fuse-quantize",
+        "quantize": "fuse-quantize remove-dead-channels",
         "cleanup": "layout merge-axes merge-transposes transposes-to-weights transposes-to-views remove-identity",
     }

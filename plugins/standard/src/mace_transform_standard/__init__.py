@@ -46,6 +46,7 @@ from mace_transform_standard.layout.flatten_atrous import flatten_atrous
 from mace_transform_standard.layout.fuse_group_norm import fuse_group_norm
 from mace_transform_standard.layout.layout import layout
 from mace_transform_standard.quantize.fuse_quantize import fuse_quantize
+from mace_transform_standard.quantize.remove_dead_channels import remove_dead_channels
 
 HIDDEN = "a node that changes nothing hides the steps that it looks for"
 AS_WRITTEN = "it looks for Transposes where frontends write them, and layout moves them"
@@ -224,7 +225,17 @@ COMBINE = (
     ),
 )
 
-QUANTIZE = (Transform("fuse-quantize", fuse_quantize, "quantize"),)
+QUANTIZE = (
+    Transform("fuse-quantize", fuse_quantize, "quantize"),
+    Transform(
+        "remove-dead-channels",
+        remove_dead_channels,
+        "quantize",
+        after={
+            "fuse-quantize": "what a channel can hold is known best where nodes compute on stored integers"
+        },
+    ),
+)
 
 CLEANUP = (
     Transform("merge-transposes", merge_transposes, "cleanup"),
