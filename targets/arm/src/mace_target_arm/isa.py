@@ -19,7 +19,7 @@ class Family:
 # value of the input.
 AARCH64 = Family(
     ("arm64-v8a", "arm64"),
-    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=6, columns=16),),
+    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=6, columns=16, depth_step=2),),
 )
 
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
@@ -27,5 +27,5 @@ AARCH64 = Family(
 # flag is needed here.
 AARCH32 = Family(
     ("armeabi-v7a", "armhf"),
-    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8),),
+    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8, depth_step=2),),
 )

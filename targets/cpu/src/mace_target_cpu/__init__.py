@@ -36,7 +36,7 @@ class Cpu(KernelTarget):
 
     def parameters(self, level: Level | None) -> Hashable:
         """How weights are packed for the level."""
-        return Packing(level.panel) if isinstance(level, CpuLevel) else Packing()
+        return Packing(level.panel, level.depth_step) if isinstance(level, CpuLevel) else Packing()
 
     def widening_kernels(self) -> WideningKernels:
         """Those of half precision and of bitmaps, on every level."""

@@ -28,6 +28,7 @@ class CpuLevel(Level):
     rows, columns: the tile of results that the matrix kernels of floats keep in registers. A tile may be
     several panels wide.
     panel: columns of a packed weight matrix that lie together.
+    depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
     dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by
     instructions that saturate in 16 bits (vpmaddubsw), "vnni" four at a time and exactly (vpdpbusd).
 
@@ -39,6 +40,7 @@ class CpuLevel(Level):
     rows: int
     columns: int
     panel: int = PANEL
+    depth_step: int = 4
     dot: str = "pairs"
 
     def __post_init__(self) -> None:
@@ -55,6 +57,10 @@ class CpuLevel(Level):
             problem = f"its widths ({widths} floats) do not divide each other"
             remedy = "let a panel hold whole tiles or a tile whole panels, and both whole registers"
             raise PluginError(f"level {self.name}", problem, remedy)
+        # integer.h.in loads pairs with NEON and quads everywhere else.
+        if self.depth_step not in (2, 4):
+            problem = f"{self.depth_step} elements of a column lie together in its matrices of bytes"
+            raise PluginError(f"level {self.name}", problem, "let 4 lie together, or 2 for NEON")
         if self.dot not in DOTS:
             problem = f"its products of bytes are summed as {self.dot!r}"
             raise PluginError(f"level {self.name}", problem, f"choose one of {', '.join(DOTS)}")
@@ -65,17 +71,23 @@ class Packing:
     """How weights are packed for a level; what `Lowering.parameters` holds for lowerings of this target."""
 
     panel: int = PANEL
+    depth_step: int = 4
 
 
 def panel_width(lowering: Lowering) -> int:
     """The columns of a packed weight matrix that lie together, for the level that calls are made for."""
-    packing = lowering.parameters
-    if not isinstance(packing, Packing):
+    return packing(lowering).panel
+
+
+def packing(lowering: Lowering) -> Packing:
+    """How weights are packed for the level that calls are made for."""
+    parameters = lowering.parameters
+    if not isinstance(parameters, Packing):
         problem = "lowerings of mace_target_cpu were called by a target whose parameters() returns no Packing"
         raise PluginError(
             "mace_target_cpu", problem, "derive the target from mace_target_cpu.Cpu, or return a Packing"
         )
-    return packing.panel
+    return parameters
 
 
 AVX2_FLAGS = ("-mavx2", "-mfma")

@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from mace_core.ir import Array
-from mace_target_cpu.isa import KERNELS
+from mace_core.ir import Array, Shape
+from mace_target_cpu.isa import KERNELS, Packing
 from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS
 
 INTEGER = KERNELS / "integer.h.in"
 REQUANTIZE = KERNELS / "requantize.h.in"
-IGEMM = (GEMM, INTEGER, REQUANTIZE, KERNELS / "igemm.h.in")
+IGEMM = (GEMM, INTEGER, REQUANTIZE, KERNELS / "igemm.h.in", KERNELS / "igemm_bytes.h.in")
 """Helpers of kernels that multiply matrices of integers."""
 
 
-def pack_pairs(matrices: Array, panel: int) -> Array:
-    """Arrange int8 [count, depth, columns] as [count, panels, depth / 2, panel, 2], padded by zeros."""
-    count, depth, columns = matrices.shape
-    panels, pairs = -(-columns // panel), -(-depth // 2)
-    full = np.zeros((count, 2 * pairs, panels * panel), np.int8)
-    full[:, :depth, :columns] = matrices
-    return np.ascontiguousarray(full.reshape(count, pairs, 2, panels, panel).transpose(0, 3, 1, 4, 2))
+def packed_bytes_shape(matrices: Shape, packing: Packing) -> Shape:
+    """Return the shape of what `pack_bytes` makes of [count, depth, columns]."""
+    count, depth, columns = matrices
+    panel, step = packing.panel, packing.depth_step
+    return count, -(-columns // panel), -(-depth // step), panel, step
+
+
+def pack_bytes(matrices: Array, packing: Packing) -> Array:
+    """Arrange int8 [count, depth, columns] as [count, panels, depth / step, panel, step], padded by zeros.
+
+    step: elements of a column that lie together, because the level multiplies so many by one instruction.
+    """
+    count, panels, steps, panel, step = packed_bytes_shape(matrices.shape, packing)
+    full = np.zeros((count, steps * step, panels * panel), np.int8)
+    full[:, : matrices.shape[1], : matrices.shape[2]] = matrices
+    return np.ascontiguousarray(full.reshape(count, steps, step, panels, panel).transpose(0, 3, 1, 4, 2))
 
 
 def block_rows(rows: int, depth: int) -> int:
@@ -36,4 +45,9 @@ def block_bytes(rows: int, depth: int, gathered: int) -> int:
 
     gathered: bytes of an element; 0 if none are.
     """
-    return rows * (4 + 2 * (depth + depth % 2) + depth * gathered)
+    return rows * (4 + 2 * padded_depth(depth) + depth * gathered)
+
+
+def padded_depth(depth: int) -> int:
+    """Return a depth with room for the zeros of the last quad, at the levels that read quads."""
+    return -(-depth // 4) * 4

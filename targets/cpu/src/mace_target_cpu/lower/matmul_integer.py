@@ -1,4 +1,4 @@
-"""MatMulInteger: constant weights in panels of pairs, anything else in plain loops."""
+"""MatMulInteger: constant weights in panels, anything else in plain loops."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from mace_core.ir import DType, Node, Shape
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.gemm import optional
-from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows, pack_pairs
+from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows, pack_bytes
 from mace_target_cpu.lower.types import c_type
 
 FIELDS = (
@@ -54,7 +54,8 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
     # uint8 less 128 is int8, with a zero point less 128: one kernel for both.
     shift = 128 if b.dtype is DType.U8 else 0
     panel = panel_width(lowering)
-    packed = pack_pairs((values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns), panel)
+    matrix = (values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns)
+    packed = pack_bytes(matrix, packing(lowering))
     start = np.zeros(-(-columns // panel) * panel, np.int32)
     block = block_rows(rows, depth)
     args = {

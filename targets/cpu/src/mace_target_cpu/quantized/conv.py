@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from mace_core.ir import Node
+from mace_core.ir import DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
@@ -19,13 +19,16 @@ from mace_target_cpu.quantized.storage import C_TYPES, CODES, RESULT, Scale, cla
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
 MATRIX = (("x_type", "i32"), ("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"))
-CONV = Kernel(
-    "conv_quantized",
-    KERNELS / "conv_quantized.c.in",
-    (*GEOMETRY, *ZEROS, *MATRIX, *RESULT),
-    helpers=(*IGEMM, WINDOWS),
-)
+CONV = KERNELS / "conv_quantized.c.in"
 DEPTHWISE = KERNELS / "conv_depthwise_quantized.c.in"
+
+
+def conv_kernel(x: Tensor) -> Kernel:
+    """Return the kernel that convolves a tensor of eight bits, or the one for sixteen."""
+    is_wide = x.dtype is DType.I16
+    fields = (*GEOMETRY, *ZEROS, *MATRIX, *RESULT)
+    name = "conv_quantized_i16" if is_wide else "conv_quantized"
+    return Kernel(name, CONV, fields, {"is_wide": is_wide}, (*IGEMM, WINDOWS))
 
 
 def conv(node: Node, lowering: Lowering) -> None:
@@ -43,6 +46,7 @@ def conv(node: Node, lowering: Lowering) -> None:
     if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and y.dtype in C_TYPES:
         _lower_depthwise(node, lowering, args, weights, columns)
         return
+    columns = columns.without_zero_point(x, weights.sums(tuple(range(1, weights.values.ndim))))
     # Gathered windows, their 16-bit copies and their sums must fit one worker's scratch.
     rows = block_rows(math.prod(y.shape[:-1]), filters.depth)
     args |= {
@@ -57,7 +61,7 @@ def conv(node: Node, lowering: Lowering) -> None:
     w = pack_once(node.inputs[1], matrices, lowering)
     scratch = block_bytes(rows, filters.depth, x.dtype.size)
     reads = [x.name, w, *column_weights(lowering, y.name, columns, filters.group)]
-    lowering.call(node, Call(CONV, args, reads, [y.name], scratch=scratch))
+    lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=scratch))
 
 
 def _lower_depthwise(

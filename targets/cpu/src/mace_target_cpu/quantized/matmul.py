@@ -13,8 +13,8 @@ from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
-from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows
-from mace_target_cpu.quantized.conv import CONV
+from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows, padded_depth
+from mace_target_cpu.quantized.conv import conv_kernel
 from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
 
@@ -46,6 +46,7 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
     rows = math.prod(x.shape[:-1])
     w = pack_once(node.inputs[1], weights.values.reshape(1, depth, results), lowering)
     columns = ColumnScales.from_node(node, lowering, weights, weights.reach((-2,)))
+    columns = columns.without_zero_point(x, weights.sums((-2,)))
     # One image of one row: a product is a convolution of one-pixel windows.
     pixels, block = (1, 1, rows), block_rows(rows, depth)
     args = {
@@ -67,7 +68,7 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
         **result(y, *clamp(node)),
     }
     reads = [x.name, w, *column_weights(lowering, y.name, columns, 1)]
-    lowering.call(node, Call(CONV, args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
+    lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
 
 
 def _lower_computed(node: Node, lowering: Lowering) -> None:
@@ -107,7 +108,7 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
         **result(y, *clamp(node)),
     }
     reads = [a.name, b.name, *column_weights(lowering, y.name, sums, 1)]
-    scratch = block_bytes(block, depth, 0) + (depth + depth % 2) * padded_columns
+    scratch = block_bytes(block, depth, 0) + (padded_depth(depth)) * padded_columns
     lowering.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
 
 

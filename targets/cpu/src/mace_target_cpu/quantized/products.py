@@ -8,9 +8,9 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering, Refused
-from mace_target_cpu.isa import panel_width
+from mace_target_cpu.isa import packing, panel_width
 from mace_target_cpu.lower.gemm import optional
-from mace_target_cpu.lower.igemm import pack_pairs
+from mace_target_cpu.lower.igemm import pack_bytes, packed_bytes_shape
 from mace_target_cpu.quantized.storage import EIGHT_BITS, NARROW, Scale, need_stored, pad_columns
 
 BIAS_TOLERANCE = 2.0**-10
@@ -42,6 +42,11 @@ class IntegerWeights:
         shift = 128 if tensor.dtype is DType.U8 else 0
         shifted = (values.astype(np.int16) - shift).astype(np.int8)
         return cls(shifted, quant.zero_point[0] - shift, np.array(quant.scale, np.float64))
+
+    def sums(self, axes: tuple[int, ...]) -> Array:
+        """Return for every output channel the sum of its weights less their zero point, over some axes."""
+        totals: Array = (self.values.astype(np.int64) - self.zero).sum(axes)
+        return totals.reshape(-1)
 
     def reach(self, axes: tuple[int, ...]) -> Array:
         """For every output channel the sum of its weights' absolute values, over the axes that are summed."""
@@ -91,6 +96,19 @@ class ColumnScales:
             raise Refused(f"sums of {y.name} can be too large for 32 bits", code="too-large")
         return cls(limited.astype(np.int32), factor.astype(np.float32))
 
+    def without_zero_point(self, x: Tensor, sums: Array) -> ColumnScales:
+        """Return what sums begin with where kernels multiply bytes of x as unsigned ones, zero point and all.
+
+        sums: of the weights of every output channel. The sum of (x - zero) w is that of x w less zero times
+        the sum of w.
+        """
+        if x.dtype is DType.I16:
+            return self
+        zero = Scale.from_tensor(x).zero + (128 if x.dtype is DType.I8 else 0)
+        # Kernels add modulo 2^32, so only the final sum has to fit, and that was proven of the true bias.
+        start = (self.bias.astype(np.int64) - zero * sums).astype(np.uint64) & np.uint64(0xFFFFFFFF)
+        return ColumnScales(start.astype(np.uint32).view(np.int32), self.factor)
+
 
 def _read_bias(name: str, lowering: Lowering, unit: Array) -> Array:
     """The bias in the units of the sums, as float64, which holds every integer of 32 bits."""
@@ -110,12 +128,11 @@ def pack_once(name: str, matrices: Array, lowering: Lowering) -> str:
     """Make a weight of a constant's matrices, packed, if no node has yet; returns its name."""
     # Asked for here, not when the weight is written: another level may have other panels, and its own packed
     # weight.
-    panel = panel_width(lowering)
-    panels, pairs = -(-matrices.shape[2] // panel), -(-matrices.shape[1] // 2)
-    shape = (matrices.shape[0], panels, pairs, panel, 2)
+    order = packing(lowering)
+    shape = packed_bytes_shape(matrices.shape, order)
     return lowering.once(
         (name, shape),
-        lambda: lowering.weight(f"{name}_packed", shape, "int8", lambda: pack_pairs(matrices, panel)),
+        lambda: lowering.weight(f"{name}_packed", shape, "int8", lambda: pack_bytes(matrices, order)),
     )
 
 

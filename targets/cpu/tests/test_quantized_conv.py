@@ -1,0 +1,116 @@
+"""Convolutions over quantized tensors against the exact meaning: real numbers, rounded once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from quantized_graphs import I8, I16, U8, WINDOW, check, conv, graph, storage
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Quant
+from mace_core.testing.processor import levels_here
+from mace_target_cpu import Cpu
+
+pytestmark = pytest.mark.slow
+
+
+def test_convolutions(tmp_path: Path) -> None:
+    graphs = [
+        conv("square", (1, 9, 7, 5), (19, 3, 3, 5), (I8, DType.I8, I8)),
+        conv(
+            "pixel", (2, 5, 6, 12), (33, 1, 1, 12), (I8, DType.I8, I8), pads_before=(0, 0), pads_after=(0, 0)
+        ),
+        conv("legacy", (1, 9, 8, 6), (17, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100))),
+        conv("strided", (1, 12, 12, 3), (8, 5, 5, 3), (U8, DType.I8, I8), strides=(2, 2)),
+        conv("groups", (1, 8, 8, 8), (12, 3, 3, 4), (I8, DType.I8, U8), group=2),
+        conv("deep", (1, 8, 8, 21), (21, 3, 3, 1), (I8, DType.I8, I8), group=21),
+        conv(
+            "deep_legacy",
+            (1, 8, 8, 16),
+            (16, 3, 3, 1),
+            (U8, DType.U8, storage(DType.U8, 0.0437, 120)),
+            group=16,
+        ),
+        conv("relu", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I8), low=0.0, high=6.0),
+        conv("floats", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, None)),
+        conv("wide", (1, 8, 8, 4), (8, 3, 3, 4), (I8, DType.I8, I16)),
+        conv("sixteen", (1, 9, 7, 5), (19, 3, 3, 5), (I16, DType.I8, I16), strides=(2, 1)),
+        conv(
+            "sixteen_pixel",
+            (2, 5, 6, 12),
+            (33, 1, 1, 12),
+            (I16, DType.I8, I16),
+            pads_before=(0, 0),
+            pads_after=(0, 0),
+            high=20.0,
+        ),
+        conv("sixteen_groups", (1, 8, 8, 8), (12, 3, 3, 4), (I16, DType.I8, I8), group=2),
+        conv("sixteen_deep", (1, 8, 8, 21), (21, 3, 3, 1), (I16, DType.I8, I16), group=21),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
+
+
+UNEVEN = {"strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 0), "dilations": (1, 2)}
+CUBE = {
+    "strides": (1, 2, 2),
+    "pads_before": (1, 0, 2),
+    "pads_after": (2, 2, 1),
+    "dilations": (2, 1, 2),
+}
+LINE = {"strides": (2,), "pads_before": (3,), "pads_after": (1,), "dilations": (2,)}
+OUTSIDE = {"strides": (3, 3), "pads_before": (4, 4), "pads_after": (4, 4), "dilations": (1, 1)}
+
+
+def windows() -> list[tuple[str, tuple[int, ...], tuple[int, ...], Mapping[str, object]]]:
+    """Sizes on either side of four vectors of eight channels, and windows that differ along every axis."""
+    return [
+        ("plane", (2, 9, 8, 77), (3, 2), UNEVEN),
+        ("volume", (2, 5, 6, 7, 33), (2, 3, 2), CUBE),
+        ("sequence", (3, 20, 32), (4,), LINE),
+        ("one", (1, 5, 4, 1), (2, 3), UNEVEN),
+        ("outside", (1, 3, 4, 9), (3, 3), OUTSIDE),
+    ]
+
+
+def test_windows_that_differ_along_every_axis(tmp_path: Path) -> None:
+    graphs = []
+    for (name, shape, kernel, how), (x, y) in itertools.product(windows(), ((I8, I8), (U8, I16), (I16, U8))):
+        kinds, channels, stem = (x, DType.I8, y), shape[-1], f"{name}_{x.dtype.value}"
+        graphs.append(conv(f"{stem}_deep", shape, (channels, *kernel, 1), kinds, group=channels, **how))
+        graphs.append(conv(f"{stem}_full", shape, (19, *kernel, channels), kinds, **how))
+        pool = {**how, "kernel": kernel}
+        for count_pad in (False, True):
+            attrs = {**pool, "count_pad": count_pad, "ceil": True}
+            graphs.append(graph(f"{stem}_mean{count_pad}", "AveragePool", [(x, shape)], attrs, y))
+    kernels = check(graphs, tmp_path, levels_here(Cpu().levels("host"))[:1])
+    assert not [name for name in kernels.values() if "dequantize" in name]
+
+
+def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats(tmp_path: Path) -> None:
+    new = Builder("dead")
+    w = new.weight("w", np.full((2, 1, 1, 4), 127, np.int8), Quant((0.01, 1e-15), (0, 0), 0))
+    b = new.weight("b", np.array([50, -(2**31)], np.int32), Quant((0.0005, 5e-17), (0, 0), 0))
+    how = {**WINDOW, "pads_before": (0, 0), "pads_after": (0, 0)}
+    x = new.input("x", DType.I8, (1, 3, 3, 4), I8.quant)
+    assert check(
+        [new.finish(new.add("Conv", [x, w, b], how, outputs=[new.reserve_output("y", I8)]))], tmp_path
+    ) == {"dead": "conv_quantized"}
+
+
+def test_transposed_convolutions(tmp_path: Path) -> None:
+    how = {"op": "ConvTranspose", "strides": (2, 2), "output_padding": (0, 0)}
+    graphs = [
+        conv("twice", (1, 5, 6, 5), (9, 4, 4, 5), (I8, DType.I8, I8), **how),
+        conv(
+            "legacy", (2, 4, 5, 6), (7, 3, 3, 6), (U8, DType.U8, storage(DType.U8, 0.3, 100)), **how, high=9.0
+        ),
+        conv("groups", (1, 4, 4, 6), (8, 3, 3, 3), (I8, DType.I8, U8), **how, group=2),
+        conv("sixteen", (1, 4, 4, 5), (6, 3, 3, 5), (I16, DType.I8, I16), **how),
+    ]
+    kernels = check(graphs, tmp_path)
+    assert all(name.startswith("conv_") and "quantize_" not in name for name in kernels.values()), kernels
