@@ -35,6 +35,34 @@ def test_every_unknown_operator_is_named_at_once(tmp_path: Path) -> None:
     assert "node 'y' (custom Own): operator custom Own" in second
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        # RELU has one result, whatever the file says.
+        (
+            [Step("RELU", ["x"], ["y", "m"])],
+            "case.tflite: output 'm': no node computes it; convert the model again",
+        ),
+        (
+            [Step("RELU", ["x"], ["y"])],
+            "case.tflite: output 'm': it reads 'm', which the file neither holds nor computes; convert the model again",
+        ),
+        # What lacks its operand is no fault of its own.
+        (
+            [Step("SKIP_GRAM", ["x"], ["m"]), Step("RELU", ["m"], ["y"])],
+            "case.tflite: node 'm' (SKIP_GRAM): operator SKIP_GRAM is not supported; cut the graph before it with "
+            "output_tensors, or add it by a plugin",
+        ),
+    ],
+)
+def test_an_output_that_no_node_computes_is_told_once(
+    steps: list[Step], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MaceError) as caught:
+        load(tmp_path, Written([X, Value("m", shape=(1, 4)), Y], steps, ["x"], ["y", "m"]))
+    assert str(caught.value) == said
+
+
 def test_what_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:
     steps = [Step("RELU", ["x"], ["m"]), Step("custom Own", ["m"], ["y"])]
     graph = load(

@@ -83,6 +83,12 @@ MOVE = (
         [f32(3, 4), const([1, 2], [2, 4])],
         ("MirrorPadOptions", {"Mode": 1}),
     ),
+    Case(
+        "mirror pad symmetric on one side",
+        "MIRROR_PAD",
+        [f32(3, 4, 2), const([0, 2], [3, 0], [0, 0])],
+        ("MirrorPadOptions", {"Mode": 1}),
+    ),
     Case("tile", "TILE", [f32(2, 3), const(2, 1)]),
     Case("gather", "GATHER", [f32(4, 3, 2), const([2, 0], [1, 1])], ("GatherOptions", {"Axis": 1})),
     Case(

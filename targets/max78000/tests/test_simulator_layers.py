@@ -278,7 +278,7 @@ def changed(image: Image, name: str, layer: int, value: Callable[[int], int]) ->
         ("STREAM1", 0, lambda _: 0x4000, "which never come"),
         ("STREAM1", 1, lambda v: v - 3, "its first window is there after"),
         ("FMAX", 1, lambda _: 20, "wraps after 20 words"),
-        ("STREAM2", 1, lambda v: v ^ 2, "passes of earlier layers"),
+        ("STREAM2", 1, lambda v: v ^ 2, "3 passes of earlier layers, expected 1$"),
         ("TPTR", 1, lambda v: v + 0x10001, "row memory from word"),
         ("RPTR_BASE", 1, lambda v: v + 1, "the layer before writes"),
         ("IFRM", 0, lambda _: 0, "words of the input's frame"),

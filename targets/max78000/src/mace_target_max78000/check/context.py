@@ -110,8 +110,3 @@ class LayerContext:
 def format_size(dim: Sequence[int]) -> str:
     """Return rows and columns as people write them; a line's length."""
     return str(dim[0]) if dim[0] > 1 and dim[1:] == (1,) else "x".join(map(str, dim))
-
-
-def format_count(number: int, thing: str) -> str:
-    """Return a number of things."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

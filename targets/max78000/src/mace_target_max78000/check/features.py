@@ -16,6 +16,7 @@ from mace_target_max78000.device import (
     WORD_BYTES,
     ChipFeatures,
 )
+from mace_target_max78000.wording import format_count
 
 
 def find_feature_faults(site: LayerContext) -> Iterator[Fault]:
@@ -169,7 +170,7 @@ def _check_calcx4(site: LayerContext) -> Iterator[Fault]:
     ):
         expected = "weights of which a fourth fills whole words of 72 bits"
         count = site.unit.in_passes * layer.out_channels // LANES
-        actual = f"{count} kernels of {format_size(layer.kernel)} with {site.unit.bits} bits"
+        actual = f"{format_count(count, 'kernel')} of {format_size(layer.kernel)} with {site.unit.bits} bits"
         yield site.fault("calcx4", expected, actual, "add channels, or remove calcx4")
     if layer.operation is Operation.PASSTHROUGH or layer.groups > 1 or layer.flatten or site.place.bypass:
         yield site.fault("calcx4", "a plain convolution", "another layer", "remove calcx4")

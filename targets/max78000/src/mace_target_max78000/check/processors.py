@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mace_frontend_ai8x.network import INPUT, processors_needed
-from mace_target_max78000.check.context import Fault, LayerContext, format_count
+from mace_target_max78000.check.context import Fault, LayerContext
 from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, PROCESSORS
 from mace_target_max78000.encode.hardware_layers import bits_of
+from mace_target_max78000.wording import format_count
 
 GROUP_MASK = (1 << PER_MEMORY) - 1
 QUADRANT_MASK = (1 << PER_QUADRANT) - 1
@@ -62,7 +63,7 @@ def _check_count(site: LayerContext, key: str, mask: int, channels: int) -> list
     if count == needed or not 1 <= channels <= site.device.channels:
         return []
     passes = -(-channels // PROCESSORS)
-    why = format_count(channels, "channel") + (f" in {passes} passes" if passes > 1 else "")
+    why = format_count(channels, "channel") + (f" in {format_count(passes, 'pass')}" if passes > 1 else "")
     if site.layer.flatten and key == "processors":
         why += " before flattening"
     in_planes = site.place.chw and key == "processors" and needed <= PROCESSORS // PER_MEMORY

@@ -22,6 +22,7 @@ from mace_target_max78000.device import (
 )
 from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers
 from mace_target_max78000.encode.streaming import list_streams
+from mace_target_max78000.wording import format_count
 
 SHORTEN_ROWS = "make the rows shorter: pool or crop before, or fold the data into more channels"
 MOVE_APART = "move the data of one of them, or use other processors"
@@ -85,7 +86,7 @@ def _check_stream_layer(site: LayerContext) -> Iterator[Fault]:
     # Source: the vendor's limit of rows times columns times passes, below 2 ** 21.
     positions = layer.dim[0] * layer.dim[1] * site.unit.in_passes
     if positions > MAX_STREAM_POSITIONS:
-        actual = f"{format_size(layer.dim)} in {site.unit.in_passes} passes"
+        actual = f"{format_size(layer.dim)} in {format_count(site.unit.in_passes, 'pass')}"
         yield site.fault(
             "in_dim",
             f"at most {MAX_STREAM_POSITIONS} positions in all passes",
@@ -145,9 +146,9 @@ def _check_row_memory(sites: Sequence[LayerContext], lowered: Sequence[HardwareL
             streaming = words
         if words > device.tram_words:
             expected = f"at most {device.tram_words} words of a processor's row memory"
-            actual = f"{words}, {unit.tram} for each of {unit.in_passes} passes" + (
-                " with the layers before" if site.place.streaming else ""
-            )
+            actual = f"{words}, {unit.tram} for each of {format_count(unit.in_passes, 'pass')}"
+            if site.place.streaming:
+                actual += " with the layers before"
             yield site.fault("in_dim", expected, actual, SHORTEN_ROWS)
 
 

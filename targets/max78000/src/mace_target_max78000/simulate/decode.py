@@ -20,6 +20,7 @@ from mace_target_max78000.simulate.layer_settings import (
     second_generation,
 )
 from mace_target_max78000.simulate.memory import NotModeledError
+from mace_target_max78000.wording import format_count
 
 WEIGHT_BITS: Mapping[int, int] = {0: 8, 1: 1, 2: 2, 3: 4}
 OWN_BITS: Mapping[str, int] = {"ENA": 0xFFFFFFFF, "LCTL": 0xF000, "POST": 0x1FFF}
@@ -160,7 +161,7 @@ def _kernel(master: Fields, kind: LayerKind) -> KernelSettings:
     if lanes > 1 and master.layer == 0:
         count *= lanes  # the first layer counts the kernels of one memory, later ones those of all four
     if count % lanes:
-        raise master.fault("MCNT1", f"{count} kernels for {lanes} memories")
+        raise master.fault("MCNT1", f"{format_count(count, 'kernel')} for {lanes} memories")
     return KernelSettings(rows, columns, byte, count, bits, master.flag("ONED", 12), _bypass(master), lanes)
 
 
@@ -292,7 +293,8 @@ def _slots(setting: LayerSettings, master: Fields) -> None:
             f"{setting.timeslots} further time slots where {busy} processors of a quadrant need {needed}",
         )
     if setting.kind is LayerKind.PASSTHROUGH and _groups(setting) > setting.timeslots + 1:
-        problem = f"results for {_groups(setting)} data memories in {setting.timeslots + 1} time slots"
+        slots = format_count(setting.timeslots + 1, "time slot")
+        problem = f"results for {_groups(setting)} data memories in {slots}"
         raise master.fault("ENA", problem, "let the first processor be the first of its memory")
 
 
@@ -332,10 +334,13 @@ def _kernels(setting: LayerSettings, master: Fields) -> None:
     passes, count = setting.reading.passes, setting.kernel.count
     register = "MCNT1" if master.device.generation == 2 else "MCNT"
     if setting.kind is LayerKind.CONVOLUTION and count % passes:
-        raise master.fault(register, f"{count} kernels are no multiple of {passes} passes")
+        raise master.fault(
+            register, f"{format_count(count, 'kernel')} for {passes} passes, expected a multiple"
+        )
     if setting.kind is not LayerKind.CONVOLUTION and not setting.kernel.bypassed and count != passes:
         raise master.fault(
-            register, f"{count} kernels or output passes where the input takes {passes} passes"
+            register,
+            f"{format_count(count, 'kernel')} or output passes, the input takes {format_count(passes, 'pass')}",
         )
     if master.device.generation == 1:
         return
@@ -384,5 +389,5 @@ def _row_memory(setting: LayerSettings, master: Fields) -> None:
     if (last + 1) * reading.passes > master.device.tram_words:
         raise master.fault(
             "TPTR",
-            f"row memory of {last + 1} words and {reading.passes} passes, {master.device.tram_words} exist",
+            f"row memory of {last + 1} words and {format_count(reading.passes, 'pass')}, {master.device.tram_words} exist",
         )

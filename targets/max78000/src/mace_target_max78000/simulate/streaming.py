@@ -28,6 +28,7 @@ from mace_target_max78000.device import PER_MEMORY, Chip
 from mace_target_max78000.simulate.data_paths import OutputPlaces
 from mace_target_max78000.simulate.layer_settings import LayerKind, LayerSettings, Reading
 from mace_target_max78000.simulate.memory import Array
+from mace_target_max78000.wording import format_count
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Group:
         passes, (last, first) = setting.reading.passes, setting.row_memory
         if setting.stream.passes != self.passes:
             raise setting.fault(
-                "STREAM2", f"{setting.stream.passes} passes of earlier layers, there are {self.passes}"
+                "STREAM2",
+                f"{format_count(setting.stream.passes, 'pass')} of earlier layers, expected {self.passes}",
             )
         if self.passes and first != self.row_words:
             raise setting.fault("TPTR", f"row memory from word {first}, earlier layers take {self.row_words}")
