@@ -49,6 +49,15 @@ class Words(Writer):
     def weight(self, values: Array, step: float) -> str:
         return self.build.weight("w", values.astype(np.int8), Quant.of(step))
 
+    def sums(self, x: str, unit: int = -3) -> str:
+        """Each channel times 2 ** unit, neither rounded nor limited."""
+        axes, channels = len(self.shape(x)) - 2, self.shape(x)[-1]
+        return self.build.one("Conv", [x, self.weight(eye(channels, axes), 2.0**unit)], window(axes))
+
+    def constant(self, *values: float, shape: tuple[int, ...] = (-1,)) -> str:
+        """Real numbers that move a sum of steps of 1/8 off the halves between two results."""
+        return self.build.weight("c", (np.float32(values) + np.float32(2.0**-11)).reshape(shape))
+
     def up(self, x: str, kernel: Sequence[int], **attrs: Any) -> str:
         full = {"strides": (2, 2), "output_padding": (0, 0), **attrs}
         return self.conv(x, 4, kernel, op="ConvTranspose", **full)
@@ -149,7 +158,7 @@ def become(graph: str, part: str) -> str:
     try:
         formed = assert_same(made, DEVICES[part])
     except MaceError as refusal:
-        return str(refusal)
+        return str(refusal).replace("\n", " / ")
     notes = [note for note in formed.notes if "loaded as signed bytes" not in note]
     return "; ".join([" ".join(map(summary, formed.layers)), *notes])
 

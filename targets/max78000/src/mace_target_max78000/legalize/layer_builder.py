@@ -176,6 +176,9 @@ class LayerBuilder:
         if node.op.name in ELTWISE_OPS and not self.fusion.same_steps(node):
             self._build_rescaled_sum(node)
             return
+        if node.op.name in POOL_OPS and not self.fusion.same_steps(node):
+            problem = "its result counts in other steps than its data, and a pool keeps the steps"
+            raise NoEquivalentError(f"{problem}; quantize both alike")
         layer = self._start_layer(node, self.fusion.fuse_separate(node), Operation.PASSTHROUGH)
         # The first generation pools several passes in a convolution only, except to a single position.
         is_wide_pool = (layer.pool is not None or layer.stride > 1) and layer.channels > PROCESSORS

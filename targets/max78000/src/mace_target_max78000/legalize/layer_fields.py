@@ -282,4 +282,7 @@ class InputFusion:
     def _find_sole(self, tensor: str, ops: Sequence[str]) -> Node | None:
         """Return the node of these ops that computes a tensor for one reader."""
         node = self.producers.get(tensor)
-        return node if node and node.op.name in ops and self.uses[tensor] == 1 else None
+        if node is None or node.op.name not in ops or self.uses[tensor] != 1:
+            return None
+        # A pool that changes the steps stays alone, where it is refused.
+        return None if node.op.name in POOL_OPS and not self.same_steps(node) else node

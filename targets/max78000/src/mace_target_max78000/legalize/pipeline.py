@@ -31,6 +31,7 @@ from mace_target_max78000.legalize.layer_builder import LayerBuilder
 from mace_target_max78000.legalize.refusals import Refusals
 from mace_target_max78000.legalize.tensors import VIEW_OPS, find_producers, find_view
 from mace_target_max78000.legalize.window_plans import list_kernel_lengths, plan_fold
+from mace_target_max78000.wording import format_count
 
 MAX_NAMES = 3
 """Names that a note lists."""
@@ -239,11 +240,12 @@ def _note_dense_depthwise(before: Graph, after: Graph, device: Chip) -> Iterator
     if not names:
         return
     listed = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
-    cost = "computed as dense ones, which takes the weights and the time of dense ones"
-    reason = "they are not of kernel 3"
+    cost = "computed densely, which takes the weights and the time of a dense convolution"
+    reason = "its kernel is not 3" if len(names) == 1 else "their kernels are not 3"
     if not device.features.depthwise:
         reason = "the MAX78002 computes those of kernel 3 and stride 1 directly"
-    yield f"{len(names)} depthwise convolutions are {cost} ({listed}); {reason}"
+    verb = "is" if len(names) == 1 else "are"
+    yield f"{format_count(len(names), 'depthwise convolution')} {verb} {cost} ({listed}); {reason}"
 
 
 def _list_depthwise(graph: Graph) -> list[Node]:
