@@ -147,6 +147,8 @@ LAYERS = {
     "largest of 2x3": make(NO, (5, 7), pool=Pool(False, (2, 3), 1)),
     "largest dilated": make(NO, (6, 9), pool=Pool(False, (2, 3), 2, (2, 3))),
     "mean": make(NO, (5, 7), pool=THREE),
+    # A mean of 25 comes nearer to an integer than one of 9; it must not be rounded to it.
+    "mean of 5x5": make(NO, (9, 8), pool=Pool(True, (5, 5), 1)),
     "mean of a line": make(NO, (9, 1), pool=Pool(True, (3, 1), 2)),
     "sum": make(NO, (4, 5), operands=2, eltwise=ADD),
     "difference of three": make(NO, (4, 5), operands=3, eltwise=SUB),

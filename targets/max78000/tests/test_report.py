@@ -122,6 +122,7 @@ def test_operations_of_each_kind() -> None:
         Layer("depthwise", Operation.CONV2D, (INPUT,), 8, (4, 4), 8, groups=8, **SQUARE)
     ) == Operations(9 * 8 * 16)
     assert Operations(1, 2, 3, 4).total == 10
+    assert Operations(1, 2, 3, 4) + Operations(10, 20, 30, 40) == Operations(11, 22, 33, 44)
 
 
 def estimate(made: Layer, processors: int, output: int, pipeline: bool = False, **given: Any) -> int:

@@ -226,6 +226,8 @@ class Options(NetworkOptions):
             elif argument.startswith("--"):
                 name, equals, value = argument[2:].partition("=")
                 requested[name] = value if equals else True
+                # --name=value is complete; a further word belongs to no option.
+                name = "" if equals else name
             elif name:
                 requested[name], name = argument, ""
             else:
