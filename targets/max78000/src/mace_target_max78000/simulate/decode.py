@@ -340,7 +340,8 @@ def _kernels(setting: LayerSettings, master: Fields) -> None:
     if setting.kind is not LayerKind.CONVOLUTION and not setting.kernel.bypassed and count != passes:
         raise master.fault(
             register,
-            f"{format_count(count, 'kernel')} or output passes, the input takes {format_count(passes, 'pass')}",
+            f"{format_count(count, 'kernel')} or output passes, "
+            f"the input takes {format_count(passes, 'pass')}",
         )
     if master.device.generation == 1:
         return
@@ -389,5 +390,6 @@ def _row_memory(setting: LayerSettings, master: Fields) -> None:
     if (last + 1) * reading.passes > master.device.tram_words:
         raise master.fault(
             "TPTR",
-            f"row memory of {last + 1} words and {format_count(reading.passes, 'pass')}, {master.device.tram_words} exist",
+            f"row memory of {last + 1} words and {format_count(reading.passes, 'pass')}, "
+            f"{master.device.tram_words} exist",
         )
