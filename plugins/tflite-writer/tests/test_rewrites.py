@@ -263,11 +263,6 @@ def test_large_maxima_become_maxima_of_smaller_ones(largest: int) -> None:
         assert all(max(node.attrs.kernel) <= largest for node in pools)  # type: ignore[attr-defined]
 
 
-def test_kernels_of_stored_integers_stay() -> None:
-    graph, _ = conv(Grower(0, DType.I8, True), kernel=(5, 3), pads_before=(2, 2), pads_after=(3, 3))
-    assert [node.op.name for node in split_kernels(graph, 2).nodes] == ["Conv"]
-
-
 FUNCTIONS = {
     "Reciprocal": {},
     "Swish": {"alpha": 1.0},

@@ -53,6 +53,59 @@ def test_what_a_chip_lacks_is_computed_by_steps(op: str, generation: str, is_rew
         assert answer.steps == ()
 
 
+def vectors(op: str, count: int, shape: tuple[int, ...], **attrs: object) -> Graph:
+    builder = Builder(op)
+    x = builder.input("x", DType.F32, shape)
+    operands = [builder.weight(f"v{n}", np.ones(shape[-1], np.float32)) for n in range(count)]
+    return builder.finish([builder.one(op, [x, *operands], attrs)])
+
+
+STEPS = {
+    "BatchNorm": (vectors("BatchNorm", 4, (1, 4, 4, 16)), ["MUL", "ADD"]),
+    "LayerNorm": (
+        vectors("LayerNorm", 2, (1, 4, 16)),
+        ["MEAN", "SUB", "MUL", "MEAN", "ADD", "RSQRT", "MUL", "MUL", "ADD"],
+    ),
+    "HardSigmoid": (one("HardSigmoid", [(1, 4, 4, 16)]), ["MUL", "ADD", "MAXIMUM", "MINIMUM"]),
+    "MatMul": (
+        one("MatMul", [(1, 4, 16), (16, 16)], constant=(1,)),
+        ["RESHAPE", "FULLY_CONNECTED", "RESHAPE"],
+    ),
+    "ReduceMean": (
+        one("ReduceMean", [(1, 7, 7, 16)], {"axes": (1, 2)}, DType.U8, result=Quant.of(0.25)),
+        ["DEPTHWISE_CONV_2D"],
+    ),
+    "Concat": (
+        one("Concat", [(1, 4, 4, 16)] * 2, {"axis": 3}, DType.U8, result=Quant.of(0.25)),
+        ["QUANTIZE", "QUANTIZE", "CONCATENATION"],
+    ),
+}
+
+
+@pytest.mark.parametrize("op", STEPS)
+def test_what_no_operator_states_is_computed_by_operators_of_the_chip(op: str) -> None:
+    graph, operators = STEPS[op]
+    answer = examine_first(graph, "2.0")
+    assert answer.refusal is None
+    assert [step.operator for step in answer.steps] == operators
+
+
+def test_roots_of_norms_are_powers_where_the_chip_has_no_roots() -> None:
+    answer = examine_first(STEPS["LayerNorm"][0], "1.5")
+    assert answer.refusal is None
+    assert "POW" in [step.operator for step in answer.steps]
+
+
+def test_norms_of_windows_of_stored_integers_are_refused() -> None:
+    """The hardware has them for integers, and the file format for floats alone."""
+    window = {"kernel": (2, 2), "strides": (2, 2), "dilations": (1, 1), "pads_before": (0, 0)}
+    graph = one("LpPool", [(1, 4, 4, 16)], {**window, "pads_after": (0, 0)}, DType.U8)
+    answer = examine_first(graph, "2.0")
+    assert answer.refusal is not None
+    graph = one("LpPool", [(1, 4, 4, 16)], {**window, "pads_after": (0, 0)})
+    assert examine_first(graph, "2.0").refusal is None
+
+
 def test_what_no_rewrite_helps_keeps_its_own_reason() -> None:
     answer = examine_first(one("Softmax", [(1, 16)]))
     assert answer.refusal is not None

@@ -164,3 +164,13 @@ def test_the_part_notes_the_loss() -> None:
     config = BuildConfig("host", "host+mdla", Model("m", ()))
     part = Mdla(LOSSY).compile(Region(Mdla(LOSSY), graph), config)
     assert sum("of their norm" in note for note in part.notes) == 2
+
+
+def test_the_part_notes_what_squares_with_16_bits_overflow() -> None:
+    builder = Builder("m")
+    x = builder.input("x", DType.F32, (1, 4, 16))
+    scale = builder.weight("scale", np.ones(16, np.float32))
+    graph = builder.finish([builder.one("LayerNorm", [x, scale, scale])])
+    target = Mdla(MdlaOptions("2.0"))
+    part = target.compile(Region(target, graph), BuildConfig("host", "host+mdla", Model("m", ())))
+    assert [note for note in part.notes if "squares overflow" in note]

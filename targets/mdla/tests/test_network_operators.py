@@ -392,6 +392,30 @@ def test_the_adapter_is_told_what_a_file_says(case: str) -> None:
     assert executor.run(told, inputs) == executor.run(tflite, inputs)
 
 
+@pytest.mark.parametrize(
+    ("data", "result"),
+    [
+        (int8(9, 60, zero=-7), int8(9, 60, scale=0.031, zero=4)),
+        (uint8(9, 60), uint8(9, 60, scale=0.171, zero=31)),
+        (uint8(9, 60), int8(9, 60, scale=0.017, zero=5)),
+        (int8(9, 60), uint8(9, 60, scale=0.0703, zero=99)),
+    ],
+)
+def test_another_scale_is_a_product_that_rounds_to_the_nearest(data: Port, result: Port) -> None:
+    """LiteRT rounds products twice, the first time to a 64th of a step here, and to a whole one in its own QUANTIZE."""
+    tflite = write_file("QUANTIZE", [data], [result])
+    limits = np.iinfo(np.dtype(data.kind))
+    stored = np.random.default_rng(2).integers(limits.min, limits.max + 1, data.shape).astype(data.kind)
+    told = executor.translate(stub_network(encode_lite_model(LiteModel(tflite))))
+    actual = np.frombuffer(executor.run(told, stored.tobytes()), result.kind).reshape(data.shape)
+    ratio = float(np.float32(data.scale)) / float(np.float32(result.scale))
+    limits = np.iinfo(np.dtype(result.kind))
+    exact = np.clip((stored.astype(float) - data.zero) * ratio + result.zero, limits.min, limits.max)
+    assert np.abs(actual - exact).max() <= 0.5 + 2.0**-7
+    own = np.frombuffer(executor.run(tflite, stored.tobytes()), result.kind).reshape(data.shape)
+    assert np.abs(own.astype(int) - actual).max() <= 1
+
+
 def test_every_lowering_and_every_operation_has_a_file() -> None:
     written = {getattr(schema.BuiltinOperator, name) for name, *_ in FILES.values()}
     assert written == set(LOWERINGS)
@@ -403,7 +427,18 @@ def test_every_lowering_and_every_operation_has_a_file() -> None:
 
 
 REFUSED = {
-    "another scale": (("QUANTIZE", [int8(2, 3)], [int8(2, 3, scale=0.1)], "", {}), "another scale"),
+    "sixteen bits": (
+        ("QUANTIZE", [Port((2, 3), "<i2", 0.1)], [Port((2, 3), "<i2", 0.2)], "", {}),
+        "more than eight bits",
+    ),
+    "much smaller scale": (
+        ("QUANTIZE", [int8(2, 3)], [int8(2, 3, scale=0.05 / 64)], "", {}),
+        "not larger than the product",
+    ),
+    "product": (
+        ("MUL", [uint8(2, 3), uint8(2, 3)], [uint8(2, 3, scale=0.0025)], "MulOptions", {}),
+        "not larger than the product",
+    ),
     "mean": (
         ("MEAN", [int8(1, 4), np.array([1], I32)], [int8(1, scale=0.1)], "ReducerOptions", {}),
         "another scale",

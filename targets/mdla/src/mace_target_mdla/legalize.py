@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from mace_core.ir import Graph, Node
 from mace_core.refusal import Refusal
-from mace_target_mdla.operation import DIRECT
+from mace_target_mdla.operation import CLAMPS, DIRECT
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.rules.table import Verdict, read_table
 from mace_tflite_writer.rewrites import (
     WeightLoss,
     activations_to_uint8,
+    clips_as_limits,
     functions_by_steps,
     legalize,
+    means_as_convolutions,
+    norms_by_steps,
+    products_of_rows,
     weights_per_tensor,
 )
 from mace_tflite_writer.rewrites.per_tensor import has_weights_of_scales
+
+ABSENT_IN_ADAPTER = ("Gelu", "RELU_0_TO_1")
+"""An op, and an operator of clamps, that the Neuron adapter has no number for."""
 
 
 def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[WeightLoss, ...]]:
@@ -28,8 +35,11 @@ def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[Weigh
         graph, losses = weights_per_tensor(graph)
     if options.stores_uint8:
         graph = activations_to_uint8(graph)
-    # Steps first: they may add clamps and constants that only the format's rewrites make legal.
-    return legalize(functions_by_steps(graph, absent_ops(options))), losses
+    # Steps first: they may add clamps and constants that only the format's rewrites make legal. Norms before
+    # functions: they add roots, which not every generation has.
+    graph = functions_by_steps(norms_by_steps(graph), absent_ops(options))
+    graph = clips_as_limits(graph, absent_clamps(options))
+    return legalize(means_as_convolutions(products_of_rows(graph))), losses
 
 
 def refuse_conversion(node: Node, graph: Graph, options: MdlaOptions) -> Refusal | None:
@@ -46,8 +56,21 @@ def refuse_conversion(node: Node, graph: Graph, options: MdlaOptions) -> Refusal
 
 
 def absent_ops(options: MdlaOptions) -> tuple[str, ...]:
-    """Return the ops whose operator the target refuses on the chip of the options."""
+    """Return the ops whose operator the target refuses on the chip of the options, or the adapter lacks."""
+    refused = tuple(op for op, operator in DIRECT.items() if _is_refused(operator, options))
+    return tuple(dict.fromkeys((*refused, *ABSENT_IN_ADAPTER)))
+
+
+def absent_clamps(options: MdlaOptions) -> tuple[tuple[float, float], ...]:
+    """Return the limits of clamps whose operator the target refuses, or the adapter lacks."""
+    return tuple(
+        bounds
+        for bounds, operator in CLAMPS.items()
+        if operator in ABSENT_IN_ADAPTER or _is_refused(operator, options)
+    )
+
+
+def _is_refused(operator: str, options: MdlaOptions) -> bool:
     table = read_table(options.generation)
-    verdicts = {op: table.operators.get(operator, table.unlisted).verdict for op, operator in DIRECT.items()}
-    refused = {Verdict.UNSUPPORTED} if options.accepts_unknown else {Verdict.UNSUPPORTED, Verdict.UNKNOWN}
-    return tuple(op for op, verdict in verdicts.items() if verdict in refused)
+    verdict = table.operators.get(operator, table.unlisted).verdict
+    return verdict is Verdict.UNSUPPORTED or (verdict is Verdict.UNKNOWN and not options.accepts_unknown)

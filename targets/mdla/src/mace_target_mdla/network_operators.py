@@ -8,12 +8,13 @@ networks by another source, Android's page of NNAPI operations.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 import tflite
 
-from mace_target_mdla.lite_model import LiteOperator
+from mace_target_mdla.lite_model import LiteOperator, LiteTensor
 from mace_target_mdla.network_table import NetworkTable
 from mace_target_mdla.network_windows import (
     Lower,
@@ -47,6 +48,13 @@ def _lower_real(code: NeuronOperation) -> Lower:
     return lower
 
 
+def _require_larger_scale(operator: LiteOperator, product: float, result: LiteTensor) -> None:
+    """Raise MaceError where MUL of stored integers is not defined, see Android's page of it."""
+    if result.scales and not result.scales[0] > product:
+        problem = f"the scale of {result.name!r} is not larger than the product of those of its operands"
+        raise make_error(operator, problem)
+
+
 def _require_real(operator: LiteOperator, table: NetworkTable) -> None:
     if any(table.model.tensors[number].scales for number in operator.inputs):
         raise make_error(operator, "the adapter has it for real numbers, not for quantized ones")
@@ -58,6 +66,10 @@ def _lower_arithmetic(code: NeuronOperation, options: type) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         if code is NeuronOperation.DIV:
             _require_real(operator, table)
+        if code is NeuronOperation.MUL:
+            scales = [table.model.tensors[number].scales or (0.0,) for number in operator.inputs]
+            result = table.model.tensors[operator.outputs[0]]
+            _require_larger_scale(operator, scales[0][0] * scales[1][0], result)
         fused = read_activation(operator, operator.options(options).FusedActivationFunction())
         operands = [table.tensor(number) for number in operator.inputs]
         table.call(code, [*operands, table.int32(fused)], operator)
@@ -209,14 +221,25 @@ def _lower_squared_difference(operator: LiteOperator, table: NetworkTable) -> No
 def _lower_quantize(operator: LiteOperator, table: NetworkTable) -> None:
     """Lower to QUANTIZE; of integers of the same scale, with DEQUANTIZE before, which is exact.
 
-    Between two scales TFLite multiplies integers and the adapter would round a real number: these can differ.
+    Between two scales TFLite multiplies integers, and so does a product with 1; DEQUANTIZE and QUANTIZE would
+    round a real number, which can differ.
     """
     data = table.model.tensors[operator.inputs[0]]
     result = table.model.tensors[operator.outputs[0]]
     operand = table.tensor(operator.inputs[0])
+    if data.scales and data.scales != result.scales:
+        one, scale = table.one(data)
+        _require_larger_scale(operator, data.scales[0] * scale, result)
+        operands = [operand, one, table.int32(FusedActivation.NONE)]
+        if data.type == result.type:
+            table.call(NeuronOperation.MUL, operands, operator)
+            return
+        # The same numbers in the other type of eight bits, which is exact.
+        shift = 128 if data.type == tflite.TensorType.UINT8 else -128
+        zero_points = (result.zero_points[0] + shift,)
+        data = replace(data, scales=result.scales, zero_points=zero_points, offset=0, size=0)
+        operand = table.intermediate(NeuronOperation.MUL, operands, data)
     if data.scales:
-        if data.scales != result.scales:
-            raise make_error(operator, f"{result.name!r} has another scale than {data.name!r}")
         real = data.__class__(data.name, tflite.TensorType.FLOAT32, data.shape, (), (), 0, 0, 0)
         operand = table.intermediate(NeuronOperation.DEQUANTIZE, [operand], real)
     table.call(NeuronOperation.QUANTIZE, [operand], operator)

@@ -105,6 +105,20 @@ class NetworkTable:
         data = struct.pack(f"<{len(values)}i", *values)
         return self._constant(OperandType.TENSOR_INT32, (len(values),), data)
 
+    def one(self, like: LiteTensor) -> tuple[int, float]:
+        """Return the operand of the number 1, stored as a tensor of eight bits is, and its scale.
+
+        The scale is a power of two, so that its product with another one is exact, and as small as the type
+        allows: the adapter's MUL demands a result's scale that is larger than the product of its operands'.
+        """
+        kind = TENSOR_TYPES[like.type]
+        count = {OperandType.TENSOR_QUANT8_ASYMM: 128, OperandType.TENSOR_QUANT8_ASYMM_SIGNED: 64}.get(kind)
+        if count is None:
+            raise MaceError(
+                PLACE, f"{like.name!r} has more than eight bits", "leave its operation to the CPU"
+            )
+        return self._constant(kind, (1,), bytes([count]), 1 / count), 1 / count
+
     def array(self, array: Array, like: LiteTensor) -> int:
         """Return the operand of a constant of real numbers, of the type of a tensor of the file."""
         data = np.ascontiguousarray(array)

@@ -25,6 +25,8 @@ from mace_core.json_types import Json
 from mace_core.lint import LintReport, VendorPlan
 from mace_target_mdla.options import MdlaOptions
 
+SQUARING = ("LayerNorm", "RMSNorm", "LpPool")
+"""Ops whose steps square numbers, see `norms_by_steps`."""
 DRIVER = "mace_mdla_driver"
 """The C symbol of the driver."""
 BUILT_BY = "mace-target-mdla 0.1.0"
@@ -115,7 +117,11 @@ class Mdla(Target):
             body,
             driver=DRIVER,
             nodes=nodes,
-            notes=(*_note_half_precision(region), *(f"mdla: {loss}" for loss in losses)),
+            notes=(
+                *_note_half_precision(region),
+                *_note_squares(region),
+                *(f"mdla: {loss}" for loss in losses),
+            ),
             figures=figures,
         )
 
@@ -140,3 +146,12 @@ def _note_half_precision(region: Region) -> tuple[str, ...]:
     if all(tensor.dtype is not DType.F32 for tensor in region.graph.tensors.values()):
         return ()
     return ("mdla: floats of 32 bits are computed with 16: the hardware has no others",)
+
+
+def _note_squares(region: Region) -> tuple[str, ...]:
+    """Return which norms can overflow: their steps square numbers that the hardware holds with 16 bits."""
+    names = [node.name for node in region.graph.nodes if node.op.name in SQUARING]
+    if not names:
+        return ()
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (f"mdla: {listed}: squares overflow with 16 bits where a number is 256 or more from the mean",)

@@ -285,6 +285,8 @@ def arithmetic(name: str) -> Callable[[Call], None]:
     def write(c: Call) -> None:
         c.expect(3)
         assert c.operands[0].type == c.operands[1].type
+        if name == "MUL" and c.outputs[0].is_quantized:
+            assert c.outputs[0].scale > c.operands[0].scale * c.operands[1].scale
         options = f"{name.title()}Options"
         c.emit(name, c.tensors(0, 1), options, fusedActivationFunction=FUSED[c.scalar(2)])
 

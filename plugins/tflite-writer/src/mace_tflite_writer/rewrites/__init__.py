@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from mace_tflite_writer.rewrites.channels import silence_channels
 from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
-from mace_tflite_writer.rewrites.convolutions import blocks_as_convolutions, products_as_convolutions
+from mace_tflite_writer.rewrites.convolutions import (
+    blocks_as_convolutions,
+    means_as_convolutions,
+    products_as_convolutions,
+    products_of_rows,
+)
 from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
 from mace_tflite_writer.rewrites.half import widen_halves
+from mace_tflite_writer.rewrites.kernel_blocks import kernels_by_blocks
 from mace_tflite_writer.rewrites.legal import legalize, refuses_after_rewrites
+from mace_tflite_writer.rewrites.norms import norms_by_steps
 from mace_tflite_writer.rewrites.per_tensor import WeightLoss, weights_per_tensor
 from mace_tflite_writer.rewrites.signedness import (
     activations_to_int8,
@@ -25,9 +32,13 @@ __all__ = [
     "blocks_as_convolutions",
     "clips_as_limits",
     "functions_by_steps",
+    "kernels_by_blocks",
     "legalize",
+    "means_as_convolutions",
+    "norms_by_steps",
     "products_as_convolutions",
     "products_in_int8",
+    "products_of_rows",
     "refuses_after_rewrites",
     "requantize_inputs",
     "rows_as_images",

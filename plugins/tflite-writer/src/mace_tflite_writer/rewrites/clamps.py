@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,9 @@ from mace_core.ops.unary_attrs import ClipAttributes
 from mace_core.quantization import quantize
 from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 from mace_tflite_writer.storage import fused_activation
+
+Bounds = tuple[float, float]
+"""What a clamp lets through: the lowest and the highest number."""
 
 
 def separate_clamps(graph: Graph) -> Graph:
@@ -44,21 +47,24 @@ def _is_fused(site: Site, attrs: ClampAttributes) -> bool:
     return True
 
 
-def clips_as_limits(graph: Graph) -> Graph:
+def clips_as_limits(graph: Graph, absent: Collection[Bounds] = ()) -> Graph:
     """Clamp by a Maximum and a Minimum with constants where the format has no such activation.
 
     Exact, as `separate_clamps` is.
+    absent: bounds of activations that the format has, and a chip has not.
     """
-    return rewrite_sites(graph, _clips_as_limits)
+    return rewrite_sites(graph, lambda site: _clips_as_limits(site, absent))
 
 
-def _clips_as_limits(site: Site) -> Sequence[str] | None:
+def _clips_as_limits(site: Site, absent: Collection[Bounds]) -> Sequence[str] | None:
     # Of bounds that cross, the upper one wins, as the last of the two nodes does. A Minimum of NaN is NaN in
     # both.
-    if site.node.op.name not in ("Clip", "Relu") or not site.is_refused:
+    if site.node.op.name not in ("Clip", "Relu"):
         return None
     attrs = site.node.attrs
     bounds = (attrs.min, attrs.max) if isinstance(attrs, ClipAttributes) else (0.0, math.inf)
+    if bounds not in absent and not site.is_refused:
+        return None
     x, storage = site.node.inputs[0], site.y.storage
     if storage is None and site.x.quant is not None:
         return None  # a result of real numbers from stored ones: no bound has both types

@@ -10,6 +10,7 @@ import numpy as np
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.depth_space import BlockAttributes, DepthToSpaceAttributes
+from mace_core.ops.reduce import ReduceAttributes
 from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 
 MAX_WEIGHTS = 1 << 20
@@ -45,6 +46,51 @@ def _product(site: Site) -> Sequence[str] | None:
     clamp = site.attributes(ClampAttributes)
     attrs = {**NO_PADS, "strides": (1, 1), "low": clamp.low, "high": clamp.high}
     result = site.inner("Conv", [image, weights, *site.node.inputs[2:]], attrs, site.y.storage)
+    return site.last("Reshape", [result], {"shape": site.y.shape})
+
+
+def products_of_rows(graph: Graph) -> Graph:
+    """Compute products of more than two axes with a constant matrix with all rows on one axis. Exact.
+
+    For chips whose fully connected layers have two axes.
+    """
+    return rewrite_sites(graph, _rows)
+
+
+def _rows(site: Site) -> Sequence[str] | None:
+    w, rank = site.input(1), len(site.x.shape)
+    if site.node.op.name != "MatMul" or rank < 3 or w is None or len(w.shape) != 2:
+        return None
+    shape = {"shape": (math.prod(site.x.shape[:-1]), site.x.shape[-1])}
+    rows = site.inner("Reshape", [site.node.inputs[0]], shape, site.x.storage)
+    result = site.inner("MatMul", [rows, *site.node.inputs[1:]], site.node.attrs, site.y.storage)
+    return site.last("Reshape", [result], {"shape": site.y.shape})
+
+
+def means_as_convolutions(graph: Graph) -> Graph:
+    """Compute means of stored integers over whole images as convolutions of each channel by itself.
+
+    For runtimes whose mean keeps the scale; those that do stay. The filters are ones of the scale 1 / pixels,
+    which single precision rounds: exact but for real results that lie in the middle between two steps.
+    """
+    return rewrite_sites(graph, _mean)
+
+
+def _mean(site: Site) -> Sequence[str] | None:
+    if site.node.op.name != "ReduceMean" or site.x.quant is None or site.x.storage == site.y.storage:
+        return None
+    axes = sorted(axis % len(site.x.shape) for axis in site.attributes(ReduceAttributes).axes)
+    if len(site.x.shape) != 4 or axes != [1, 2] or site.x.dtype not in (DType.I8, DType.U8):
+        return None
+    channels, kernel = site.x.shape[-1], site.x.shape[1:3]
+    ones = np.ones((channels, *kernel, 1), site.x.dtype.numpy)
+    weights = site.builder.weight(
+        f"{site.y.name}/ones", ones, Quant.of(float(np.float32(1 / math.prod(kernel))))
+    )
+    attrs = {**NO_PADS, "strides": (1, 1), "group": channels}
+    if site.attributes(ReduceAttributes).keepdims:
+        return site.last("Conv", [site.node.inputs[0], weights], attrs)
+    result = site.inner("Conv", [site.node.inputs[0], weights], attrs, site.y.storage)
     return site.last("Reshape", [result], {"shape": site.y.shape})
 
 

@@ -10,6 +10,7 @@ from mace_tflite_writer.rewrites.channels import silence_channels
 from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
 from mace_tflite_writer.rewrites.convolutions import blocks_as_convolutions
 from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
+from mace_tflite_writer.rewrites.norms import norms_by_steps
 from mace_tflite_writer.rewrites.signedness import WEIGHTED, activations_to_int8, products_in_int8
 from mace_tflite_writer.rewrites.splits import split_groups
 from mace_tflite_writer.rewrites.storages import requantize_inputs
@@ -22,6 +23,8 @@ STEPS: tuple[Callable[[Graph], Graph], ...] = (
     rows_as_images,
     # What all groups have alike is rewritten once, before they are split.
     separate_crops,
+    # Norms of windows become pools, whose padding is then separated.
+    norms_by_steps,
     separate_pads,
     blocks_as_convolutions,
     # Functions may add clamps.

@@ -13,6 +13,7 @@ from mace_core.ir import Graph, Quant, Shape
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.pool import PoolAttributes
 from mace_core.ops.windows import Windows
+from mace_tflite_writer.rewrites.kernel_blocks import kernels_by_blocks
 from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 
 
@@ -69,16 +70,18 @@ def _split_quant(quant: Quant | None, count: int) -> list[Quant | None]:
 
 
 def split_kernels(graph: Graph, largest: int) -> Graph:
-    """Compute convolutions of floats, and maxima, whose kernel is longer than `largest` by smaller kernels.
+    """Compute convolutions, and maxima, whose kernel is longer than `largest` by smaller kernels.
 
-    A maximum of maxima is exact. A sum of partial sums differs by the rounding of floats alone; a convolution
-    of stored integers stays as it is, because its partial sums would each be rounded.
+    A maximum of maxima is exact. A sum of partial sums differs by the rounding of floats alone. Partial sums
+    of stored integers would each be rounded: their convolutions go over blocks instead (`kernels_by_blocks`),
+    and those that cannot stay as they are.
     """
     if largest < 2:
         raise ValueError(f"kernels cannot be split to {largest}; the smallest that cover others are of 2")
     # A maximum is split in two, the first of the largest size, until the second is small enough.
     while any(_is_large_pool(node.op.name, node.attrs, largest) for node in graph.nodes):
         graph = rewrite_sites(graph, lambda site: _split_pool(site, largest))
+    graph = kernels_by_blocks(graph, largest, only_stored=True)
     return rewrite_sites(graph, lambda site: _split_conv(site, largest))
 
 
