@@ -16,9 +16,6 @@ from mace_target_cpu.lower.types import C_TYPES, CAST
 
 POOL = KERNELS / "pool.c.in"
 
-VECTOR_BYTES = 32
-"""Of the vectors that the kernel computes with; a level with narrower ones takes two for one."""
-
 LEAST: Mapping[DType, tuple[str, str]] = {
     DType.F32: ("float", "-INFINITY"),
     DType.F64: ("double", "-INFINITY"),
@@ -48,7 +45,7 @@ def max_pool(node: Node, lowering: Lowering) -> None:
         "ctype": Code(ctype),
         "start": Code(f"({lowest})"),
         "kind": Code("max"),
-        "lanes": VECTOR_BYTES // dtype.size,
+        "bytes": dtype.size,
     }
     kernel = Kernel(f"max_pool_{dtype.value}", POOL, GEOMETRY, params)
     lowering.call(node, Call(kernel, _window_args(node, lowering), node.inputs, node.outputs))
@@ -63,7 +60,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
         "ctype": C_TYPES[dtype],
         "start": 0,
         "kind": Code("average"),
-        "lanes": VECTOR_BYTES // dtype.size,
+        "bytes": dtype.size,
     }
     kernel = Kernel(
         f"average_pool_{dtype.value}", POOL, (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32")), params
@@ -78,7 +75,7 @@ def lp_pool(node: Node, lowering: Lowering) -> None:
     """LpPool of f32."""
     need_f32(node, lowering)
     p = node.attributes(LpPoolAttributes).p
-    params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "lanes": VECTOR_BYTES // 4}
+    params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "bytes": 4}
     kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)
     lowering.call(node, Call(kernel, _window_args(node, lowering) | {"p": p}, node.inputs, node.outputs))
 
