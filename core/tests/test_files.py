@@ -91,6 +91,12 @@ def test_nothing_is_written_outside_or_under_names_of_others(name: str, tmp_path
     assert list(tmp_path.iterdir()) == []  # all names are checked before the first file
 
 
+@pytest.mark.parametrize("name", ["x" * 230, "é" * 115, "a/" + "x" * 230])
+def test_the_longest_names_are_written(name: str, tmp_path: Path) -> None:
+    write_all(tmp_path, {name: "text"})
+    assert (tmp_path / name).read_text() == "text"
+
+
 def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     folder, outside = tmp_path / "out", tmp_path / "outside"
     folder.mkdir()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from mace_core.api import Target
 from mace_core.cli import main
 from mace_core.errors import MaceError
 from mace_core.lint import LintNode, LintReport, PlannedOperation, VendorPlan
@@ -48,6 +49,18 @@ def test_a_plan_of_a_target_without_one_is_refused(tmp_path: Path) -> None:
         compare_with_plan(LintRequest(DIGITS, "host"), plan)
     with pytest.raises(MaceError, match=r"absent\.txt: cannot be read"):
         compare_with_plan(LintRequest(DIGITS, "host"), tmp_path / "absent.txt")
+
+
+def test_a_plan_is_compared_with_the_one_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "plan.txt"
+    plan.write_text("nothing that a target must understand")
+    operations = (PlannedOperation("NEW", "NPU"),)
+    monkeypatch.setattr(Target, "read_plan", lambda _, text: VendorPlan(operations, frozenset(), (text,)))
+    compared = compare_with_plan(LintRequest(DIGITS, "host"), plan)
+    (report,) = lint_deployment(LintRequest(DIGITS, "host"))
+    assert (compared.model, compared.unread) == ("digits", (plan.read_text(),))
+    # Of one length, so the operation of the plan stands in the place of our nodes, none of which it has.
+    assert [line.node for line in compared.lines] == [*(node.node for node in report.nodes), ""]
 
 
 def node(name: str, operator: str, *, is_taken: bool = True) -> LintNode:

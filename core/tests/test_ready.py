@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,18 @@ def test_an_abi_that_is_none_is_noted_where_another_is_asked_for(file: Path, reg
     assert note.startswith("target_abis: no ABI 'hots'; choose one of amd64, arm64, ")
     with pytest.raises(MaceError, match=r"target=hots.*: no ABI 'hots'"):
         list(check(file, "", registry))
+
+
+def test_notes_on_a_graph_are_told_where_no_target_can_be_chosen(
+    file: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ready.run_phases
+    monkeypatch.setattr(ready, "run_phases", lambda *a: replace(read(*a), notes=("a weight is lost",)))
+    change(file, "target_abis: [host]", "target_abis: [hots]")
+    findings = iter(check(file, "", registry))
+    assert "note: digits: a weight is lost" in [str(next(findings)), str(next(findings))]
+    with pytest.raises(MaceError, match="target=hots"):
+        list(findings)
 
 
 def test_keys_without_effect_are_notes_or_faults(file: Path, registry: Registry) -> None:

@@ -115,6 +115,20 @@ ENCODERS = {
         + ml("OneHotEncoder", 'cats_strings=["c","a"], zeros=1', "t"),
         INTEGERS,
     ),
+    "tensors of numbers": on(
+        STEPS,
+        ml("LabelEncoder", "keys_tensor=int64[3] {1,0,5}, values_tensor=float[3] {0.5,1.5,2.5}"),
+        INTEGERS,
+        ml=4,
+    ),
+    "tensors of strings": on(
+        STEPS,
+        ml("LabelEncoder", 'keys_int64s=[1,0,5], values_strings=["b","a","c"]', "x", "t")
+        + " "
+        + ml("LabelEncoder", 'keys_tensor=string[2] {"a","c"}, values_tensor=int64[2] {7,9}', "t"),
+        INTEGERS,
+        ml=4,
+    ),
     "numbers by position": on(
         np.array([0, 2, 1, 7]),
         ml("LabelEncoder", 'classes_strings=["p","q","r"], default_string="s"', "x", "t")
