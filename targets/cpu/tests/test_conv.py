@@ -8,8 +8,10 @@ import pytest
 
 from mace_core.ir import Graph
 from mace_core.levels import Level
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import assert_close, case, check_graphs, plan_graph, random_inputs
 from mace_core.testing.processor import levels_here
+from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, X86
 
@@ -153,3 +155,16 @@ GRAPHS = [
 @pytest.mark.parametrize("level", LEVELS)
 def test_conv(tmp_path: Path, level: str) -> None:
     check_graphs(OneLevel(LEVELS[level]), GRAPHS, tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+def test_conv_reads_nothing_beside_its_tensors(tmp_path: Path, level: str) -> None:
+    target = OneLevel(LEVELS[level])
+    library = Sanitized({g.name: plan_graph(target, g) for g in GRAPHS}, (LEVELS[level],), tmp_path)
+    for graph in GRAPHS:
+        inputs = random_inputs(graph)
+        expected = execute(graph, inputs)
+        for name, found in library.run(graph.name, inputs).items():
+            assert_close(found, expected[name], graph.name)

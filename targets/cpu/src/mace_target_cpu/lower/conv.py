@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 
 from mace_core.ir import DType, Node, Shape, Tensor
 from mace_core.lowering import Lower, Lowering
@@ -14,7 +15,7 @@ from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import (
     BLOCK,
     GEMM,
-    block_floats,
+    MOST_ROWS,
     need_f32,
     optional,
     pack,
@@ -35,9 +36,30 @@ GEOMETRY = (
     ("pad", "i32[3]"),
 )
 CLAMP = (("low", "f32"), ("high", "f32"))
-MATRIX = (("results", "i32"), ("group", "i32"), ("panel", "i32"), ("block", "i64"))
+MATRIX = (("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"), ("form", "i32"))
 
-CONV = Kernel("conv_f32", KERNELS / "conv.c.in", (*GEOMETRY, *MATRIX, *CLAMP), helpers=(GEMM, WINDOWS))
+
+class WindowForm(IntEnum):
+    """How conv.c.in reads its windows."""
+
+    DIRECT = 0
+    RUNS = 1
+    GATHER = 2
+
+
+CONV = Kernel(
+    "conv_f32",
+    KERNELS / "conv.c.in",
+    (*GEOMETRY, *MATRIX, *CLAMP),
+    {"gather": WindowForm.GATHER.value, "runs": WindowForm.RUNS.value},
+    (GEMM, WINDOWS),
+)
+
+MIN_RUN = 8
+"""Floats of the shortest run that is read in place: a tile loads a pointer for each row at its begin."""
+
+MAX_ROWS = 4096
+"""Pixels of a task at maximum, since the scratch of a worker holds their pointers."""
 
 UNROLLED = ((3, 1), (3, 2), (5, 1), (5, 2))
 """Kernel width and stride for which the depthwise kernel keeps a row of weights in registers."""
@@ -107,19 +129,54 @@ def conv(node: Node, lowering: Lowering) -> None:
     ):
         _lower_depthwise(node, lowering, args, windows)
         return
-    rows = math.prod(y.shape[:-1])
-    # Windows of one pixel are x itself: nothing to gather, no scratch.
-    direct = set(windows.kernel) | set(windows.strides) == {1} and x.shape[1:-1] == y.shape[1:-1]
-    # The block is what one worker gathers at a time; it bounds memory, whatever the image.
-    scratch = 0 if direct else block_floats(rows, filters.depth)
+    plan = _plan_windows(x, y, windows, filters.group)
     args |= {
         "results": y.shape[-1],
         "group": filters.group,
         "panel": panel_width(lowering),
-        "block": scratch or BLOCK,
+        "rows": plan.rows,
+        "form": plan.form.value,
     }
     reads = [node.inputs[0], _pack_filters(node, lowering, filters), optional(node, 2)]
-    lowering.call(node, Call(CONV, args, reads, node.outputs, scratch=4 * scratch))
+    lowering.call(node, Call(CONV, args, reads, node.outputs, scratch=plan.scratch))
+
+
+@dataclass(frozen=True)
+class WindowReading:
+    """How windows are read.  rows: pixels of a task at maximum.  scratch: bytes of a worker."""
+
+    form: WindowForm
+    rows: int
+    scratch: int
+
+
+def _plan_windows(x: Tensor, y: Tensor, windows: Windows, group: int) -> WindowReading:
+    rows = max(1, math.prod(y.shape[:-1]))
+    inner = x.shape[-1] // group
+    # The pixels of a task are read again for each part of the filters, so the second-level cache holds them.
+    near = max(MOST_ROWS, min(rows, MAX_ROWS, 2 * BLOCK // x.shape[-1]))
+    if set(windows.kernel) | set(windows.strides) == {1} and x.shape[1:-1] == y.shape[1:-1]:
+        return WindowReading(WindowForm.DIRECT, near, 0)
+    # As windows_split of windows.h.in has it.
+    is_contiguous = group == 1 and 1 in (windows.dilations[-1], windows.kernel[-1])
+    across = windows.kernel[-1] if is_contiguous else 1
+    run, depth = across * inner, math.prod(windows.kernel) * inner
+    if run < MIN_RUN:
+        gathered = max(min(MOST_ROWS, rows), min(rows, BLOCK // depth))
+        return WindowReading(WindowForm.GATHER, gathered, 4 * gathered * depth)
+    count = depth // run
+    # Of each row of results, so many windows reach over an edge; a task may begin and end within a row.
+    edges = _count_edges(x, y, windows) if is_contiguous else 0
+    width = y.shape[-2] if len(y.shape) > 2 else 1
+    copies = min(near, edges * (-(-near // width) + 1)) * count
+    return WindowReading(WindowForm.RUNS, near, 8 * near * count + 4 * run * (1 + copies))
+
+
+def _count_edges(x: Tensor, y: Tensor, windows: Windows) -> int:
+    """Return the windows of a row of results that see columns inside of the input and outside."""
+    kernel, size = windows.kernel[-1], x.shape[-2]
+    starts = (w * windows.strides[-1] - windows.before[-1] for w in range(y.shape[-2]))
+    return sum(start < size and start + kernel > 0 and not 0 <= start <= size - kernel for start in starts)
 
 
 def _pack_filters(node: Node, lowering: Lowering, filters: Filters) -> str:

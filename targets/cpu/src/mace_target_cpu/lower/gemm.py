@@ -78,9 +78,3 @@ def need_f32(node: Node, lowering: Lowering) -> None:
 def optional(node: Node, index: int) -> str:
     """Return the name of an input, "" if it is absent."""
     return node.inputs[index] if len(node.inputs) > index else ""
-
-
-def block_floats(rows: int, width: int) -> int:
-    """Return the floats of scratch for a block of a left matrix of `rows` rows, each `width` wide."""
-    # At least one tile of rows, however long they are: the kernel works on whole tiles.
-    return max(min(BLOCK, rows * width), min(MOST_ROWS, rows) * width)
