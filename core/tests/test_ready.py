@@ -12,6 +12,7 @@ from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_core.run import ready
 from mace_core.run.ready import Computable, Note, Ready, check
+from mace_core.transforms import run_phases
 
 DIGITS = Path(__file__).parents[2] / "models/digits"
 
@@ -106,13 +107,12 @@ def test_an_abi_that_is_none_is_noted_where_another_is_asked_for(file: Path, reg
 def test_notes_on_a_graph_are_told_where_no_target_can_be_chosen(
     file: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = ready.run_phases
-    monkeypatch.setattr(ready, "run_phases", lambda *a: replace(read(*a), notes=("a weight is lost",)))
+    monkeypatch.setattr(ready, "run_phases", lambda *a: replace(run_phases(*a), notes=("a weight is lost",)))
     change(file, "target_abis: [host]", "target_abis: [hots]")
-    findings = iter(check(file, "", registry))
-    assert "note: digits: a weight is lost" in [str(next(findings)), str(next(findings))]
+    findings = check(file, "", registry)
+    assert str(next(findings)) == "note: digits: a weight is lost"
     with pytest.raises(MaceError, match="target=hots"):
-        list(findings)
+        next(findings)
 
 
 def test_keys_without_effect_are_notes_or_faults(file: Path, registry: Registry) -> None:
