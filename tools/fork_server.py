@@ -102,8 +102,9 @@ def watch(reader: int, limits: dict[str, float]) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     rest, current, until = b"", "", time.monotonic() + COLLECTION_SECONDS
     while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, until - time.monotonic()))
-        received = os.read(reader, 1 << 16) if ready else b""
+        # The next request comes after the answer: what can be read of the input now is its end.
+        ready, _, _ = select.select([reader, 0], [], [], max(0.0, until - time.monotonic()))
+        received = os.read(reader, 1 << 16) if reader in ready else b""
         if not received:
             return {"end": "crash" if ready else "timeout", "test": current, "events": events}
         *lines, rest = (rest + received).split(b"\n")

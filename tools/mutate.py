@@ -2,6 +2,7 @@
 
 uv run python tools/mutate.py --seed 1 --count 300 --jobs 2
 uv run python tools/mutate.py --module core/src/mace_core/partition.py --count 20
+uv run python tools/mutate.py --module core/src/mace_core/memory.py --tests core/tests/test_memory.py --count 99
 
 Each fault is one small change: a comparison, a constant, a condition, an operator, or a statement left out. Texts,
 annotations, decorators, `raise`, `assert` and keywords that only guard or describe (`zip(strict=)`, `field(repr=)`)
@@ -176,6 +177,7 @@ def parse_arguments() -> argparse.Namespace:
     # Slow tests as well: those of kernels are slow, for they start a compiler.
     parser.add_argument("--marks", default=f"not fuzz and not emulator and not wheels{EXHAUSTIVE}")
     parser.add_argument("--near", action="store_true", help="leave out the folder tests/")
+    parser.add_argument("--tests", action="append", help="run this file or folder of tests only")
     parser.add_argument("--budget", type=float, default=150, help="seconds of tests that a fault may see")
     parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     asked = parser.parse_args()
@@ -203,7 +205,7 @@ def main() -> int:
         for outcome in outcomes:
             print_outcome(outcome)
         tried = [fault for fault in faults if not reasons[fault]]
-        stages = {area: stages_of(checkout, area, asked.near) for area in asked.area}
+        stages = {area: asked.tests or stages_of(checkout, area, asked.near) for area in asked.area}
         plan = Stages(
             checkout,
             Path(temporary),
