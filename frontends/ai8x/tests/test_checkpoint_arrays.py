@@ -99,6 +99,16 @@ def test_layouts(tmp_path: Path) -> None:
         np.testing.assert_array_equal(layer.weights, expected)
 
 
+def test_transposed_convolutions_are_turned_into_those_of_a_model(tmp_path: Path) -> None:
+    """The hardware runs a plain convolution; the model's kernel is mirrored, with input and output channels exchanged."""
+    stored = np.random.default_rng(0).integers(-128, 128, (2, 4, 3, 3))
+    np.save(tmp_path / "w.npy", stored)
+    (layer,) = load_arrays(tmp_path / "w.npy", [Form(4, transposed=True)]).layers
+    assert layer.weights.shape == (4, 2, 3, 3)
+    for i, o, row, column in np.ndindex(4, 2, 3, 3):
+        assert layer.weights[i, o, row, column] == stored[o, i, 2 - row, 2 - column]
+
+
 @pytest.mark.parametrize(
     ("array", "problem"),
     [

@@ -72,7 +72,7 @@ class LayerDescription:
     output_processors: int | None = None
     out_offset: int = 0
     in_offset: int | None = None
-    output_width: int = 8
+    wide: bool = False
     chw: bool = False
     named_operation: NamedOperation | None = None
     eltwise: Eltwise | None = None
@@ -211,7 +211,7 @@ LAYER_KEYS: Mapping[str, Key] = {
     "quantization": Key(
         "quantization", v.choice({"1": 1, "2": 2, "4": 4, "8": 8, "bin": BINARY, "binary": BINARY})
     ),
-    "output_width": Key("output_width", v.choice({"8": 8, "32": 32})),
+    "output_width": Key("wide", v.choice({"8": False, "32": True})),
     "output_shift": Key("output_shift", v.integer(-MAX_NUMBER, MAX_NUMBER)),
     "kernel_size": Key("kernel_size", v.pair(1, MAX_NUMBER)),
     "stride": Key("stride", v.pair(1, MAX_NUMBER)),

@@ -85,7 +85,7 @@ class LayerReader:
             flatten=d.flatten,
             shift=self._shift(weights),
             activation=d.activation,
-            wide=d.output_width == 32,
+            wide=d.wide,
             output=d.output,
         )
 

@@ -92,10 +92,10 @@ class Accelerator(Protocol):
 
     on_done: Callable[[], None] | None
 
-    def write(self, address: int, value: int, size: int = 4) -> None:
+    def write(self, address: int, value: int, size: int, /) -> None:
         """Write so many bytes."""
 
-    def read(self, address: int, size: int = 4) -> int:
+    def read(self, address: int, size: int, /) -> int:
         """Read so many bytes."""
 
 

@@ -16,7 +16,7 @@ from mace_target_max78000.device import PER_MEMORY, PER_QUADRANT, QUADRANTS, Chi
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.encode.weight_runs import LANES
 
-_NONE = 1 << 16
+_NONE = int(np.iinfo(np.int64).min)
 """Marks bytes, in the order of processors, that belong to no channel."""
 
 
