@@ -78,6 +78,11 @@ def shapes_of_tiles() -> list[Graph]:
         conv("wide", (1, 5, 5, 9), (40, 3, 3, 9), (I8, DType.U8, I16)),
         conv("sixteen", (1, 5, 5, 9), (40, 3, 3, 9), (I16, DType.I8, I8)),
         conv("groups", (1, 6, 6, 10), (34, 3, 2, 5), (I8, DType.I8, I8), group=2, high=3.0, low=-2.0),
+        *(
+            conv(f"channels_{kind.dtype.value}_{n}", (1, 4, 5, n), (n, 3, 3, 1), (kind, weight, y), group=n)
+            for n in (3, 32, 33, 64, 100)
+            for kind, weight, y in ((I8, DType.I8, U8), (U8, DType.U8, I8))
+        ),
     ]
 
 

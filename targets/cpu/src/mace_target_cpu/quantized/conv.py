@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from mace_core.candidates import Candidate
 from mace_core.ir import DType, Node, Tensor
+from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
@@ -14,13 +17,14 @@ from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
 from mace_target_cpu.lower.igemm import IGEMM, INTEGER, REQUANTIZE, block_bytes, block_rows
+from mace_target_cpu.quantized.depthwise import DEPTHWISE
 from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import C_TYPES, CODES, RESULT, Scale, clamp, result
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
 MATRIX = (("x_type", "i32"), ("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"))
 CONV = KERNELS / "conv_quantized.c.in"
-DEPTHWISE = KERNELS / "conv_depthwise_quantized.c.in"
+PLAIN_DEPTHWISE = KERNELS / "conv_depthwise_quantized.c.in"
 
 
 def conv_kernel(x: Tensor) -> Kernel:
@@ -74,10 +78,17 @@ def _lower_depthwise(
     params = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "average": False}
     name = f"conv_depthwise_{x.dtype.value}_{y.dtype.value}"
     fields = (*GEOMETRY, ZEROS[0], *RESULT)
-    kernel = Kernel(name, DEPTHWISE, fields, params, helpers=(INTEGER, REQUANTIZE))
+    kernel = Kernel(name, PLAIN_DEPTHWISE, fields, params, helpers=(INTEGER, REQUANTIZE))
     lowering.call(
         node, Call(kernel, args, [x.name, w, *column_weights(lowering, y.name, columns, 1)], [y.name])
     )
 
 
-LOWERINGS: dict[str, Lower] = {"Conv": conv}
+def _cost(node: Node, lowering: Lowering, level: Level) -> float:
+    """Return that an instruction is needed for each product of a depthwise convolution."""
+    return lowering.tensors[node.outputs[0]].elements * lowering.tensors[node.inputs[1]].elements
+
+
+LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
+    "Conv": (DEPTHWISE, Candidate("products", conv, _cost)),
+}

@@ -14,7 +14,7 @@ from mace_core.ops.pool import AveragePoolAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
-from mace_target_cpu.quantized.conv import DEPTHWISE
+from mace_target_cpu.quantized.conv import PLAIN_DEPTHWISE
 from mace_target_cpu.quantized.storage import C_TYPES, NARROW, RESULT, Scale, need_room, need_stored, result
 
 FIELDS = (*GEOMETRY, ("after", "i32[3]"), ("count_pad", "i32"), ("factor", "f32"), ("x_zero", "i32"), *RESULT)
@@ -42,7 +42,7 @@ def average(node: Node, lowering: Lowering) -> None:
     lowering.call(
         node,
         Call(
-            Kernel(name, DEPTHWISE, FIELDS, params, helpers=(INTEGER, REQUANTIZE)),
+            Kernel(name, PLAIN_DEPTHWISE, FIELDS, params, helpers=(INTEGER, REQUANTIZE)),
             args,
             node.inputs,
             node.outputs,

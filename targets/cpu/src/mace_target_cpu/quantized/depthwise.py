@@ -1,0 +1,128 @@
+"""Depthwise convolutions of bytes, for levels that multiply four bytes of a lane at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.candidates import Candidate
+from mace_core.ir import Array, DType, Node
+from mace_core.levels import Level
+from mace_core.lowering import Lowering, Refused
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.windows import Windows
+from mace_core.program import Call, Kernel
+from mace_target_cpu.isa import KERNELS, X86
+from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry, spatial
+from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
+from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, factor
+from mace_target_cpu.quantized.storage import EIGHT_BITS, RESULT, Scale, clamp, result
+
+BLOCK = 64
+"""Channels that lie together: the bytes of the widest register."""
+
+QUAD = 4
+MAX_SLOTS = 64
+"""Taps of the largest window, those counted twice that have large weights."""
+
+FIELDS = (*GEOMETRY, ("x_zero", "i32"), *RESULT, ("quads", "i32"))
+
+
+def lower_depthwise(node: Node, lowering: Lowering) -> None:
+    """Lower one filter for each channel of eight bits, to eight bits."""
+    filters = Filters.from_node(node, lowering)
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    if filters.group != x.shape[-1] or filters.columns != 1 or filters.group == 1:
+        raise Refused("it is not depthwise", code="shape")
+    if factor(node, lowering).dtype not in EIGHT_BITS or y.dtype not in EIGHT_BITS:
+        raise Refused("its operands are not of eight bits", code="dtype")
+    weights = IntegerWeights.from_constant(node.inputs[1], lowering)
+    axes = tuple(range(1, weights.values.ndim))
+    columns = ColumnScales.from_node(node, lowering, weights, weights.reach(axes))
+    columns = columns.without_zero_point(x, weights.sums(axes))
+    taps = (weights.values.astype(np.int16) - weights.zero).reshape(y.shape[-1], -1)
+    slots, summands = split_taps(taps)
+    if len(slots) > MAX_SLOTS:
+        raise Refused(f"its window has {len(slots)} taps, more than {MAX_SLOTS}", code="too-large")
+    kernel_shape = lowering.shape(node.inputs[1])[1:-1]
+    windows = Windows.of(kernel_shape, node.attributes(ConvAttributes))
+    places = np.stack(np.unravel_index(slots, spatial(kernel_shape)), axis=-1).astype(np.int32)
+    args = {
+        **geometry(x, y, windows),
+        "x_zero": Scale.from_tensor(x).zero,
+        "quads": len(slots) // QUAD,
+        **result(y, *clamp(node)),
+    }
+    packed = pack_channels(summands)
+    reads = [
+        x.name,
+        lowering.weight(f"{node.inputs[1]}_quads", packed.shape, "int8", lambda: packed),
+        _channel_weight(lowering, f"{y.name}.bias_quads", columns.bias),
+        _channel_weight(lowering, f"{y.name}.factor_quads", columns.factor),
+        lowering.weight(f"{y.name}.taps", places.shape, "int32", lambda: places),
+    ]
+    params = {"is_signed": x.dtype is DType.I8, "max_slots": MAX_SLOTS}
+    kernel = Kernel(
+        f"conv_depthwise_bytes_{x.dtype.value}",
+        KERNELS / "conv_depthwise_bytes.c.in",
+        FIELDS,
+        params,
+        (INTEGER, REQUANTIZE),
+    )
+    scratch = -(-x.shape[-1] // BLOCK) * BLOCK
+    lowering.call(node, Call(kernel, args, reads, [y.name], scratch=scratch))
+
+
+def split_taps(taps: Array) -> tuple[Array, Array]:
+    """Split weights of 9 bits into int8 summands, each with the tap that it belongs to; whole quads of them.
+
+    taps: [channels, taps]. Returns taps [slots], summands int8 [channels, slots]. Slots without a weight
+    belong to tap 0.
+    """
+    slots: list[int] = []
+    summands: list[Array] = []
+    rest = taps
+    while not slots or rest.any():
+        part = np.clip(rest, -128, 127)
+        for tap in range(taps.shape[1]):
+            # The first round takes every tap, so that a window whose weights are all 0 has slots too.
+            if rest is taps or part[:, tap].any():
+                slots.append(tap)
+                summands.append(part[:, tap])
+        rest = rest - part
+    missing = -len(slots) % QUAD
+    slots += [0] * missing
+    summands += [np.zeros(taps.shape[0], taps.dtype)] * missing
+    return np.array(slots), np.stack(summands, axis=1).astype(np.int8)
+
+
+def pack_channels(summands: Array) -> Array:
+    """Arrange int8 [channels, slots] as conv_depthwise_bytes reads it: [blocks, quads, 4, 4, 4, 4].
+
+    Vector v of a block has in its part l the channels 16 l + 4 v to 16 l + 4 v + 3, a quad of taps of each.
+    """
+    channels, slots = summands.shape
+    blocks = -(-channels // BLOCK)
+    full = np.zeros((blocks * BLOCK, slots), np.int8)
+    full[:channels] = summands
+    #                     block, part, vector, channel, quad, tap
+    view = full.reshape(blocks, 4, 4, 4, slots // QUAD, QUAD)
+    return np.ascontiguousarray(view.transpose(0, 4, 2, 1, 3, 5))
+
+
+def _channel_weight(lowering: Lowering, name: str, values: Array) -> str:
+    """Make a weight of a number for each channel, arranged as `pack_channels` arranges channels."""
+    blocks = -(-values.size // BLOCK)
+    full = np.zeros(blocks * BLOCK, values.dtype)
+    full[: values.size] = values
+    packed = np.ascontiguousarray(full.reshape(blocks, 4, 4, 4).transpose(0, 2, 1, 3))
+    return lowering.weight(name, packed.shape, str(packed.dtype), lambda: packed)
+
+
+def _cost(node: Node, lowering: Lowering, level: Level) -> float:
+    """Return that a quarter of an instruction is needed for each product."""
+    return lowering.tensors[node.outputs[0]].elements * lowering.tensors[node.inputs[1]].elements / 4
+
+
+DEPTHWISE = Candidate(
+    "depthwise-bytes", lower_depthwise, _cost, tuple(str(level.name) for level in X86 if level.dot == "vnni")
+)
