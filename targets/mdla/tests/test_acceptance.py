@@ -106,6 +106,19 @@ def test_norms_of_windows_of_stored_integers_are_refused() -> None:
     assert examine_first(graph, "2.0").refusal is None
 
 
+@pytest.mark.parametrize(
+    ("compiler", "is_taken"), [("auto", False), ("none", False), ("ncc", True), ("aot", True)]
+)
+def test_a_compiler_that_the_options_name_need_not_be_told_by_operations(
+    compiler: str, is_taken: bool
+) -> None:
+    """The adapter has no GELU; the chip and the file have."""
+    graph = one("Gelu", [(1, 4, 16)])
+    answer = examine(graph.nodes[0], graph, MdlaOptions("2.0", compiler=compiler))
+    assert (answer.refusal is None) == is_taken
+    assert answer.refusal is None or "the adapter has no GELU" in answer.refusal.reason
+
+
 def test_what_no_rewrite_helps_keeps_its_own_reason() -> None:
     answer = examine_first(one("Softmax", [(1, 16)]))
     assert answer.refusal is not None

@@ -12,7 +12,7 @@
 
 typedef int (*compute)(const void *, int, const uint64_t *, const size_t *, int);
 struct ethosu_stub {
-  int reserves, releases, invokes, fault;
+  int reserves, releases, invokes, fault, polls;
   const char *wrong;
   compute function;
 };
@@ -98,6 +98,49 @@ static mace_status run(mace_loaded *loaded, unsigned char *in, unsigned char *ou
   return mace_ethosu_driver.run(loaded, ports, 0, (mace_text){said, sizeof said});
 }
 
+/* Submit a run and wait for it: ask twice, then block. */
+static void try_submit(mace_loaded *loaded, unsigned char *in, unsigned char *scratch) {
+  unsigned char out[PORT_BYTES] = {0}, *at[3] = {in, out, scratch};
+  const mace_text text = {said, sizeof said};
+  mace_memory memories[3];
+  mace_binding ports[3];
+  int i;
+  memset(memories, 0, sizeof memories);
+  for (i = 0; i < 3; i++) memories[i].buffer.host = at[i], ports[i].memory = memories + i, ports[i].offset = 0;
+  ethosu_stub.polls = 2;
+  CHECK(mace_ethosu_driver.submit(loaded, ports, 0, text) == MACE_OK);
+#ifndef WITHOUT_ASYNC
+  CHECK(ethosu_stub.reserves == ethosu_stub.releases + 1);
+  CHECK(mace_ethosu_driver.wait(loaded, 0, text) == MACE_BUSY);
+  CHECK(mace_ethosu_driver.wait(loaded, 5, text) == MACE_BUSY);
+  CHECK(out[0] != (unsigned char)(in[0] + 1));
+#endif
+  CHECK(mace_ethosu_driver.wait(loaded, MACE_FOREVER, text) == MACE_OK);
+  for (i = 0; i < PORT_BYTES; i++) CHECK(out[i] == (unsigned char)(in[i] + 1));
+  CHECK(ethosu_stub.reserves == ethosu_stub.releases);
+  ethosu_stub.polls = 0;
+
+  memset(out, 0xEE, sizeof out);
+  ethosu_stub.fault = 1;
+  CHECK(mace_ethosu_driver.submit(loaded, ports, 0, text) == MACE_FAILED);
+  ethosu_stub.fault = 2;
+  CHECK(mace_ethosu_driver.submit(loaded, ports, 0, text) == MACE_NO_DEVICE);
+#ifndef WITHOUT_ASYNC
+  for (i = 3; i < 5; i++) {
+    ethosu_stub.fault = 0;
+    CHECK(mace_ethosu_driver.submit(loaded, ports, 0, text) == MACE_OK);
+    ethosu_stub.fault = i;
+    said[0] = 0;
+    CHECK(mace_ethosu_driver.wait(loaded, MACE_FOREVER, text) == MACE_FAILED);
+    CHECK(strstr(said, "ethos-u65-256"));
+    ethosu_stub.fault = 0;
+  }
+#endif
+  CHECK(out[0] == 0xEE && out[PORT_BYTES - 1] == 0xEE);
+  ethosu_stub.fault = 0;
+  CHECK(ethosu_stub.reserves == ethosu_stub.releases);
+}
+
 static void try_damaged(mace_device *device, const part *whole, const mace_need *needs, unsigned char *memory) {
   static const uint32_t values[] = {0, 1, 2, 3, 8, 16, 31, 33, 0x7FFFFFFF, 0xFFFFFFFF};
   unsigned char in[PORT_BYTES] = {0}, out[PORT_BYTES], *scratch = aligned_alloc(64, 128);
@@ -164,6 +207,8 @@ static void try_all(const part *whole, const mace_need *needs) {
   CHECK(run(loaded, in, out, scratch) == MACE_NO_DEVICE);
   CHECK(strstr(said, "ethosu_init"));
   ethosu_stub.fault = 0;
+  CHECK(run(loaded, in, out, scratch) == MACE_OK);
+  try_submit(loaded, in, scratch);
   CHECK(run(loaded, in, out, scratch) == MACE_OK);
   mace_ethosu_driver.unload(loaded);
 

@@ -62,5 +62,9 @@ def examine(node: Node, graph: Graph, options: MdlaOptions) -> Acceptance:
 def _examine_as_is(node: Node, graph: Graph, options: MdlaOptions) -> tuple[Judgment, Refusal | None]:
     """Return the judgment of a node, and why it cannot go to the device as it is; None if it can."""
     judgment = judge(node, graph, read_table(options.generation))
-    refusal = judgment.refusal(options) or refuses(node, graph) or refuse_encoding(node, graph)
+    refusal = judgment.refusal(options) or refuses(node, graph)
+    # A compiler that the options name reads the file itself, or the build ends. With `auto` nobody knows yet
+    # who compiles, so that the adapter, which has fewer operators than the file, must be able to.
+    if refusal is None and not options.is_compiled_before:
+        refusal = refuse_encoding(node, graph)
     return judgment, refusal

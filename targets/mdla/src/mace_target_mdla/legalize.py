@@ -20,8 +20,8 @@ from mace_tflite_writer.rewrites import (
 )
 from mace_tflite_writer.rewrites.per_tensor import has_weights_of_scales
 
-ABSENT_IN_ADAPTER = ("Gelu", "RELU_0_TO_1")
-"""An op, and an operator of clamps, that the Neuron adapter has no number for."""
+ABSENT_IN_ADAPTER = ("GELU", "RELU_0_TO_1")
+"""Operators with steps in their place that the Neuron adapter has no number for."""
 
 
 def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[WeightLoss, ...]]:
@@ -57,20 +57,17 @@ def refuse_conversion(node: Node, graph: Graph, options: MdlaOptions) -> Refusal
 
 def absent_ops(options: MdlaOptions) -> tuple[str, ...]:
     """Return the ops whose operator the target refuses on the chip of the options, or the adapter lacks."""
-    refused = tuple(op for op, operator in DIRECT.items() if _is_refused(operator, options))
-    return tuple(dict.fromkeys((*refused, *ABSENT_IN_ADAPTER)))
+    return tuple(op for op, operator in DIRECT.items() if _is_refused(operator, options))
 
 
 def absent_clamps(options: MdlaOptions) -> tuple[tuple[float, float], ...]:
     """Return the limits of clamps whose operator the target refuses, or the adapter lacks."""
-    return tuple(
-        bounds
-        for bounds, operator in CLAMPS.items()
-        if operator in ABSENT_IN_ADAPTER or _is_refused(operator, options)
-    )
+    return tuple(bounds for bounds, operator in CLAMPS.items() if _is_refused(operator, options))
 
 
 def _is_refused(operator: str, options: MdlaOptions) -> bool:
+    if operator in ABSENT_IN_ADAPTER and not options.is_compiled_before:
+        return True
     table = read_table(options.generation)
     verdict = table.operators.get(operator, table.unlisted).verdict
     return verdict is Verdict.UNSUPPORTED or (verdict is Verdict.UNKNOWN and not options.accepts_unknown)

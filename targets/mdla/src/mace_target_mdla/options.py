@@ -106,6 +106,11 @@ class MdlaOptions:
         return cls.of(model.options("mdla"), f"model {model.name!r}: target_options: mdla")
 
     @property
+    def is_compiled_before(self) -> bool:
+        """Whether a compiler of the vendor must compile each region, and the adapter restores it."""
+        return self.compiler in ("aot", "ncc")
+
+    @property
     def device(self) -> str:
         """The device in words: the chip with its generation, or the generation alone."""
         return f"MDLA {self.generation}" + (f" of {self.soc.name}" if self.soc else "")

@@ -77,7 +77,8 @@ def test_versions_that_do_not_belong_together_are_told(sdk: Path, monkeypatch: p
     monkeypatch.setattr(aot, "version", lambda name: "0.2.0" if name == aot.SDK else "2.1.0")
     fault = AotCompiler(options(soc="MT8188")).find_fault()
     assert fault == (
-        "ai-edge-litert-sdk-mediatek 0.2.0 and ai-edge-litert 2.1.0 do not belong together: "
+        "ai-edge-litert-sdk-mediatek 0.2.0 and ai-edge-litert 2.1.0 do not belong together "
+        "(inferred: no source says that both share a major version): "
         "install both in one major version"
     )
 

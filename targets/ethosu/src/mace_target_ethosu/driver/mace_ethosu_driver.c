@@ -7,6 +7,7 @@
  * faster memory that some accelerators keep a part of it in; the vendor's driver puts its own memory in place
  * of the last, if ethosu_init was given one.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "driver.h"
@@ -38,6 +39,10 @@ void ethosu_release_driver(struct ethosu_driver *) VENDOR;
 int ethosu_invoke_v3(struct ethosu_driver *, const void *payload, int payload_bytes, uint64_t *base_addresses,
                      const size_t *base_sizes, int bases, void *user) VENDOR;
 void ethosu_get_driver_version(struct mace_ethosu_version *) VENDOR;
+/* Of newer drivers. wait answers 0 for a run that has ended, 1 for one that goes on, less for a failure. */
+int ethosu_invoke_async(struct ethosu_driver *, const void *payload, int payload_bytes,
+                        uint64_t *base_addresses, const size_t *base_sizes, int bases, void *user) VENDOR;
+int ethosu_wait(struct ethosu_driver *, bool block) VENDOR;
 
 struct mace_device {
   char name[40];
@@ -48,6 +53,11 @@ struct mace_loaded {
   const void *weights;
   const char *built_for;
   uint32_t inputs, outputs;
+  /* Of a run in flight; npu is NULL without one. The vendor's driver reads the addresses until it ends. */
+  struct ethosu_driver *npu;
+  const mace_binding *ports;
+  uint64_t bases[MAX_REGIONS];
+  size_t sizes[MAX_REGIONS];
 };
 
 /* Append words to a text; what does not fit is cut off. */
@@ -195,7 +205,7 @@ static char *address(const mace_binding *binding) {
 }
 
 /* Fill the base addresses of all regions. */
-static void place_regions(const mace_loaded *part, char *scratch, uint64_t *bases, size_t *sizes) {
+static void place_regions(mace_loaded *part, char *scratch) {
   size_t arena = 0;
   uint32_t i;
   for (i = 0; i < word(part->code, AT_REGIONS); i++)
@@ -203,42 +213,75 @@ static void place_regions(const mace_loaded *part, char *scratch, uint64_t *base
   arena = (arena + FAST_ALIGNMENT - 1) / FAST_ALIGNMENT * FAST_ALIGNMENT;
   for (i = 0; i < word(part->code, AT_REGIONS); i++) {
     const uint32_t kind = region_kind(part->code, i);
-    sizes[i] = kind == UNUSED ? 0 : region_bytes(part->code, i);
-    bases[i] = kind == WEIGHTS   ? (uint64_t)(uintptr_t)part->weights
-               : kind == SCRATCH ? (uint64_t)(uintptr_t)scratch
-               : kind == FAST    ? (uint64_t)(uintptr_t)(scratch + arena)
-                                 : 0;
+    part->sizes[i] = kind == UNUSED ? 0 : region_bytes(part->code, i);
+    part->bases[i] = kind == WEIGHTS   ? (uint64_t)(uintptr_t)part->weights
+                     : kind == SCRATCH ? (uint64_t)(uintptr_t)scratch
+                     : kind == FAST    ? (uint64_t)(uintptr_t)(scratch + arena)
+                                       : 0;
   }
+}
+
+static char *arena_address(const mace_loaded *part, uint32_t port) {
+  return (char *)(uintptr_t)part->bases[port_word(part->code, port, 0)] + port_word(part->code, port, 1);
+}
+
+/* Reserve an NPU, which waits until no other session computes on it, and copy the inputs into the arena. */
+static void prepare(mace_loaded *part, const mace_binding *ports) {
+  uint32_t i;
+  part->ports = ports;
+  /* The scratch memory comes behind all ports. */
+  place_regions(part, address(ports + part->inputs + part->outputs));
+  part->npu = ethosu_reserve_driver();
+  for (i = 0; i < part->inputs; i++)
+    memcpy(arena_address(part, i), address(ports + i), port_word(part->code, i, 2));
+}
+
+/* End a run with the answer of the vendor's driver: copy the results, and release the NPU. */
+static mace_status finish(mace_loaded *part, int answer, mace_text text) {
+  struct ethosu_driver *npu = part->npu;
+  uint32_t i;
+  if (!answer)
+    for (i = part->inputs; i < part->inputs + part->outputs; i++)
+      memcpy(address(part->ports + i), arena_address(part, i), port_word(part->code, i, 2));
+  ethosu_release_driver(npu);
+  part->npu = NULL;
+  if (!answer) return MACE_OK;
+  if (!npu)
+    return say(text, MACE_NO_DEVICE, "the vendor's driver has no NPU for ", part->built_for,
+               "call ethosu_init for this accelerator before");
+  return say(text, MACE_FAILED, "the vendor's driver fails to run a part built for ", part->built_for,
+             "check that the NPU has this configuration; the vendor's log says more");
 }
 
 static mace_status run(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms, mace_text text) {
   const unsigned char *code = part->code;
-  uint64_t bases[MAX_REGIONS] = {0};
-  size_t sizes[MAX_REGIONS] = {0};
-  struct ethosu_driver *npu;
-  uint32_t i;
-  int status;
   (void)timeout_ms; /* sessions with one are refused: MACE_UNBOUNDED */
-  /* The scratch memory comes behind all ports. */
-  place_regions(part, address(ports + part->inputs + part->outputs), bases, sizes);
-  /* Waits until no other session computes on it. */
-  npu = ethosu_reserve_driver();
-  for (i = 0; i < part->inputs; i++)
-    memcpy((char *)(uintptr_t)bases[port_word(code, i, 0)] + port_word(code, i, 1), address(ports + i),
-           port_word(code, i, 2));
-  status = ethosu_invoke_v3(npu, code + word(code, AT_START), (int)word(code, AT_STREAM), bases, sizes,
-                            (int)word(code, AT_REGIONS), NULL);
-  if (!status)
-    for (i = part->inputs; i < part->inputs + part->outputs; i++)
-      memcpy(address(ports + i), (char *)(uintptr_t)bases[port_word(code, i, 0)] + port_word(code, i, 1),
-             port_word(code, i, 2));
-  ethosu_release_driver(npu);
-  if (!status) return MACE_OK;
-  if (!npu)
-    return say(text, MACE_NO_DEVICE, "the vendor's driver has no NPU for ", part->built_for,
-               "call ethosu_init for this accelerator before");
-  return say(text, MACE_FAILED, "ethosu_invoke_v3 fails for a part built for ", part->built_for,
-             "check that the NPU has this configuration; the vendor's log says more");
+  prepare(part, ports);
+  return finish(part,
+                ethosu_invoke_v3(part->npu, code + word(code, AT_START), (int)word(code, AT_STREAM),
+                                 part->bases, part->sizes, (int)word(code, AT_REGIONS), NULL),
+                text);
+}
+
+/* Start a run; with a driver of the vendor that cannot, it has ended when this returns. */
+static mace_status submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms, mace_text text) {
+  const unsigned char *code = part->code;
+  int answer;
+  if (!ethosu_invoke_async || !ethosu_wait) return run(part, ports, timeout_ms, text);
+  prepare(part, ports);
+  /* Without an NPU there is nothing that could be asked later. */
+  answer = part->npu ? ethosu_invoke_async(part->npu, code + word(code, AT_START), (int)word(code, AT_STREAM),
+                                           part->bases, part->sizes, (int)word(code, AT_REGIONS), NULL)
+                     : -1;
+  return answer ? finish(part, answer, text) : MACE_OK;
+}
+
+/* There is no clock here: any time but MACE_FOREVER asks once, and the caller asks again. */
+static mace_status wait(mace_loaded *part, uint32_t timeout_ms, mace_text text) {
+  int answer;
+  if (!part->npu) return MACE_OK;
+  answer = ethosu_wait(part->npu, timeout_ms == MACE_FOREVER);
+  return answer > 0 ? MACE_BUSY : finish(part, answer, text);
 }
 
 static void unload(mace_loaded *part) { (void)part; }
@@ -260,4 +303,6 @@ const mace_driver mace_ethosu_driver = {
     .unload = unload,
     .close = close_device,
     .describe = describe,
+    .submit = submit,
+    .wait = wait,
 };

@@ -75,7 +75,8 @@ class AotCompiler(VendorCompiler):
             return None  # an SDK of the user's own, whose version its libraries state
         if sdk.split(".")[0] != version(LITERT).split(".")[0]:
             pair = f"{SDK} {sdk} and {LITERT} {version(LITERT)}"
-            return f"{pair} do not belong together: install both in one major version"
+            rule = "inferred: no source says that both share a major version"
+            return f"{pair} do not belong together ({rule}): install both in one major version"
         return None
 
 
@@ -121,6 +122,8 @@ def _check_sdk(network: DispatchedNetwork, chip: str, place: str) -> None:
     """Raise MaceError if another major version of the SDK wrote it than the chip's runtime has."""
     from ai_edge_litert.aot.vendors.mediatek import target
 
+    # LiteRT's own table says which NeuroPilot a chip has; that a network needs a runtime of its compiler's
+    # major version is found in public software that pairs the two.
     expected = int(target.map_soc_to_np_version(target.SocModel(chip)).removeprefix("v"))
     if network.version and network.version[0] != expected:
         written = ".".join(map(str, network.version))

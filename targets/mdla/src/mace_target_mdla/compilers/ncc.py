@@ -120,7 +120,10 @@ class NccCompiler(VendorCompiler):
             raise MaceError(place, problem, "install an SDK of NeuroPilot 5 to 8")
         sdk = _version_in(self.sdk.name) if self.sdk else ""
         if sdk and sdk.split(".")[0] != _version_in(advertised.version).split(".")[0]:
-            problem = f"{PROGRAM} {advertised.version} does not belong to the SDK {sdk}"
+            problem = (
+                f"{PROGRAM} {advertised.version} does not belong to the SDK {sdk} "
+                "(inferred: no source says that parts of one SDK share a major version)"
+            )
             raise MaceError(place, problem, f"set {SDK} to the folder of one SDK")
 
     def _arguments(self, advertised: Advertised, tflite: bytes) -> list[str]:
