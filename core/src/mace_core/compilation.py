@@ -138,7 +138,9 @@ def read_file(file: Path, registry: Registry) -> Graph:
     """
     if not file.exists():
         raise MaceError(file, "no such file", "correct its path, or leave the option out")
-    return run_phases(load(Model(file.stem, (file,)), registry), registry)
+    graph = load(Model(file.stem, (file,)), registry)
+    # Whoever asks compares layers: with an origin, transforms leave every channel where the file has it.
+    return run_phases(replace(graph, origin=graph.origin or file), registry)
 
 
 def _plan_fallback(graph: Graph, targets: Sequence[Target], config: BuildConfig) -> Plan:

@@ -148,9 +148,8 @@ def _pack(processors: int) -> int:
     for quadrant in range(0, PROCESSORS, PER_QUADRANT):
         inside = processors >> quadrant & QUADRANT_MASK
         if inside:
-            count = inside.bit_count()
-            first = min((inside & -inside).bit_length() - 1, PER_QUADRANT - count)
-            slots |= ((1 << count) - 1) << quadrant + first
+            # As many slots as processors never reach beyond the last processor of the quadrant.
+            slots |= ((1 << inside.bit_count()) - 1) * (inside & -inside) << quadrant
     return slots
 
 
