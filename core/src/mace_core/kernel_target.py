@@ -11,6 +11,7 @@ import numpy as np
 
 from mace_core.api import BuildConfig, Region, Target
 from mace_core.attributes import Attributes
+from mace_core.call_fusion import fuse_calls
 from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.ir import DType, Graph, Node, Tensor
@@ -19,7 +20,7 @@ from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops import core_ops
 from mace_core.ops.cast import CastAttributes
 from mace_core.part import CallsBody, Part, PartFigures
-from mace_core.program import Program
+from mace_core.program import Call, Program
 from mace_core.quantization import dequantize
 from mace_core.refusal import Refusal
 from mace_core.tuning import NO_TUNING, Tuning, tuning_of
@@ -60,6 +61,13 @@ class KernelTarget(Target):
         Core never reads the value.
         level: that of the calls; None in a trial lowering, which runs before an ABI is chosen. Any valid
         value will do then, because whether a node is refused must not depend on it.
+        """
+        return None
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        """Return a call that computes two, the second on the result of the first; None if no kernel does.
+
+        The bits must stay those of the two calls. See `fuse_calls`, which asks for pairs that may be one.
         """
         return None
 
@@ -108,7 +116,7 @@ class KernelTarget(Target):
         lowering = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
         for node in graph.nodes:
             self._lower(node, lowering)
-        return lowering.finish()
+        return fuse_calls(lowering.finish(), self.fuse)
 
     def _chooser(self, levels: tuple[Level, ...], tuning: Tuning = NO_TUNING) -> Chooser:
         return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)

@@ -10,6 +10,7 @@ from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
+from mace_core.program import Call
 from mace_core.tables import rows
 from mace_target_cpu.isa import GENERIC, X86_DEFAULT, CpuLevel, Packing
 
@@ -37,6 +38,12 @@ class Cpu(KernelTarget):
     def parameters(self, level: Level | None) -> Hashable:
         """How weights are packed for the level."""
         return Packing(level.panel, level.depth_step) if isinstance(level, CpuLevel) else Packing()
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        """Convolutions and matrix products compute element-wise ops on their results."""
+        from mace_target_cpu.epilogue import fuse  # read on first use, as the lowerings are
+
+        return fuse(first, second, tensor)
 
     def widening_kernels(self) -> WideningKernels:
         """Those of half precision and of bitmaps, on every level."""

@@ -1,0 +1,109 @@
+"""Epilogues: element-wise ops that a product computes on its results while they are still in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from mace_core.emit.render import render
+from mace_core.emit.text import CIdentifier, Code
+from mace_core.program import Call, Kernel
+from mace_target_cpu.isa import KERNELS
+
+FINISH = KERNELS / "finish.c.in"
+
+PRODUCTS = ("conv.c.in", "matmul.c.in")
+"""Templates of kernels that call `NAME_finish` if their parameters have one."""
+
+SUMS = ("add", "sub")
+"""Binary ops that may follow others."""
+
+EXACT = (*SUMS, "relu", "clip")
+"""Ops behind which a sum may follow: behind a product, a compiler might make the two one multiply-add.
+
+That rounds once where the kernels round twice.
+"""
+
+
+@dataclass(frozen=True)
+class StepAttribute:
+    """A number of a step: its name in the expression, and the field of the arguments that holds it."""
+
+    name: CIdentifier
+    field: CIdentifier
+
+
+@dataclass(frozen=True)
+class EpilogueStep:
+    """One element-wise op of an epilogue.
+
+    number: how many operands the steps before it read.  expression: of `vf` x, and y for a binary op.
+    result: which of them the result so far is.  other: which is read from memory; "" if none is.
+    """
+
+    op: str
+    number: int
+    expression: Code
+    attrs: tuple[StepAttribute, ...]
+    result: Code
+    other: Code
+
+
+def fuse(first: Call, second: Call, tensor: str) -> Call | None:
+    """Return the product `first` with the element-wise op `second` as its epilogue; None if it cannot be."""
+    if first.kernel.template.name not in PRODUCTS:
+        return None
+    steps: Sequence[EpilogueStep] = first.kernel.params.get("steps", ())  # type: ignore[assignment]
+    number = sum(bool(step.other) for step in steps)
+    step = _read_step(second, tensor, len(steps), number)
+    if step is None or (step.other and steps and steps[-1].op not in EXACT):
+        return None
+    steps = (*steps, step)
+    kernel, helpers = first.kernel, second.kernel.helpers
+    name, operands = f"{kernel.name}_{step.op}", number + bool(step.other)
+    finish = render(FINISH, name=CIdentifier(name), steps=steps, operands=operands)
+    params: dict[str, object] = dict(kernel.params)
+    params.update(steps=steps, operands=operands, finish=finish)
+    kernel = replace(
+        kernel,
+        name=name,
+        fields=(*kernel.fields, *((str(attr.field), "f32") for attr in step.attrs)),
+        params=params,
+        helpers=(*kernel.helpers, *(helper for helper in helpers if helper not in kernel.helpers)),
+    )
+    args = dict(first.args)
+    args.update((attr.field, second.args[attr.name]) for attr in step.attrs)
+    reads = [*first.reads, *(name for name in second.reads if name != tensor)]
+    return replace(first, kernel=kernel, args=args, reads=tuple(reads), writes=second.writes)
+
+
+def _read_step(call: Call, tensor: str, position: int, number: int) -> EpilogueStep | None:
+    """Read an element-wise call on floats; None for any other, and for one that repeats an operand."""
+    kernel, params = call.kernel, call.kernel.params
+    expression = params.get("vector")
+    op, _, dtype = kernel.name.rpartition("_")
+    if not isinstance(expression, Code) or not expression or dtype != "f32" or params["result"] != "float":
+        return None
+    if kernel.template.name == "unary.c.in":
+        attrs = [StepAttribute(name, CIdentifier(f"{name}_{position}")) for name in _names(kernel)]
+        return EpilogueStep(op, number, expression, tuple(attrs), Code("x"), Code(""))
+    if kernel.template.name != "binary.c.in" or not _is_dense(call) or op not in SUMS:
+        return None
+    is_first = call.reads[0] == tensor
+    return EpilogueStep(
+        op, number, expression, (), Code("x" if is_first else "y"), Code("y" if is_first else "x")
+    )
+
+
+def _names(kernel: Kernel) -> list[CIdentifier]:
+    return [CIdentifier(name) for name, _ in kernel.fields if name != "n"]
+
+
+def _is_dense(call: Call) -> bool:
+    """Tell whether both operands have the result's shape, so that all elements are one axis."""
+    dims, xs, ys = (call.args[name] for name in ("dims", "xs", "ys"))
+    assert isinstance(dims, tuple)
+    assert isinstance(xs, tuple)
+    assert isinstance(ys, tuple)
+    return prod(dims) == dims[-1] and xs[-1] == ys[-1] == 1

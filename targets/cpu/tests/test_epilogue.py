@@ -1,0 +1,178 @@
+"""Element-wise ops in the epilogue of convolutions and matrix products: fewer calls, the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Graph
+from mace_core.program import Call
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import assert_close, random_inputs, run_merged
+from mace_target_cpu import Cpu
+
+
+class Separate(Cpu):
+    """The target without epilogues."""
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        return None
+
+
+class Net:
+    """A graph that begins with one convolution or matrix product."""
+
+    def __init__(self, name: str) -> None:
+        self.new = Builder(name)
+        self.rng = np.random.default_rng(len(name))
+
+    def weight(self, *shape: int) -> str:
+        return self.new.weight("w", self.rng.standard_normal(shape).astype("f4"))
+
+    def input(self, *shape: int) -> str:
+        return self.new.input(f"x{len(self.new.inputs)}", DType.F32, shape)
+
+    def conv(self, results: int, *, kernel: int = 1, group: int = 1) -> str:
+        x = self.input(2, 7, 5, 6)
+        pads = (kernel // 2,) * 2
+        attrs = {
+            "strides": (1, 1),
+            "pads_before": pads,
+            "pads_after": pads,
+            "dilations": (1, 1),
+            "group": group,
+        }
+        operands = [x, self.weight(results, kernel, kernel, 6 // group), self.weight(results)]
+        return self.new.one("Conv", operands, attrs)
+
+    def then(self, op: str, x: str, *others: str, **attrs: Any) -> str:
+        return self.new.one(op, [x, *others], attrs)
+
+    def operand(self, like: str) -> str:
+        return self.input(*self.new.shape(like))
+
+
+def sum_behind_conv(net: Net, results: int, **attrs: Any) -> str:
+    y = net.conv(results, **attrs)
+    return net.then("Relu", net.then("Add", y, net.operand(y)))
+
+
+def sum_of_two_convs(net: Net) -> str:
+    """The later one takes the sum in."""
+    first = net.conv(19)
+    return net.then("Add", first, net.conv(19, kernel=3))
+
+
+def difference_from_other(net: Net) -> str:
+    y = net.conv(33)
+    return net.then("Sub", net.operand(y), y)
+
+
+def functions_in_a_row(net: Net) -> str:
+    y = net.conv(17)
+    y = net.then("LeakyRelu", net.then("Add", y, net.operand(y)), alpha=0.1)
+    return net.then("Clip", net.then("HardSwish", y), min=-0.2, max=1.5)
+
+
+def gate_behind_product(net: Net) -> str:
+    y = net.then("MatMul", net.input(3, 5, 8), net.weight(8, 37))
+    return net.then("Sigmoid", net.then("Add", net.operand(y), y))
+
+
+def sum_behind_product_of_numbers(net: Net) -> str:
+    """A compiler might join the product of HardSwish and the sum, so the sum stays apart."""
+    y = net.then("HardSwish", net.conv(9))
+    return net.then("Add", y, net.operand(y))
+
+
+CASES = {
+    "narrow": (lambda net: sum_behind_conv(net, 3), ["conv_f32_add_relu"]),
+    "wide": (lambda net: sum_behind_conv(net, 70, kernel=3), ["conv_f32_add_relu"]),
+    "groups": (lambda net: sum_behind_conv(net, 22, group=2), ["conv_f32_add_relu"]),
+    "two": (sum_of_two_convs, ["conv_f32", "conv_f32_add"]),
+    "swapped": (difference_from_other, ["conv_f32_sub"]),
+    "chain": (functions_in_a_row, ["conv_f32_add_leakyrelu_hardswish_clip"]),
+    "product": (gate_behind_product, ["matmul_f32_add_sigmoid"]),
+    "apart": (sum_behind_product_of_numbers, ["conv_f32_hardswish", "add_f32"]),
+}
+
+
+def build(name: str) -> Graph:
+    net = Net(name)
+    return net.new.finish([CASES[name][0](net)])
+
+
+def list_kernels(graph: Graph, target: Cpu | None = None) -> list[str]:
+    return [call.kernel.name for call in (target or Cpu()).lower(graph).calls]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products_take_in_what_follows(name: str) -> None:
+    assert list_kernels(build(name)) == CASES[name][1]
+
+
+@pytest.mark.slow
+def test_epilogues_compute_the_same_bits(tmp_path: Path) -> None:
+    graphs = [build(name) for name in CASES]
+    inputs = {graph.name: random_inputs(graph, 5) for graph in graphs}
+    fused, separate = (
+        run_merged(target, graphs, tmp_path / target.__class__.__name__, inputs)
+        for target in (Cpu(), Separate())
+    )
+    for graph in graphs:
+        for name, expected in execute(graph, inputs[graph.name]).items():
+            if name in graph.outputs:
+                np.testing.assert_array_equal(fused[graph.name][name], separate[graph.name][name])
+                assert_close(fused[graph.name][name], expected, f"{graph.name}/{name}")
+
+
+def test_sources_and_numbers_of_both_stay() -> None:
+    (call,) = Cpu().lower(build("chain")).calls
+    assert len(call.sources) == 5
+    assert [value for name, value in call.args.items() if name[-2:] in ("_1", "_3")] == [0.1, -0.2, 1.5]
+
+
+def keep_apart(graph_of: Any, kernels: Sequence[str]) -> None:
+    net = Net("apart")
+    assert list_kernels(net.new.finish(graph_of(net))) == kernels
+
+
+def test_a_result_that_others_read_is_stored() -> None:
+    def outputs(net: Net) -> list[str]:
+        y = net.conv(8)
+        return [y, net.then("Relu", y)]
+
+    keep_apart(outputs, ["conv_f32", "relu_f32"])
+
+    def readers(net: Net) -> list[str]:
+        y = net.conv(8)
+        return [net.then("Add", net.then("Relu", y), net.then("Sigmoid", y))]
+
+    keep_apart(readers, ["conv_f32", "relu_f32", "sigmoid_f32", "add_f32"])
+
+
+def test_operands_of_other_shapes_are_no_epilogue() -> None:
+    keep_apart(lambda net: [net.then("Add", net.conv(8), net.input(8))], ["conv_f32", "add_f32"])
+    keep_apart(lambda net: [net.then("Mul", y := net.conv(8), net.operand(y))], ["conv_f32", "mul_f32"])
+
+    def square(net: Net) -> list[str]:
+        y = net.conv(8)
+        return [net.then("Add", y, y)]
+
+    keep_apart(square, ["conv_f32", "add_f32"])
+
+
+def test_a_result_that_waits_for_a_later_operand_is_stored() -> None:
+    """The input of a convolution would have to stay in memory for as long."""
+
+    def outputs(net: Net) -> list[str]:
+        early = net.conv(8)
+        late = net.then("Exp", net.then("ReduceMean", net.input(2, 7, 5, 8, 3), axes=(4,), keepdims=False))
+        return [net.then("Add", early, late)]
+
+    keep_apart(outputs, ["conv_f32", "reducemean_f32", "exp_f32", "add_f32"])
