@@ -127,16 +127,21 @@ def complete_two_classes(node: OnnxNode, score: str, name: str, complement: bool
     return apply_post_transform(node, both, name if name == "LOGISTIC" else "NONE")
 
 
+def _add_number(node: OnnxNode, scores: str, value: float | Array, tag: str) -> str:
+    """Return a constant in the precision of the scores, which is double where TreeEnsemble's numbers are."""
+    return node.add_constant(value, node.builder.tensors[scores].dtype, tag)
+
+
 def _softmax_zero(node: OnnxNode, scores: str) -> str:
     """Return the softmax in which scores of 0 do not count: they stay about 0 and are not in the sum."""
     highest = node.emit("ReduceMax", [scores], {"axes": (1,), "keepdims": True}, tag="highest")
     powers = node.emit("Exp", [node.emit("Sub", [scores, highest], tag="below")], tag="powers")
     size = node.emit("Abs", [scores], tag="size")
-    counts = node.emit("Greater", [size, node.add_float(MIN_SCORE, "zero")], tag="counts")
+    counts = node.emit("Greater", [size, _add_number(node, scores, MIN_SCORE, "zero")], tag="counts")
     # ONNX Runtime gives a score s of about 0 the value s * exp(-highest), not 0.
     factor = node.emit("Exp", [node.emit("Neg", [highest], tag="negative")], tag="factor")
     rest = node.emit("Mul", [scores, factor], tag="rest")
-    none = node.add_float(np.zeros((1, 1)), "none")
+    none = _add_number(node, scores, np.zeros((1, 1)), "none")
     counted = node.emit("Where", [counts, powers, none], tag="counted")
     total = node.emit("ReduceSum", [counted], {"axes": (1,), "keepdims": True}, tag="total")
     parts = node.emit("Where", [counts, powers, rest], tag="parts")
@@ -149,20 +154,20 @@ def _probit(node: OnnxNode, scores: str) -> str:
     With x = 2 s - 1, l = log(1 - x²) and v = l / 2 + 2 / (pi a):
     erfinv(x) = sign(x) * sqrt(sqrt(v² - l / a) - v).
     """
-    one = node.add_float(1, "one")
-    double = node.emit("Mul", [scores, node.add_float(2, "two")], tag="double")
+    one = _add_number(node, scores, 1, "one")
+    double = node.emit("Mul", [scores, _add_number(node, scores, 2, "two")], tag="double")
     x = node.emit("Sub", [double, one], tag="centered")
     square = node.emit("Mul", [x, x], tag="square")
     log = node.emit("Log", [node.emit("Sub", [one, square], tag="inner")], tag="log")
-    half = node.emit("Mul", [log, node.add_float(0.5, "half")], tag="half-log")
-    v = node.emit("Add", [half, node.add_float(2 / (pi * WINITZKI), "offset")], tag="v")
+    half = node.emit("Mul", [log, _add_number(node, scores, 0.5, "half")], tag="half-log")
+    v = node.emit("Add", [half, _add_number(node, scores, 2 / (pi * WINITZKI), "offset")], tag="v")
     v_square = node.emit("Mul", [v, v], tag="v2")
-    quotient = node.emit("Mul", [log, node.add_float(1 / WINITZKI, "a")], tag="part")
+    quotient = node.emit("Mul", [log, _add_number(node, scores, 1 / WINITZKI, "a")], tag="part")
     inner = node.emit("Sub", [v_square, quotient], tag="d")
     difference = node.emit("Sub", [node.emit("Sqrt", [inner], tag="root"), v], tag="difference")
     magnitude = node.emit("Sqrt", [difference], tag="size")
     signed = node.emit("Mul", [magnitude, node.emit("Sign", [x], tag="sign")], tag="signed")
-    return node.emit("Mul", [signed, node.add_float(sqrt(2), "sqrt2")], tag="probit")
+    return node.emit("Mul", [signed, _add_number(node, scores, sqrt(2), "sqrt2")], tag="probit")
 
 
 def float_list(node: OnnxNode, attr: str, lengths: Sequence[int]) -> Array:
