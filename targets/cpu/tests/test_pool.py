@@ -1,0 +1,57 @@
+"""Pools: windows at every edge, channels that fill no vector, element types, empty windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mace_core.ir import Array, Graph
+from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.testing.processor import levels_here
+from mace_target_cpu import Cpu
+
+LEVELS = levels_here(Cpu().levels("host"))
+NO_PADDING = {"pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+CHANNELS = (1, 3, 8, 13, 40)
+GEOMETRIES: dict[str, dict[str, object]] = {
+    "pairs": {"kernel": (2, 2), "strides": (2, 2)},
+    "padded": {"kernel": (3, 3), "strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 1)},
+    "dilated": {"kernel": (3, 2), "strides": (1, 2), "dilations": (2, 3), "pads_before": (2, 1), "pads_after": (1, 2)},
+    # The window of the first row and column sees padding alone.
+    "outside": {"kernel": (2, 2), "strides": (3, 3), "pads_before": (2, 2), "pads_after": (2, 2)},
+    "whole": {"kernel": (7, 6), "strides": (1, 1)},
+}  # fmt: skip
+
+
+def image(channels: int, dtype: str) -> Array:
+    rng = np.random.default_rng(channels)
+    return (rng.standard_normal((2, 7, 6, channels)) * 40).astype(dtype)
+
+
+def pools(op: str, dtype: str = "float32", **attrs: object) -> list[Graph]:
+    """One graph for each number of channels and geometry."""
+    graphs = []
+    for channels in CHANNELS:
+        for name, geometry in GEOMETRIES.items():
+            label = "_".join([op.lower(), dtype, name, str(channels), *map(str, attrs.values())])
+            options = {**NO_PADDING, **geometry, **attrs}
+            graphs.append(case(label, op, [image(channels, dtype)], options))
+    return graphs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
+def test_pools_see_what_is_inside_of_their_windows(level: object, tmp_path: Path) -> None:
+    graphs = [*pools("MaxPool"), *pools("MaxPool", "int8")[::3], *pools("MaxPool", "int16")[::4]]
+    graphs += [*pools("AveragePool", count_pad=True), *pools("AveragePool")[::2], *pools("LpPool", p=1)[::4]]
+    check_graphs(with_levels(Cpu(), [level]), graphs, tmp_path)  # type: ignore[list-item]
+
+
+@pytest.mark.slow
+def test_the_greatest_of_a_window_with_nan_is_nan(tmp_path: Path) -> None:
+    x = image(13, "float32")
+    x[0, 2, 3, 5] = np.nan
+    graph = case("nan", "MaxPool", [x], {**NO_PADDING, "kernel": (3, 3), "strides": (1, 1)})
+    check_graphs(Cpu(), [graph], tmp_path, {"nan": {graph.inputs[0]: x}})
