@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,9 +64,9 @@ class Contestant:
         """The least milliseconds of a run."""
         return min(self.times) / 1e6
 
-    def measure(self) -> None:
+    def measure(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         """Run once through a burst."""
-        run, clock, times = self.session.run, time.perf_counter_ns, self.times
+        run, times = self.session.run, self.times
         for _ in range(self.burst):
             start = clock()
             run()
@@ -94,6 +94,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--threads", default="1", help="numbers of threads, as 1,2,4,16")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each model and number of threads")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="count the processor time of one thread: for a machine that others use too",
+    )
     parser.add_argument("--no-build", action="store_true", help="measure the libraries that are there")
     return parser.parse_args(arguments)
 
@@ -187,15 +192,20 @@ def open_all(
     return contestants
 
 
-def race(contestants: list[Contestant], seconds: float) -> None:
+def race(contestants: list[Contestant], seconds: float, clock: Callable[[], int]) -> None:
     """Run all in turn, a burst each, for so many seconds and at least three rounds."""
     for contestant in contestants:
         contestant.warm_up()
     end, rounds = time.monotonic() + seconds, 0
     while time.monotonic() < end or rounds < 3:
         for contestant in contestants:
-            contestant.measure()
+            contestant.measure(clock)
         rounds += 1
+
+
+def choose_clock(options: argparse.Namespace, threads: int) -> Callable[[], int]:
+    """Return the clock of runs: of the wall, or of this process where the command line asks for it."""
+    return time.process_time_ns if options.processor_time and threads == 1 else time.perf_counter_ns
 
 
 def rows_of(model: PeerModel, threads: int, contestants: list[Contestant]) -> list[dict[str, object]]:
@@ -254,7 +264,7 @@ def bind_processors(count: int, every: list[int]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Measure; return 1 if some outputs disagree."""
     options = parse(arguments)
-    models = choose_models(list_models(FOLDER / "models"), split(options.model))
+    models = choose_models(list_models(FOLDER / "networks"), split(options.model))
     wanted = split(options.runtime)
     if unknown := {*wanted} - {peer.name for peer in runtimes.PEERS}:
         raise SystemExit(
@@ -276,7 +286,7 @@ def main(arguments: Sequence[str]) -> int:
         for threads in map(int, split(options.threads)):
             bind_processors(threads, processors)
             contestants = open_all(model, ours, peers, threads)
-            race(contestants, options.seconds)
+            race(contestants, options.seconds, choose_clock(options, threads))
             records += rows_of(model, threads, contestants)
             del contestants
             gc.collect()
