@@ -1,7 +1,8 @@
 """The arena: nothing that lives at one time overlaps, and no more is taken than must be."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from itertools import combinations, islice
 
@@ -9,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mace_core import memory
 from mace_core.ir import DType, Tensor
 from mace_core.memory import (
     Arena,
     Span,
+    Touch,
     _attempts,
+    _best,
     _effort,
     _fit,
     _fit_fixed_orders,
@@ -236,3 +240,69 @@ def test_gaps_are_cut_and_joined() -> None:
         assert gaps == joined
     _release(gaps, 60, 70)
     assert gaps == [(0, 50), (60, 70)]
+
+
+def test_a_result_that_nothing_reads_frees_its_bytes_at_once() -> None:
+    """The second and third results do not live beside the first, which only the first call touches."""
+    plan = arena(program([64, 64, 64], [[0], [3], [1]], [False] * 3))
+    assert plan.offsets == {"t0": 0, "t1": 256}
+    made = program([64, 64, 64], [[0], [0], [1]], [False] * 3)
+    first = replace(made.calls[1], reads=("x",))
+    alone = arena(replace(made, calls=(made.calls[0], first, made.calls[2])))
+    assert (alone.offsets, alone.bytes) == ({"t0": 0, "t1": 0}, 256)
+
+
+def test_steps_are_made_at_their_levels() -> None:
+    step = Touch(("a",), ("b",))
+    assert (step.inplace, step.is_made_at("cpu", "l1"), step.is_made_at("", "")) == (False, True, True)
+    step = replace(step, levels=("l1", "l2"), target="cpu")
+    asked = (("cpu", "l1"), ("cpu", "l2"), ("cpu", "l3"), ("npu", "l3"), ("", ""))
+    assert [step.is_made_at(*pair) for pair in asked] == [True, True, False, True, True]
+
+
+def plan_in_turn(
+    monkeypatch: pytest.MonkeyPatch, fixed: list[int], sweeps: list[int], bound: int
+) -> tuple[dict[str, int], list[str]]:
+    """The best of plans of two buffers of 64 bytes, the second at these offsets; and which were asked for."""
+    asked: list[str] = []
+    spans = [Span("a", 64, 0, 0), Span("b", 64, 0, 0)]
+
+    def tell(name: str, offsets: list[int]) -> Iterator[dict[str, int]]:
+        for offset in offsets:
+            asked.append(f"{name} {offset}")
+            yield {"a": 0, "b": offset, "mark": len(asked)}
+
+    def fit(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[Span]]:
+        return next(tell("fixed", fixed)), spans
+
+    monkeypatch.setattr(memory, "_fit_fixed_orders", fit)
+    monkeypatch.setattr(memory, "_sweeps", lambda spans, bound: tell("sweep", sweeps))
+    monkeypatch.setattr(memory, "_shuffles", lambda order, height, attempts: tell("shuffle", [height - 64]))
+    return _best(spans, bound), asked
+
+
+def test_the_first_of_equal_plans_is_taken_and_the_search_ends_at_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    best, asked = plan_in_turn(monkeypatch, [192], [128, 128, 192], 128)
+    assert (best["b"], best["mark"]) == (128, 2)
+    assert asked == ["fixed 192", "sweep 128", "sweep 128", "sweep 192", "shuffle 192"]
+    best, asked = plan_in_turn(monkeypatch, [192], [64, 0], 128)
+    assert (best["b"], asked) == (64, ["fixed 192", "sweep 64"])
+
+
+def test_more_pairs_than_the_maximum_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.MAX_PAIRS == 1_500_000
+    monkeypatch.setattr(memory, "MAX_PAIRS", 1)
+    assert plan_in_turn(monkeypatch, [192], [128], 0)[1][0] == "fixed 192"
+    monkeypatch.setattr(memory, "MAX_PAIRS", 0)
+    assert plan_in_turn(monkeypatch, [192], [128], 0)[1] == ["sweep 128"]
+
+
+def test_a_gap_below_the_ceiling_may_be_filled_exactly() -> None:
+    gaps = [(0, 100)]
+    assert (_take(gaps, 40, 40), gaps) == (0, [(40, 100)])
+    gaps = [(0, 100)]
+    assert (_take(gaps, 41, 40), gaps) == (0, [(41, 100)])
+    gaps = [(0, 10), (30, 100)]
+    assert (_take(gaps, 20, 60), gaps) == (40, [(0, 10), (30, 40), (60, 100)])

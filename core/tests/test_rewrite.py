@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.ir import DType, Graph, Node, Quant, Storage
+from mace_core.ops import core_ops
 from mace_core.rewrite import Match, copy_nodes, rewrite
 from mace_core.run.reference import execute
 
@@ -131,3 +133,113 @@ def test_the_sole_producer_has_one_of_the_ops_if_any_are_named(ops: tuple[str, .
 
     rewrite(graph, rule)
     assert producers == (["Neg for Relu"] if is_found else [])
+
+
+def readers_seen(drop: str, *others: str) -> dict[str, bool]:
+    """Abs, then an Identity that the rule drops, then readers of either: does each see Abs as its sole producer?
+
+    drop: readers of the Identity; others: readers of Abs itself.
+    """
+    builder = Builder("readers")
+    absolute = builder.one("Abs", [builder.input("x", DType.F32, (1, 2))])
+    identity = builder.one("Identity", [absolute])
+    readers = [builder.one(op, [identity]) for op in drop.split()]
+    readers += [builder.one(op, [absolute]) for op in others]
+    seen: dict[str, bool] = {}
+
+    def rule(match: Match) -> Sequence[str] | None:
+        if match.node.op.name == "Identity":
+            return match.node.inputs
+        seen[match.node.op.name] = match.sole_producer(0, "Abs") is not None
+        return None
+
+    rewrite(builder.finish(readers), rule)
+    return {op: found for op, found in seen.items() if op != "Abs"}
+
+
+def test_readers_of_a_dropped_node_are_counted_as_readers_of_its_input() -> None:
+    assert readers_seen("Relu") == {"Relu": True}
+    assert readers_seen("Relu Neg") == {"Relu": False, "Neg": False}
+    assert readers_seen("Relu", "Neg") == {"Relu": False, "Neg": False}
+    assert readers_seen("Relu Exp", "Neg") == {"Relu": False, "Exp": False, "Neg": False}
+    assert readers_seen("", "Neg") == {"Neg": True}
+
+
+def test_readers_of_a_new_tensor_are_those_of_the_old_one() -> None:
+    def seen_with(count: int) -> list[bool]:
+        builder = Builder("new")
+        absolute = builder.one("Abs", [builder.input("x", DType.F32, (1, 2))])
+        seen: list[bool] = []
+
+        def rule(match: Match) -> Sequence[str] | None:
+            if match.node.op.name == "Abs":
+                return [match.builder.one("Exp", match.node.inputs)]
+            seen.append(match.sole_producer(0, "Exp") is not None)
+            return None
+
+        rewrite(builder.finish([builder.one("Neg", [absolute]) for _ in range(count)]), rule)
+        return seen
+
+    assert seen_with(1) == [True]
+    assert seen_with(2) == [False, False]
+
+
+def test_absent_and_missing_inputs_have_neither_producer_nor_elements() -> None:
+    builder = Builder("absent")
+    x = builder.input("x", DType.F32, (4,))
+    graph = builder.finish([builder.one("Clip", [x])], ["y"])
+    node = graph.nodes[0]
+    for inputs in ((x,), (x, "")):
+        match = Match(replace(node, inputs=inputs), builder, {x: 1})
+        assert (match.sole_producer(1), match.constant(1)) == (None, None)
+        assert (match.sole_producer(2), match.constant(2)) == (None, None)
+    assert Match(node, builder, {}).shape(0) == (4,)
+    negated = builder.one("Neg", [x])
+    assert Match(replace(node, inputs=(negated,)), builder, {}).sole_producer(0, "Neg") is not None
+
+
+Q, OTHER = Storage(DType.I8, Quant.of(0.5)), Storage(DType.I8, Quant.of(0.25))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "storage", "is_found"),
+    [
+        ("Transpose", {"perm": (1, 0)}, Q, True),
+        ("Transpose", {"perm": (1, 0)}, OTHER, False),
+        ("Relu", {}, Q, False),
+    ],
+)
+def test_a_producer_that_moves_integers_as_they_are_does_not_round(
+    op: str, attrs: dict[str, object], storage: Storage, is_found: bool
+) -> None:
+    builder = Builder("moved")
+    x = builder.input("x", DType.I8, (1, 2), Q.quant)
+    [moved] = builder.add(op, [x], attrs, outputs=[builder.reserve_output("m", storage)])
+    found = Match(Node("r", core_ops()["Relu"], (moved,), ("y",)), builder, {moved: 1}).sole_producer(0)
+    assert (found is not None) == is_found
+
+
+def test_nodes_are_inferred_anew_where_what_they_read_has_changed() -> None:
+    """A rule that answers with another shape, or with a constant, changes the node that reads it."""
+
+    def after(answer: Callable[[Match], str]) -> Graph:
+        def rule(match: Match) -> Sequence[str] | None:
+            return [answer(match)] if match.node.op.name == "Abs" else None
+
+        return rewrite(chain("Abs", "Neg"), rule)
+
+    longer = after(lambda match: match.builder.one("Concat", [*match.node.inputs] * 2, {"axis": 1}))
+    assert longer.tensors[longer.outputs[0]].shape == (1, 4)
+    constant = after(lambda match: match.builder.weight("c", X))
+    assert [node.op.name for node in constant.nodes] == ["Identity"]  # an output is no constant itself
+    np.testing.assert_array_equal(execute(constant, {"x": X})["y"], -X)
+
+
+def test_copied_nodes_read_each_other() -> None:
+    builder = Builder("copy")
+    builder.input("x", DType.F32, (1, 2))
+    copy_nodes(chain("Abs", "Relu"), builder, {})
+    assert [(node.op.name, node.inputs, node.outputs) for node in builder.nodes] == [
+        ("Abs", ("x",), ("abs",)),
+        ("Relu", ("abs",), ("y",)),
+    ]

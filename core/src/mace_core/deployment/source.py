@@ -134,7 +134,8 @@ class _Tree:
 
     def take(self, event: yaml.Event) -> None:
         """Take one event."""
-        line = event.start_mark.line + 1 if event.start_mark else 1
+        assert event.start_mark  # the parser marks every event of a text
+        line = event.start_mark.line + 1
         if isinstance(event, yaml.ScalarEvent):
             value = Written(line, self._substitute(event.value, line), quoted=not event.implicit[0])
             self._tag(event.tag, line)
