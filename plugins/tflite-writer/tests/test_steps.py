@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_rewrites import check_rewrite, conv, node_graph
 from writer_cases import Grower
-from writer_oracle import check_graph, evaluate
+from writer_oracle import check_graph, evaluate, real
 
-from mace_core.ir import Array, DType, Graph
+from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_tflite_writer import refuses
 from mace_tflite_writer.rewrites import (
     clips_as_limits,
@@ -19,6 +19,7 @@ from mace_tflite_writer.rewrites import (
     legalize,
     means_as_convolutions,
     norms_by_steps,
+    products_in_int16,
     products_of_rows,
     split_kernels,
 )
@@ -113,6 +114,22 @@ def test_means_of_another_scale_become_convolutions(keepdims: bool) -> None:
             assert "Conv" in [node.op.name for node in rewritten.nodes]
             check_rewrite(graph, rewritten, inputs)
             check_legal(rewritten, inputs)
+
+
+def test_products_of_int8_with_wide_results_have_wide_activations() -> None:
+    for seed in SEEDS:
+        grower = Grower(seed, DType.I8, True)
+        x, w = grower.input((3, 5)), grower.weights((5, 4), 1)
+        values = real(grower.tensor(x), grower.samples[x]) @ real(grower.tensor(w), grower.samples[w])
+        storage = Storage(DType.I16, Quant.of(float(np.abs(values).max() / 32767)))
+        y = grower.builder.reserve_output("y", storage)
+        graph = grower.builder.finish(
+            grower.builder.add("MatMul", [x, w, grower.bias(x, w, 4)], {}, outputs=[y])
+        )
+        assert refuses(graph.nodes[0], graph) is not None
+        rewritten = products_in_int16(graph)
+        check_rewrite(graph, rewritten, grower.inputs(graph))
+        check_legal(rewritten, grower.inputs(graph))
 
 
 def test_clamps_that_a_chip_lacks_become_limits() -> None:

@@ -34,6 +34,7 @@ class State(c.Structure):
         ("releases", c.c_int),
         ("invokes", c.c_int),
         ("fault", c.c_int),
+        ("polls", c.c_int),
         ("wrong", c.c_char_p),
         ("function", COMPUTE),
     )
@@ -56,6 +57,7 @@ class Npu:
 
     def reset(self) -> None:
         self.state.reserves = self.state.releases = self.state.invokes = self.state.fault = 0
+        self.state.polls = 0
         self.state.wrong = None
 
     def compute(self, payload: int, size: int, bases: Sequence[int], sizes: Sequence[int], count: int) -> int:

@@ -44,3 +44,11 @@ def test_refusals_follow_the_options() -> None:
     refusal = software.refusal(MdlaOptions("1.5", accepts_software=False))
     assert refusal is not None
     assert refusal.code == "unsupported-op"
+
+
+@pytest.mark.parametrize("op", ["GRU", "LSTM", "RNN"])
+def test_recurrent_nodes_are_refused_with_what_the_guide_lists(op: str) -> None:
+    (finding, *_) = judge_sample(op, "2.0").findings
+    assert (finding.rule, finding.code) == ("operator-recurrent", "unsupported-op")
+    assert "quantized LSTM of five operands alone (guide 310)" in finding.sentence
+    assert "steps spelled out" in finding.remedy

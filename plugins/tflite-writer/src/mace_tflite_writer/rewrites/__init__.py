@@ -20,6 +20,7 @@ from mace_tflite_writer.rewrites.signedness import (
     activations_to_int8,
     activations_to_uint8,
     products_in_int8,
+    products_in_int16,
 )
 from mace_tflite_writer.rewrites.splits import split_groups, split_kernels
 from mace_tflite_writer.rewrites.storages import requantize_inputs
@@ -38,6 +39,7 @@ __all__ = [
     "norms_by_steps",
     "products_as_convolutions",
     "products_in_int8",
+    "products_in_int16",
     "products_of_rows",
     "refuses_after_rewrites",
     "requantize_inputs",

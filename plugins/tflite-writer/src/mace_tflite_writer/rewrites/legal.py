@@ -11,7 +11,12 @@ from mace_tflite_writer.rewrites.clamps import clips_as_limits, separate_clamps
 from mace_tflite_writer.rewrites.convolutions import blocks_as_convolutions
 from mace_tflite_writer.rewrites.functions import functions_by_steps, softmax_along_last
 from mace_tflite_writer.rewrites.norms import norms_by_steps
-from mace_tflite_writer.rewrites.signedness import WEIGHTED, activations_to_int8, products_in_int8
+from mace_tflite_writer.rewrites.signedness import (
+    WEIGHTED,
+    activations_to_int8,
+    products_in_int8,
+    products_in_int16,
+)
 from mace_tflite_writer.rewrites.splits import split_groups
 from mace_tflite_writer.rewrites.storages import requantize_inputs
 from mace_tflite_writer.rewrites.windows import rows_as_images, separate_crops, separate_pads
@@ -19,6 +24,7 @@ from mace_tflite_writer.writer import refuses
 
 STEPS: tuple[Callable[[Graph], Graph], ...] = (
     products_in_int8,
+    products_in_int16,
     # Images before other windows: the rewrites behind it are for windows over two axes.
     rows_as_images,
     # What all groups have alike is rewritten once, before they are split.

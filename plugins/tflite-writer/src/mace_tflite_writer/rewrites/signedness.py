@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph, Node, Quant, Tensor, frozen
+from mace_core.ir import Array, DType, Graph, Node, Quant, Storage, Tensor, frozen
 from mace_tflite_writer.rewrites.site import Site, rewrite_sites
 
 OFFSET = 128
@@ -62,6 +62,26 @@ def _in_int8(site: Site) -> Sequence[str] | None:
     x, y = (shift_tensor(t, DType.I8).storage for t in tensors)
     inputs = [site.inner("Quantize", [site.node.inputs[0]], storage=x), *site.node.inputs[1:]]
     return site.last("Quantize", [site.inner(site.node.op.name, inputs, site.node.attrs, y)])
+
+
+def products_in_int16(graph: Graph) -> Graph:
+    """Compute products of int8 whose results are int16, such as an LSTM's gates, with activations of int16.
+
+    Exact: int16 holds each activation with the same scale and no zero point, so that the sums are the same;
+    the format has no products of int8 with wider results.
+    """
+    return rewrite_sites(graph, _in_int16)
+
+
+def _in_int16(site: Site) -> Sequence[str] | None:
+    w, x, y = site.input(1), site.x, site.y
+    if site.node.op.name not in WEIGHTED or w is None or w.dtype is not DType.I8 or w.quant is None:
+        return None
+    if (x.dtype, y.dtype) != (DType.I8, DType.I16) or x.quant is None or x.quant.axis is not None:
+        return None
+    wide = Storage(DType.I16, Quant.of(x.quant.scale[0]))
+    inputs = [site.inner("Quantize", [site.node.inputs[0]], storage=wide), *site.node.inputs[1:]]
+    return site.last(site.node.op.name, inputs, site.node.attrs)
 
 
 def _weights(graph: Graph) -> Iterable[str]:
