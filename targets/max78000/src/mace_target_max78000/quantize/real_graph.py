@@ -26,7 +26,6 @@ from mace_target_max78000.device import MAX_POOL
 from mace_target_max78000.legalize.tensors import find_producers, find_view
 from mace_target_max78000.quantize.calibrate import TensorStatistics, find_best_step
 
-LIMITED_OPS = ("Conv", "ConvTranspose", "MatMul")
 SUM_OPS = ("Add", "Sub")
 
 
@@ -57,7 +56,7 @@ def _add_real_node(builder: Builder, node: Node, graph: Graph) -> None:
     if low is None or node.op.moves or (clamp and clamp.low >= low):
         builder.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
     # The hardware limits these in their own layer, others by a copy.
-    elif clamp and node.op.name in LIMITED_OPS:
+    elif clamp:
         builder.add(node.op, node.inputs, replace(clamp, low=low), outputs=node.outputs, like=node)
     elif node.op.name not in SUM_OPS:
         builder.add(node.op, node.inputs, node.attrs, outputs=node.outputs, like=node)
