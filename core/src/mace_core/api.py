@@ -356,6 +356,13 @@ class Target(ABC):
         """
         return ()
 
+    def known_levels(self, abi: str) -> tuple[Level, ...]:
+        """Return all levels that `cpu_features` of a deployment file may name, the best first.
+
+        `levels` has those of a library where the file names none; the last one is in both.
+        """
+        return self.levels(abi)
+
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
         """Return what a build has to know of the target's parts before a model is read.
 

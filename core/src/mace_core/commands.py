@@ -21,7 +21,7 @@ from mace_core.errors import MaceError
 from mace_core.explain import Explanation, explain
 from mace_core.generation import generate
 from mace_core.ir import Array
-from mace_core.job import Job
+from mace_core.job import Job, with_features
 from mace_core.pipeline import load_with
 from mace_core.plugin_loader import DISABLED, PluginLoader
 from mace_core.registry import Choice, Registry
@@ -48,7 +48,7 @@ def load_job(deployment: Path, target: str) -> tuple[Deployment, Choice, Registr
         raise MaceError(
             f"target={target}", "names several choices", "name one; only `scons target=...` takes several"
         )
-    return parsed, choices[0], registry
+    return parsed, with_features(choices[0], parsed), registry
 
 
 def one_abi(deployment: Deployment) -> str:

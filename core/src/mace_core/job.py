@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mace_core.deployment import Deployment
 from mace_core.registry import Choice
@@ -18,3 +18,13 @@ class Job:
     deployment: Deployment
     choice: Choice
     no_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choice", with_features(self.choice, self.deployment))
+
+
+def with_features(choice: Choice, deployment: Deployment) -> Choice:
+    """Return the choice with the instruction-set levels that the deployment file names."""
+    names = deployment.keys.get("cpu_features", ())
+    assert isinstance(names, tuple)  # the schema says so
+    return replace(choice, cpu_features=tuple(str(name) for name in names))

@@ -1,11 +1,20 @@
-"""Describes the instruction-set levels that the kernels of a library are compiled for."""
+"""Instruction-set levels: describes those that the kernels of a library are compiled for, and chooses them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources.abc import Traversable
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from mace_core.emit.text import CIdentifier, Code
+from mace_core.errors import MaceError
+
+if TYPE_CHECKING:
+    from mace_core.api import Target
 
 
 @dataclass(frozen=True)
@@ -32,3 +41,35 @@ class Level:
         object.__setattr__(self, "name", CIdentifier(self.name))
         # `available` is text of a target's author: levels are stated before anything of a model is known.
         object.__setattr__(self, "available", Code(self.available))
+
+
+def choose_levels(targets: Sequence[Target], abi: str, names: tuple[str, ...]) -> tuple[Target, ...]:
+    """Return the targets with the named levels each, and always with that for every processor of the ABI.
+
+    names: () for the levels that each target chooses itself. MaceError for a name that none of them knows.
+    """
+    if not names:
+        return tuple(targets)
+    levels = chain.from_iterable(target.known_levels(abi) for target in targets)
+    known = dict.fromkeys(str(level.name) for level in levels)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        problem = f"no level {', '.join(unknown)} for {abi}"
+        raise MaceError("cpu_features", problem, f"choose among {', '.join(known) or 'none'}")
+    return tuple(_restrict(target, abi, names) for target in targets)
+
+
+@cache
+def _restrict(target: Target, abi: str, names: tuple[str, ...]) -> Target:
+    """Return the target with these of its levels; the same object each time, since targets are compared."""
+    known = target.known_levels(abi)
+    return with_levels(target, [level for level in known if level.name in names or level is known[-1]])
+
+
+def with_levels(target: Target, levels: Sequence[Level]) -> Target:
+    """Return the target with other levels."""
+    chosen = tuple(levels)
+    derived = type(type(target).__name__, (type(target),), {"levels": lambda _self, _abi: chosen})
+    leveled = copy(target)
+    leveled.__class__ = derived
+    return leveled

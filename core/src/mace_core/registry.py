@@ -16,6 +16,7 @@ from mace_core.api import Compiler, Frontend, Runner, Target, Toolchain, Transfo
 from mace_core.deployment import Model
 from mace_core.distributions import advise_install
 from mace_core.errors import MaceError, PluginWarning
+from mace_core.levels import choose_levels
 from mace_core.ops.op import Op
 from mace_core.plugin_loader import Plugin, PluginLoader
 
@@ -42,12 +43,14 @@ class Choice:
     """One way to build, written `target=ABI[+TARGET...]`.
 
     text: as the user wrote it.  targets: those named behind the ABI, by preference.
+    cpu_features: names of the instruction-set levels that a library holds; () for those of each target.
     """
 
     text: str
     abi: str
     toolchain: Toolchain
     targets: tuple[Target, ...]
+    cpu_features: tuple[str, ...] = ()
 
     @property
     def compiler(self) -> Compiler:
@@ -196,7 +199,10 @@ class Registry:
         raise MaceError(f"target={abi}", "no toolchain is ready", "; ".join(reasons))
 
     def targets_for(self, choice: Choice, runtimes: Sequence[str]) -> tuple[Target, ...]:
-        """Return a model's targets by preference: named ones, those of `runtime:`, the best CPU target."""
+        """Return a model's targets by preference: named ones, those of `runtime:`, the best CPU target.
+
+        They have the levels that the choice names.
+        """
         targets = list(choice.targets)
         for runtime in (*runtimes, "cpu"):
             fitting = [
@@ -213,7 +219,7 @@ class Registry:
                     f"name one of them: {choice.abi}+NAME",
                 )
             targets += [t for t in specific if t not in targets]
-        return tuple(targets)
+        return choose_levels(targets, choice.abi, choice.cpu_features)
 
     def find_runner(self, choice: Choice, models: Iterable[Model]) -> Runner | None:
         """Return what executes these models: the runner of a target that may take them, else the toolchain's.

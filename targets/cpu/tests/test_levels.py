@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.commands import load_job
 from mace_core.errors import MaceError, PluginError
+from mace_core.generation import generate
 from mace_core.ir import Array, DType
+from mace_core.job import Job
 from mace_core.kernel_target import KernelTarget
+from mace_core.levels import choose_levels, with_levels
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.testing.compiled import case, check_graphs, check_merged, generate_library, host, plan_graph
@@ -141,3 +145,45 @@ def test_levels_are_detected_as_the_kernel_lists_them() -> None:
     assert [level.name for level in levels_here(X86)] == [
         name for name, needed in FLAGS.items() if needed <= known
     ]
+
+
+def levels_of(features: tuple[str, ...], abi: str = "amd64") -> list[str]:
+    (target,) = choose_levels([Cpu()], abi, features)
+    return [str(level.name) for level in target.levels(abi)]
+
+
+def test_a_library_holds_the_levels_of_cpu_features_and_one_for_every_processor() -> None:
+    assert levels_of(()) == ["avx512vnni", "avx2", "sse2"]
+    assert levels_of(("avx2", "avx512")) == ["avx512", "avx2", "sse2"]
+    assert levels_of(("sse2",)) == ["sse2"]
+    assert levels_of(("generic",), "riscv64") == ["generic"]
+
+
+def test_levels_that_a_target_derived_from_the_cpu_was_not_written_for_stay_out() -> None:
+    target = with_levels(Cpu(), GENERIC)
+    assert target.known_levels("amd64") == GENERIC
+
+
+def test_a_level_that_no_target_has_is_refused_with_those_that_it_has() -> None:
+    text = "cpu_features: no level avx9 for amd64; choose among avx512vnni, avx512, avxvnni, avx2, sse2"
+    with pytest.raises(MaceError, match=text):
+        levels_of(("avx2", "avx9"))
+
+
+def test_targets_with_chosen_levels_are_the_same_objects_each_time() -> None:
+    targets = [Cpu()]
+    assert choose_levels(targets, "amd64", ("avx2",)) == choose_levels(targets, "amd64", ("avx2",))
+
+
+@pytest.mark.slow
+def test_the_deployment_file_chooses_the_levels(tmp_path: Path) -> None:
+    model = Path(__file__).parents[3] / "models/digits/digits.onnx"
+    deployment = tmp_path / "one.yml"
+    deployment.write_text(
+        "library_name: one\ncpu_features: [avx2]\nmodels:\n  digits:\n    platform: onnx\n"
+        f"    model_file_path: {model}\n"
+    )
+    parsed, choice, registry = load_job(deployment, "amd64+cpu" if is_x86("host") else "host")
+    sources = generate(Job(parsed, choice), registry).sources
+    kernels = sorted(name for name in sources.files if "_kernels_" in name)
+    assert kernels == ["one_cpu_kernels_avx2.c", "one_cpu_kernels_sse2.c"]

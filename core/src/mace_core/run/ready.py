@@ -17,7 +17,7 @@ from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
 from mace_core.generation import encode
 from mace_core.ir import Graph
-from mace_core.job import Job
+from mace_core.job import Job, with_features
 from mace_core.json_types import Json
 from mace_core.pipeline import load, load_with
 from mace_core.registry import Choice, Registry
@@ -115,7 +115,8 @@ def check(
     if parsed and strict:
         checker.faults.extend(f"{ignored}; remove the key" for ignored in parsed.ignored)
     if parsed:
-        yield from checker.models(parsed, choices or ())
+        # The levels of `cpu_features` are asked for when targets are, in attempts of their own.
+        yield from checker.models(parsed, [with_features(choice, parsed) for choice in choices or ()])
         notes = [note for note in parsed.notes if not (strict and note in parsed.ignored)]
         yield from map(Note, (*notes, *_absent_data(parsed), *unknown))
     if checker.faults:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from mace_core.generation import encode
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.job import Job
-from mace_core.levels import Level
+from mace_core.levels import Level, with_levels
 from mace_core.manifest import Unit
 from mace_core.plan import Plan, make_plan
 from mace_core.registry import Choice, Registry
@@ -157,14 +156,6 @@ def compile_graphs(
 ) -> dict[str, native.LoadedModel]:
     """Compile and load a library of these graphs; a node that the target refuses fails the test."""
     return load_library(generate_library([target], list(graphs), abi), folder)
-
-
-def with_levels(target: Target, levels: Sequence[Level]) -> Target:
-    """Return the target with other levels, such as those that the compiler of this machine knows."""
-    derived = type(type(target).__name__, (type(target),), {"levels": lambda _self, _abi: tuple(levels)})
-    leveled = copy(target)
-    leveled.__class__ = derived
-    return leveled
 
 
 def merge(name: str, graphs: Iterable[Graph]) -> Graph:

@@ -12,7 +12,7 @@ from mace_core.levels import Level
 from mace_core.lowering import Lower
 from mace_core.program import Call
 from mace_core.tables import rows
-from mace_target_cpu.isa import GENERIC, X86_DEFAULT, CpuLevel, Packing
+from mace_target_cpu.isa import GENERIC, X86, X86_DEFAULT, CpuLevel, Packing
 
 
 class Cpu(KernelTarget):
@@ -34,6 +34,12 @@ class Cpu(KernelTarget):
     def levels(self, abi: str) -> tuple[Level, ...]:
         """AVX-512 with VNNI, AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
         return X86_DEFAULT if is_x86(abi) else GENERIC
+
+    def known_levels(self, abi: str) -> tuple[Level, ...]:
+        """All levels of x86-64 where the ABI is one, plain C elsewhere."""
+        levels = self.levels(abi)
+        # A target that derives from this one has levels of its own, for which its weights are packed.
+        return X86 if levels is X86_DEFAULT else levels
 
     def parameters(self, level: Level | None) -> Hashable:
         """How weights are packed for the level."""
