@@ -1,4 +1,4 @@
-"""Instruction-set levels: describes those that the kernels of a library are compiled for, and chooses them."""
+"""Instruction-set levels: what the kernels of a library are compiled for, and how they are chosen."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ import pytest
 
 from mace_core.attributes import values_of
 from mace_core.ir import Graph, Node, Quant
+from mace_core.levels import with_levels
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.shapes import AxisAttributes
 from mace_core.ops.windows import WindowAttributes
-from mace_core.testing.compiled import with_levels
 from mace_core.testing.processor import levels_here
 from mace_core.testing.target import TargetContract
 from mace_target_cpu import Cpu

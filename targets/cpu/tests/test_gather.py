@@ -9,8 +9,9 @@ import pytest
 
 from mace_core.api import Target
 from mace_core.ir import Array, Graph
+from mace_core.levels import with_levels
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import case, run_merged, with_levels
+from mace_core.testing.compiled import case, run_merged
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 

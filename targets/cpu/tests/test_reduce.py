@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.levels import with_levels
+from mace_core.testing.compiled import case, check_graphs
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.reduce import REDUCTIONS

@@ -12,9 +12,10 @@ import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.kernel_target import KernelTarget
+from mace_core.levels import with_levels
 from mace_core.ops.rnn import ACTIVATIONS
 from mace_core.refusal import Refusal
-from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.testing.compiled import case, check_graphs
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.types import CAST

@@ -12,8 +12,9 @@ import pytest
 
 from mace_core.api import Target
 from mace_core.ir import Array, Graph
+from mace_core.levels import with_levels
 from mace_core.ops.grid_sample import Mode, Padding
-from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.testing.compiled import case, check_graphs
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 

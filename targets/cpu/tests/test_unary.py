@@ -7,8 +7,9 @@ import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
+from mace_core.levels import with_levels
 from mace_core.ops import core_ops
-from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.testing.compiled import case, check_graphs
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower import unary

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from mace_core.ir import Array, Graph
+from mace_core.levels import with_levels
 from mace_core.run import native
-from mace_core.testing.compiled import case, compile_graphs, merge, random_inputs, with_levels
+from mace_core.testing.compiled import case, compile_graphs, merge, random_inputs
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 

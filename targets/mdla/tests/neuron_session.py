@@ -31,10 +31,11 @@ from mace_core.generation import encode
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node
 from mace_core.job import Job
+from mace_core.levels import with_levels
 from mace_core.registry import Registry
 from mace_core.run.compile import link, shared_library
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import generate_library, host, with_levels
+from mace_core.testing.compiled import generate_library, host
 from mace_target_mdla.driver import ADAPTERS, RUNTIMES, SYMBOL, manifests
 from mace_target_mdla.network import encode_network, refuse_encoding
 from mace_tflite_writer import refuses, write_tflite

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from mace_core.emit.render import render
@@ -17,13 +16,19 @@ from mace_core.testing.compiled import host
 
 def levels_here(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Return those of the levels that this processor has, in their order."""
-    return tuple(level for level in levels if not level.available or _is_true(level.probe, level.available))
+    return tuple(
+        level for level in levels if not level.available or _is_true(_functions(level), level.available)
+    )
+
+
+def _functions(level: Level) -> str:
+    """Return the C functions that the condition of a level calls."""
+    return str(render(level.probe)) if level.probe else ""
 
 
 @cache
-def _is_true(probe: Traversable | None, expression: str) -> bool:
+def _is_true(functions: str, expression: str) -> bool:
     """Tell what the C expression of a level says here; it does not compile for processors of another kind."""
-    functions = render(probe) if probe else ""
     source = (
         f"#include <stdint.h>\n{functions}\nint answer(void);\nint answer(void) {{ return {expression}; }}\n"
     )

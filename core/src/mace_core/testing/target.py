@@ -14,6 +14,7 @@ from mace_core.api import BuildConfig, Part, Refusal, Region, Target
 from mace_core.deployment import Model
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, State
+from mace_core.levels import with_levels
 from mace_core.manifest import Manifest
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
@@ -26,7 +27,6 @@ from mace_core.testing.compiled import (
     load_library,
     merge,
     random_inputs,
-    with_levels,
 )
 from mace_core.testing.heap import list_allocators, measure_heap
 from mace_core.testing.plugin import PluginContract
