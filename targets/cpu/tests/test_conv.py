@@ -145,7 +145,14 @@ GRAPHS = [
         )
     ),
     # The weights of a tile's columns leave the second-level cache: sums in between go through the result.
-    conv("weights_beyond_cache", (1, 3, 5, 512), (88, 3, 3, 512), pads_before=(1, 1), pads_after=(1, 1), low=0.0),
+    conv(
+        "weights_beyond_cache",
+        (1, 3, 5, 512),
+        (88, 3, 3, 512),
+        pads_before=(1, 1),
+        pads_after=(1, 1),
+        low=0.0,
+    ),
     conv("runtime_groups", (1, 6, 6, 6), (8, 3, 3, 3), dynamic=True, group=2),
     conv("runtime", (1, 6, 6, 5), (18, 3, 3, 5), dynamic=True),
     conv("runtime_depthwise", (1, 6, 6, 5), (5, 3, 3, 1), dynamic=True, group=5),

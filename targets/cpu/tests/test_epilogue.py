@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph
+from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import assert_close, random_inputs, run_merged
@@ -31,8 +32,8 @@ class Net:
         self.new = Builder(name)
         self.rng = np.random.default_rng(len(name))
 
-    def weight(self, *shape: int) -> str:
-        return self.new.weight("w", self.rng.standard_normal(shape).astype("f4"))
+    def weight(self, *shape: int, scale: float = 1.0) -> str:
+        return self.new.weight("w", (scale * self.rng.standard_normal(shape)).astype("f4"))
 
     def input(self, *shape: int) -> str:
         return self.new.input(f"x{len(self.new.inputs)}", DType.F32, shape)
@@ -68,6 +69,17 @@ def sum_of_two_convs(net: Net) -> str:
     return net.then("Add", first, net.conv(19, kernel=3))
 
 
+def difference_to_other(net: Net) -> str:
+    y = net.conv(33)
+    return net.then("Sub", y, net.operand(y))
+
+
+def sum_of_other(net: Net) -> str:
+    """The order of a sum is no other kernel."""
+    y = net.conv(3)
+    return net.then("Relu", net.then("Add", net.operand(y), y))
+
+
 def difference_from_other(net: Net) -> str:
     y = net.conv(33)
     return net.then("Sub", net.operand(y), y)
@@ -84,9 +96,18 @@ def gate_behind_product(net: Net) -> str:
     return net.then("Sigmoid", net.then("Add", net.operand(y), y))
 
 
-def sum_behind_product_of_numbers(net: Net) -> str:
-    """A compiler might join the product of HardSwish and the sum, so the sum stays apart."""
-    y = net.then("HardSwish", net.conv(9))
+def sum_behind_products(net: Net) -> str:
+    """Two roundings, which a compiler must not make one."""
+    y = net.conv(40, kernel=3)
+    y = net.then("HardSwish", net.then("Mul", y, net.operand(y)))
+    return net.then("Add", y, net.operand(y))
+
+
+def deep(net: Net) -> str:
+    """Sums in between go through the result."""
+    x = net.input(1, 4, 4, 600)
+    attrs = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
+    y = net.new.one("Conv", [x, net.weight(64, 3, 3, 600, scale=0.01)], attrs)
     return net.then("Add", y, net.operand(y))
 
 
@@ -95,10 +116,13 @@ CASES = {
     "wide": (lambda net: sum_behind_conv(net, 70, kernel=3), ["conv_f32_add_relu"]),
     "groups": (lambda net: sum_behind_conv(net, 22, group=2), ["conv_f32_add_relu"]),
     "two": (sum_of_two_convs, ["conv_f32", "conv_f32_add"]),
-    "swapped": (difference_from_other, ["conv_f32_sub"]),
+    "difference": (difference_to_other, ["conv_f32_sub"]),
+    "order": (sum_of_other, ["conv_f32_add_relu"]),
+    "swapped": (difference_from_other, ["conv_f32_sub_from"]),
     "chain": (functions_in_a_row, ["conv_f32_add_leakyrelu_hardswish_clip"]),
     "product": (gate_behind_product, ["matmul_f32_add_sigmoid"]),
-    "apart": (sum_behind_product_of_numbers, ["conv_f32_hardswish", "add_f32"]),
+    "products": (sum_behind_products, ["conv_f32_mul_hardswish_add"]),
+    "deep": (deep, ["conv_f32_add"]),
 }
 
 
@@ -131,6 +155,68 @@ def test_epilogues_compute_the_same_bits(tmp_path: Path) -> None:
                 assert_close(fused[graph.name][name], expected, f"{graph.name}/{name}")
 
 
+def stored_sum(name: str, dtype: DType, operands: str, *, group: int = 1, results: int = 37) -> Graph:
+    """A convolution of eight bits, and the sum with another tensor; operands: "yr" or "ry", the order of both."""
+    new, rng = Builder(name), np.random.default_rng(7)
+    lowest = np.iinfo(dtype.numpy).min
+    x = new.input("x", dtype, (2, 6, 5, 8), Quant.of(0.05, lowest + 3))
+    r = new.input("r", dtype, (2, 6, 5, results), Quant.of(0.033, lowest + 90))
+    array = rng.integers(-127, 128, (results, 3, 3, 8 // group)).astype(np.int8)
+    w = new.weight("w", array, Quant(tuple(rng.uniform(0.002, 0.006, results).tolist()), (0,) * results, 0))
+    attrs = {
+        "strides": (1, 1),
+        "pads_before": (1, 1),
+        "pads_after": (1, 1),
+        "dilations": (1, 1),
+        "group": group,
+    }
+    y = new.reserve_output("y", Storage(dtype, Quant.of(0.11, lowest + 120)))
+    new.add("Conv", [x, w], {**attrs, "low": -3.0, "high": 6.0}, outputs=[y])
+    total = new.reserve_output("sum", Storage(dtype, Quant.of(0.09, lowest + 101)))
+    order = [y, r] if operands == "yr" else [r, y]
+    return new.finish(new.add("Add", order, outputs=[total]))
+
+
+STORED = [
+    stored_sum("bytes", DType.I8, "yr"),
+    stored_sum("unsigned", DType.U8, "yr", results=16),
+    stored_sum("other_order", DType.I8, "ry"),
+    stored_sum("groups", DType.U8, "ry", group=2, results=38),
+]
+
+
+@pytest.mark.slow
+def test_sums_of_stored_integers_keep_both_roundings(tmp_path: Path) -> None:
+    assert [list_kernels(graph)[0] for graph in STORED] == [
+        "conv_quantized_add_i8_i8_i8",
+        "conv_quantized_add_u8_u8_u8",
+        "conv_quantized_add_i8_i8_i8_swapped",
+        "conv_quantized_add_u8_u8_u8_swapped",
+    ]
+    rng, inputs = np.random.default_rng(3), {}
+    for graph in STORED:
+        tensors = [graph.tensors[name] for name in graph.inputs]
+        limits = np.iinfo(tensors[0].dtype.numpy)
+        inputs[graph.name] = {
+            t.name: rng.integers(limits.min, limits.max + 1, t.shape, limits.dtype) for t in tensors
+        }
+    fused, separate = (
+        run_merged(target, STORED, tmp_path / target.__class__.__name__, inputs)
+        for target in (Cpu(), Separate())
+    )
+    for graph in STORED:
+        sums = fused[graph.name]["sum"]
+        np.testing.assert_array_equal(sums, separate[graph.name]["sum"])
+        expected = execute(graph, inputs[graph.name])["sum"]
+        assert np.abs(sums.astype(int) - expected).max() <= 1
+
+
+def test_a_sum_of_another_type_stays_apart() -> None:
+    graph = stored_sum("wide", DType.I8, "yr")
+    tensors = {**graph.tensors, "sum": replace(graph.tensors["sum"], dtype=DType.I16)}
+    assert list_kernels(replace(graph, tensors=tensors))[0] == "conv_quantized"
+
+
 def test_sources_and_numbers_of_both_stay() -> None:
     (call,) = Cpu().lower(build("chain")).calls
     assert len(call.sources) == 5
@@ -158,7 +244,7 @@ def test_a_result_that_others_read_is_stored() -> None:
 
 def test_operands_of_other_shapes_are_no_epilogue() -> None:
     keep_apart(lambda net: [net.then("Add", net.conv(8), net.input(8))], ["conv_f32", "add_f32"])
-    keep_apart(lambda net: [net.then("Mul", y := net.conv(8), net.operand(y))], ["conv_f32", "mul_f32"])
+    keep_apart(lambda net: [net.then("Mul", net.conv(8), net.weight(1))], ["conv_f32", "mul_f32"])
 
     def square(net: Net) -> list[str]:
         y = net.conv(8)

@@ -13,17 +13,16 @@ from mace_target_cpu.isa import KERNELS
 
 FINISH = KERNELS / "finish.c.in"
 
+FINISH_QUANTIZED = KERNELS / "finish_quantized.c.in"
+
+EIGHT_BITS = ("int8_t", "uint8_t")
+
 PRODUCTS = ("conv.c.in", "matmul.c.in")
 """Templates of kernels that call `NAME_finish` if their parameters have one."""
 
-SUMS = ("add", "sub")
-"""Binary ops that may follow others."""
 
-EXACT = (*SUMS, "relu", "clip")
-"""Ops behind which a sum may follow: behind a product, a compiler might make the two one multiply-add.
-
-That rounds once where the kernels round twice.
-"""
+COMMUTATIVE = ("add", "mul")
+"""Ops whose operands may change places, so that one kernel serves both orders."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,14 @@ class EpilogueStep:
 
 def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     """Return the product `first` with the element-wise op `second` as its epilogue; None if it cannot be."""
+    if first.kernel.template.name == "conv_quantized.c.in":
+        return _fuse_stored_sum(first, second, tensor)
     if first.kernel.template.name not in PRODUCTS:
         return None
     steps: Sequence[EpilogueStep] = first.kernel.params.get("steps", ())  # type: ignore[assignment]
     number = sum(bool(step.other) for step in steps)
     step = _read_step(second, tensor, len(steps), number)
-    if step is None or (step.other and steps and steps[-1].op not in EXACT):
+    if step is None:
         return None
     steps = (*steps, step)
     kernel, helpers = first.kernel, second.kernel.helpers
@@ -78,6 +79,42 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     return replace(first, kernel=kernel, args=args, reads=tuple(reads), writes=second.writes)
 
 
+def _fuse_stored_sum(first: Call, second: Call, tensor: str) -> Call | None:
+    """Return a product of integers that adds another tensor of its type; None for any other epilogue."""
+    kernel, types = second.kernel, second.kernel.params
+    is_sum = kernel.template.name == "binary_quantized.c.in" and kernel.name.startswith("add_")
+    if not is_sum or "finish" in first.kernel.params or not _is_dense(second):
+        return None
+    # The sum takes the place of the product, so all three must have elements of one size; the product's has
+    # the type of the operand that it is.
+    if not types["xtype"] == types["ytype"] == types["result"] or types["result"] not in EIGHT_BITS:
+        return None
+    is_first = second.reads[0] == tensor
+    name = f"{first.kernel.name}_{kernel.name}" + ("" if is_first else "_swapped")
+    roles = ("out", "other") if is_first else ("other", "out")
+    finish = render(
+        FINISH_QUANTIZED,
+        name=CIdentifier(name),
+        ctype=types["result"],
+        x=Code(roles[0]),
+        y=Code(roles[1]),
+        reads=len(first.reads),
+    )
+    scalars = [(field, kind) for field, kind in kernel.fields if "[" not in kind]
+    params: dict[str, object] = dict(first.kernel.params)
+    params.update(finish=finish, reads=len(first.reads))
+    args = dict(first.args)
+    args.update((f"sum_{field}", second.args[field]) for field, _ in scalars)
+    fused = replace(
+        first.kernel,
+        name=name,
+        fields=(*first.kernel.fields, *((f"sum_{field}", kind) for field, kind in scalars)),
+        params=params,
+    )
+    reads = (*first.reads, *(name for name in second.reads if name != tensor))
+    return replace(first, kernel=fused, args=args, reads=reads, writes=second.writes)
+
+
 def _read_step(call: Call, tensor: str, position: int, number: int) -> EpilogueStep | None:
     """Read an element-wise call on floats; None for any other, and for one that repeats an operand."""
     kernel, params = call.kernel, call.kernel.params
@@ -88,12 +125,11 @@ def _read_step(call: Call, tensor: str, position: int, number: int) -> EpilogueS
     if kernel.template.name == "unary.c.in":
         attrs = [StepAttribute(name, CIdentifier(f"{name}_{position}")) for name in _names(kernel)]
         return EpilogueStep(op, number, expression, tuple(attrs), Code("x"), Code(""))
-    if kernel.template.name != "binary.c.in" or not _is_dense(call) or op not in SUMS:
+    if kernel.template.name != "binary.c.in" or not _is_dense(call):
         return None
-    is_first = call.reads[0] == tensor
-    return EpilogueStep(
-        op, number, expression, (), Code("x" if is_first else "y"), Code("y" if is_first else "x")
-    )
+    is_first = call.reads[0] == tensor or op in COMMUTATIVE
+    roles = (Code("x"), Code("y")) if is_first else (Code("y"), Code("x"))
+    return EpilogueStep(op if is_first else f"{op}_from", number, expression, (), *roles)
 
 
 def _names(kernel: Kernel) -> list[CIdentifier]:
