@@ -90,6 +90,22 @@ def test_what_no_operator_states_is_computed_by_operators_of_the_chip(op: str) -
     assert [step.operator for step in answer.steps] == operators
 
 
+@pytest.mark.parametrize(
+    ("op", "shape", "operator"),
+    [("SpaceToDepth", (1, 4, 4, 16), "CONV_2D"), ("DepthToSpace", (1, 4, 4, 64), "TRANSPOSE_CONV")],
+)
+def test_blocks_that_software_would_move_are_convolutions_where_software_is_refused(
+    op: str, shape: tuple[int, ...], operator: str
+) -> None:
+    graph = one(op, [shape], {"block": 2}, DType.I8)
+    (node,) = graph.nodes
+    assert examine(node, graph, MdlaOptions("1.5")).steps == ()
+    answer = examine(node, graph, MdlaOptions("1.5", accepts_software=False))
+    assert answer.refusal is None
+    assert [step.operator for step in answer.steps] == [operator]
+    assert examine(node, graph, MdlaOptions("2.0", accepts_software=False)).steps == ()
+
+
 def test_roots_of_norms_are_powers_where_the_chip_has_no_roots() -> None:
     answer = examine_first(STEPS["LayerNorm"][0], "1.5")
     assert answer.refusal is None
@@ -128,10 +144,9 @@ def test_what_no_rewrite_helps_keeps_its_own_reason() -> None:
 
 def test_what_the_file_cannot_state_is_refused_with_the_writers_reason() -> None:
     builder = Builder("wide")
-    x = builder.input("x", DType.I8, (1, 4), Quant.of(0.5))
-    w = builder.weight("w", np.ones((4, 2), np.int8), Quant.of(0.5))
-    y = builder.reserve_output("y", Storage(DType.I16, Quant.of(0.5)))
-    answer = examine_first(builder.finish(builder.add("MatMul", [x, w], outputs=[y])), "3.0")
+    x = builder.input("x", DType.I16, (1, 4), Quant.of(0.5))
+    y = builder.reserve_output("y", Storage(DType.I8, Quant.of(0.5)))
+    answer = examine_first(builder.finish(builder.add("Mul", [x, x], outputs=[y])), "3.0")
     assert answer.judgment.refusal(MdlaOptions("3.0")) is None
     assert answer.refusal is not None
     assert answer.refusal.code == "quantization"

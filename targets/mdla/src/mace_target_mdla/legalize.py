@@ -10,6 +10,7 @@ from mace_target_mdla.rules.table import Verdict, read_table
 from mace_tflite_writer.rewrites import (
     WeightLoss,
     activations_to_uint8,
+    blocks_as_convolutions,
     clips_as_limits,
     functions_by_steps,
     legalize,
@@ -39,6 +40,8 @@ def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[Weigh
     # functions: they add roots, which not every generation has.
     graph = functions_by_steps(norms_by_steps(graph), absent_ops(options))
     graph = clips_as_limits(graph, absent_clamps(options))
+    if _is_refused("SPACE_TO_DEPTH", options):
+        graph = blocks_as_convolutions(graph, every=True)
     return legalize(means_as_convolutions(products_of_rows(graph))), losses
 
 
@@ -70,4 +73,10 @@ def _is_refused(operator: str, options: MdlaOptions) -> bool:
         return True
     table = read_table(options.generation)
     verdict = table.operators.get(operator, table.unlisted).verdict
-    return verdict is Verdict.UNSUPPORTED or (verdict is Verdict.UNKNOWN and not options.accepts_unknown)
+    is_accepted = {
+        Verdict.HARDWARE: True,
+        Verdict.SOFTWARE: options.accepts_software,
+        Verdict.UNKNOWN: options.accepts_unknown,
+        Verdict.UNSUPPORTED: False,
+    }
+    return not is_accepted[verdict]
