@@ -266,3 +266,14 @@ def test_a_buffer_outlives_the_inference() -> None:
         MaceError, match="layer 'one': reads a buffer that outlives the inference; only the accel"
     ):
         as_graph(network)
+
+
+def test_a_layer_whose_predecessor_is_left_out_reads_what_ran_last() -> None:
+    """Where the sample's conditions leave out a layer, the data are those of the layer before it."""
+    doubled = replace(make(NO, (2, 3), operands=2, eltwise=ADD), inputs=(INPUT, INPUT))
+    negated = replace(make(NO, (2, 3), operands=2, eltwise=SUB), inputs=(INPUT, 0))
+    total = replace(make(NO, (2, 3), operands=2, eltwise=SUB), inputs=(1, INPUT))
+    sample = np.arange(18).reshape(3, 2, 3)
+    network = Network("net", (doubled, negated, total), (LayerPlacement(1, 1),) * 3, sample)
+    assert np.array_equal(outputs(network, NetworkOptions())[-1], -2 * sample)
+    assert np.array_equal(outputs(replace(network, sampled=(0, 2)), NetworkOptions())[-1], sample)

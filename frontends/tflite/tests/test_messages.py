@@ -55,9 +55,7 @@ def test_every_unknown_operator_is_named_at_once(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_output_that_no_node_computes_is_told_once(
-    steps: list[Step], said: str, tmp_path: Path
-) -> None:
+def test_an_output_that_no_node_computes_is_told_once(steps: list[Step], said: str, tmp_path: Path) -> None:
     with pytest.raises(MaceError) as caught:
         load(tmp_path, Written([X, Value("m", shape=(1, 4)), Y], steps, ["x"], ["y", "m"]))
     assert str(caught.value) == said
@@ -78,6 +76,14 @@ def test_the_first_tensor_of_a_file_may_be_an_inner_one(tmp_path: Path) -> None:
     steps = [Step("RELU", ["x"], ["m"]), Step("EXP", ["m"], ["y"])]
     graph = load(tmp_path, Written([Value("m", shape=(1, 4)), X, Y], steps, ["x"], ["y"]))
     assert [node.op.name for node in graph.nodes] == ["Clip", "Exp"]
+
+
+def test_an_input_that_nothing_reads_stays_unless_others_are_named(tmp_path: Path) -> None:
+    written = Written([X, Value("off", shape=(2, 3)), Y], RELU.steps, ["x", "off"], ["y"])
+    assert load(tmp_path, written).inputs == ("x", "off")
+    assert load(tmp_path, written, model=model(tmp_path, inputs=(Port("x"),))).inputs == ("x",)
+    named = model(tmp_path, inputs=(Port("off"),))
+    assert load(tmp_path, written, model=named).inputs == ("off", "x")
 
 
 def test_an_empty_axis_is_not_an_open_one(tmp_path: Path) -> None:

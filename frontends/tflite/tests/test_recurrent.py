@@ -112,6 +112,19 @@ def test_states_equal_the_framework_over_60_runs_and_again_after_a_reset(case: C
         session.reset()
 
 
+@pytest.mark.parametrize("case", STREAMS[:1], ids=lambda c: c.name)
+def test_a_reference_begins_each_run_anew(case: Case, tmp_path: Path) -> None:
+    """A recurrent one goes on from its states instead."""
+    model = Model("case", (tmp_path / "case.tflite",))
+    load(tmp_path, case.written())
+    arrays = case.arrays()
+    for make, same_again in ((TfLite().reference, True), (TfLite().recurrent, False)):
+        run = make(model.files, model)
+        assert run is not None
+        (first, *_), (second, *_) = (list(run(arrays).values()) for _ in range(2))
+        assert np.array_equal(first, second) is same_again
+
+
 def test_states_that_the_application_carries_are_inputs_and_outputs(tmp_path: Path) -> None:
     case = STREAMS[0]
     graph = load(

@@ -9,6 +9,7 @@ import pytest
 
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Operation, Weights
 from mace_target_max78000.device import MAX78000
+from mace_target_max78000.place.adjacency import Ties
 from mace_target_max78000.place.values import (
     StoredValue,
     contiguous_slots,
@@ -94,3 +95,51 @@ def test_which_dilated_lines_run_as_images() -> None:
     assert line.one_dimensional
     runs = {dilation: runs_as_image(replace(line, dilation=(dilation, 1))) for dilation in (1, 2, 4, 5, 9)}
     assert runs == {1: False, 2: False, 4: False, 5: True, 9: True}
+
+
+def ties(*slots: int) -> Ties:
+    """So many values of one word, tied to none."""
+    return Ties({number: StoredValue((1 << count) - 1, 1) for number, count in enumerate(slots)})
+
+
+@pytest.mark.parametrize(
+    ("slots", "shift", "fits"),
+    [
+        ((4, 60), 4, True),
+        ((4, 60), 8, False),
+        ((60, 4), 60, True),
+        ((60, 4), 64, False),
+        ((4, 60), -60, True),
+        ((4, 60), -64, False),
+        ((64, 64), 0, True),
+        ((64, 64), 4, False),
+    ],
+)
+def test_tied_values_fit_the_slots_of_all_processors(slots: tuple[int, int], shift: int, fits: bool) -> None:
+    known = ties(*slots)
+    assert known.tie(0, 1, shift) is fits
+    assert known.groups == ({0: (0, 0), 1: (0, shift)} if fits else {0: (0, 0), 1: (1, 0)})
+
+
+def test_a_group_moves_as_a_whole_and_values_of_one_group_stay() -> None:
+    known = ties(4, 4, 4, 4)
+    assert known.tie(2, 3, 8)
+    assert known.tie(0, 1, 4)
+    assert known.tie(1, 2, 4)
+    assert known.groups == {0: (0, 0), 1: (0, 4), 2: (0, 8), 3: (0, 16)}
+    assert known.tie(0, 3, 16)
+    assert not known.tie(0, 3, 12)
+    saved = known.save()
+    known.add(4, StoredValue(0xF, 1))
+    assert known.tie(3, 4, 4)
+    known.restore(saved)
+    assert 4 not in known.values
+    assert known.groups == saved[1]
+
+
+@pytest.mark.parametrize(("shift", "shares"), [(4, True), (0, False), (8, True)])
+def test_values_share_an_offset_where_they_do_not_collide(shift: int, shares: bool) -> None:
+    known = ties(4, 4)
+    assert known.share(0, 1, shift) is shares
+    assert (known.lanes[1].cluster == known.lanes[0].cluster) is shares
+    assert known.groups[1] == ((0, shift) if shares else (1, 0))

@@ -237,6 +237,22 @@ def test_fifos(device: Chip, planar: bool, streaming: bool) -> None:
     assert list(find_mismatches(replay(image), image)) == []
 
 
+@pytest.mark.parametrize("kernels", [((3, 3), (1, 1)), ((1, 1), (3, 3)), ((1, 1), (1, 1))], ids=str)
+def test_streams_with_kernels_of_one_position(kernels: tuple[tuple[int, int], ...]) -> None:
+    """Such a layer needs one word of row memory, wherever it streams."""
+    layers, places = pair(streaming=True, planar=False, biased=False)
+    small = [
+        layer
+        if kernel == (3, 3)
+        else replace(
+            layer, kernel=kernel, pad=(0, 0), weights=weights(layer.out_channels, layer.channels, 1, 1)
+        )
+        for layer, kernel in zip(layers, kernels, strict=True)
+    ]
+    image = program(tuple(small), places, MAX78000, Options(fifo=True))
+    assert list(find_mismatches(replay(image), image)) == []
+
+
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 def test_streams_from_data_memory(device: Chip) -> None:
     image = program(*pair(streaming=True, planar=False, biased=False), device, Options())

@@ -71,11 +71,7 @@ def _resize(node: OnnxNode) -> Sequence[Result]:
     }
     if coordinates == "tf_crop_and_resize":
         attrs["roi"] = _roi(node)
-        # The formula of this mode has the length of the region in place of a scale; with sizes the scale is
-        # their ratio on every axis, whatever the policy made of it.
-        if not node.has(2):
-            ratios = tuple(o / n for o, n in zip(extents.sizes, node.shape(0), strict=True))
-            extents = Extents(extents.sizes, ratios)
+        # The formula of this mode has the length of the region in place of a scale, which has no effect.
     return _emit_resize(node, extents, attrs)
 
 

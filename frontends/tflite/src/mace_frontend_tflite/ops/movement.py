@@ -73,7 +73,7 @@ def _split_v(node: TfliteNode) -> Sequence[str]:
     axis = node.axis(node.ints(2, "axis")[0], len(shape))
     # One size may be -1: what the others leave.
     if -1 in sizes:
-        sizes[sizes.index(-1)] = shape[axis] - sum(s for s in sizes if s >= 0)
+        sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
     return node.done("Split", [node.input(0)], {"axis": axis, "sizes": tuple(sizes)})
 
 

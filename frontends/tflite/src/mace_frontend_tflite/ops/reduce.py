@@ -73,10 +73,11 @@ def _local_response(node: TfliteNode) -> Sequence[str]:
     The kernel sums over the channels from `radius` before to `radius - 1` behind the element.
     """
     options, shape = node.options("LocalResponseNormalizationOptions"), node.shape(0)
-    size = 2 * int(options.Radius())
+    radius = int(options.Radius())
     node.require_consistent(
-        0 < size <= 2 * max(shape[-1], 1), f"it has a radius of {size // 2} over {shape[-1]} channels"
+        0 < radius <= max(shape[-1], 1), f"it has a radius of {radius} over {shape[-1]} channels"
     )
+    size = 2 * radius
     # The IR divides alpha by the size, as ONNX does.
     attrs = {
         "size": size,
