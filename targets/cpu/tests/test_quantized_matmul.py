@@ -78,6 +78,12 @@ def shapes_of_tiles() -> list[Graph]:
         conv("wide", (1, 5, 5, 9), (40, 3, 3, 9), (I8, DType.U8, I16)),
         conv("sixteen", (1, 5, 5, 9), (40, 3, 3, 9), (I16, DType.I8, I8)),
         conv("groups", (1, 6, 6, 10), (34, 3, 2, 5), (I8, DType.I8, I8), group=2, high=3.0, low=-2.0),
+        conv("strip", (2, 32, 32, 16), (16, 3, 3, 16), (I8, DType.I8, I8)),
+        conv("stem", (1, 21, 20, 3), (32, 3, 3, 3), (U8, DType.U8, U8), strides=(2, 2)),
+        conv("strip_groups", (2, 9, 9, 6), (20, 3, 3, 3), (I8, DType.I8, I8), group=2),
+        conv(
+            "apart", (1, 30, 30, 5), (16, 5, 5, 5), (I8, DType.I8, I8), dilations=(2, 2), pads_before=(4, 3)
+        ),
         *(
             conv(f"channels_{kind.dtype.value}_{n}", (1, 4, 5, n), (n, 3, 3, 1), (kind, weight, y), group=n)
             for n in (3, 32, 33, 64, 100)

@@ -41,11 +41,12 @@ def block_rows(rows: int, depth: int) -> int:
 
 
 def block_bytes(rows: int, depth: int, gathered: int) -> int:
-    """Return the bytes of scratch for so many rows: their sums, their elements in 16 bits and as gathered.
+    """Return the bytes of scratch for so many rows, as any level needs them.
 
+    Those are two numbers for each row, one for each quad, elements in 16 bits and as gathered.
     gathered: bytes of an element; 0 if none are.
     """
-    return rows * (4 + 2 * padded_depth(depth) + depth * gathered)
+    return rows * (8 + 2 * padded_depth(depth) + depth * gathered) + padded_depth(depth)
 
 
 def padded_depth(depth: int) -> int:

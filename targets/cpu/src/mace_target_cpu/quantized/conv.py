@@ -20,9 +20,14 @@ from mace_target_cpu.lower.igemm import IGEMM, INTEGER, REQUANTIZE, block_bytes,
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
 from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import C_TYPES, CODES, RESULT, Scale, clamp, result
+from mace_target_cpu.quantized.strips import Strip
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
-MATRIX = (("x_type", "i32"), ("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"))
+MATRIX = (
+    *((name, "i32") for name in ("x_type", "results", "group", "panel", "strip")),
+    ("rows", "i64"),
+)
+STRIP = KERNELS / "igemm_strip.h.in"
 CONV = KERNELS / "conv_quantized.c.in"
 PLAIN_DEPTHWISE = KERNELS / "conv_depthwise_quantized.c.in"
 
@@ -32,7 +37,7 @@ def conv_kernel(x: Tensor) -> Kernel:
     is_wide = x.dtype is DType.I16
     fields = (*GEOMETRY, *ZEROS, *MATRIX, *RESULT)
     name = "conv_quantized_i16" if is_wide else "conv_quantized"
-    return Kernel(name, CONV, fields, {"is_wide": is_wide}, (*IGEMM, WINDOWS))
+    return Kernel(name, CONV, fields, {"is_wide": is_wide}, (*IGEMM, WINDOWS, STRIP))
 
 
 def conv(node: Node, lowering: Lowering) -> None:
@@ -53,6 +58,9 @@ def conv(node: Node, lowering: Lowering) -> None:
     columns = columns.without_zero_point(x, weights.sums(tuple(range(1, weights.values.ndim))))
     # Gathered windows, their 16-bit copies and their sums must fit one worker's scratch.
     rows = block_rows(math.prod(y.shape[:-1]), filters.depth)
+    strip = Strip.from_geometry(args, filters, rows)
+    matrices = weights.values.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
+    w = pack_once(node.inputs[1], matrices, lowering)
     args |= {
         "w_zero": weights.zero,
         "x_type": CODES[x.dtype],
@@ -60,11 +68,15 @@ def conv(node: Node, lowering: Lowering) -> None:
         "group": filters.group,
         "panel": panel_width(lowering),
         "rows": rows,
+        "strip": strip.pays and x.dtype is not DType.I16,
     }
-    matrices = weights.values.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
-    w = pack_once(node.inputs[1], matrices, lowering)
+    w_strip = ""
+    if args["strip"] and strip.pads:
+        w_strip = pack_once(node.inputs[1], strip.pad_pieces(matrices), lowering, "pieces")
     scratch = block_bytes(rows, filters.depth, x.dtype.size)
-    reads = [x.name, w, *column_weights(lowering, y.name, columns, filters.group)]
+    if strip.pays:
+        scratch = max(scratch, strip.scratch)
+    reads = [x.name, w, *column_weights(lowering, y.name, columns, filters.group), w_strip]
     lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=scratch))
 
 

@@ -65,9 +65,10 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
         "group": 1,
         "panel": panel_width(lowering),
         "rows": block,
+        "strip": False,
         **result(y, *clamp(node)),
     }
-    reads = [x.name, w, *column_weights(lowering, y.name, columns, 1)]
+    reads = [x.name, w, *column_weights(lowering, y.name, columns, 1), ""]
     lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
 
 

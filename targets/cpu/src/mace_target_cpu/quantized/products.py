@@ -124,15 +124,18 @@ def _read_bias(name: str, lowering: Lowering, unit: Array) -> Array:
     return np.rint(steps)
 
 
-def pack_once(name: str, matrices: Array, lowering: Lowering) -> str:
-    """Make a weight of a constant's matrices, packed, if no node has yet; returns its name."""
+def pack_once(name: str, matrices: Array, lowering: Lowering, form: str = "packed") -> str:
+    """Make a weight of a constant's matrices, packed, if no node has yet; returns its name.
+
+    form: tells matrices of one constant apart that differ in more than their shape.
+    """
     # Asked for here, not when the weight is written: another level may have other panels, and its own packed
     # weight.
     order = packing(lowering)
     shape = packed_bytes_shape(matrices.shape, order)
     return lowering.once(
-        (name, shape),
-        lambda: lowering.weight(f"{name}_packed", shape, "int8", lambda: pack_bytes(matrices, order)),
+        (name, shape, form),
+        lambda: lowering.weight(f"{name}_{form}", shape, "int8", lambda: pack_bytes(matrices, order)),
     )
 
 
