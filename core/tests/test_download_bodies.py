@@ -33,9 +33,12 @@ def copy(answer: Answer, held: bytes, most: int) -> tuple[bool | None, bytes]:
     """What `_copy` says, and what the file holds after it; a message where a limit is reached."""
     file = io.BytesIO(held)
     file.seek(0, os.SEEK_END)
+    return copy_to(file, answer, most), file.getvalue()
+
+
+def copy_to(file: io.BytesIO, answer: Answer, most: int) -> bool | None:
     watch = SimpleNamespace(limits=DownloadLimits(9, most), check=lambda: None)
-    complete = download_module._copy(answer, file, watch)  # type: ignore[arg-type]
-    return complete, file.getvalue()
+    return download_module._copy(answer, file, watch)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +68,12 @@ def test_the_largest_size_counts_what_was_there(length: str | None, most: int, f
     if fits:
         assert copy(Answer(length, b"ab", b"cd"), b"before", most)[1] == b"beforeabcd"
         return
+    file = io.BytesIO(b"before")
+    file.seek(0, os.SEEK_END)
     with pytest.raises(download_module._LimitError) as reached:
-        copy(Answer(length, b"ab", b"cd"), b"before", most)
+        copy_to(file, Answer(length, b"ab", b"cd"), most)
+    # What was announced as too large never began; what turns out so is no beginning of a file.
+    assert file.getvalue() == (b"before" if length else b"")
     assert reached.value.problem == f"it is larger than {9 / (1 << 20):g} MiB"
     assert reached.value.remedy == "raise download_max_mib in the deployment file, or download it by hand"
 

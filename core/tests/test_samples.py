@@ -149,3 +149,6 @@ def test_damaged_and_pickled_files_are_refused(tmp_path: Path, suffix: str, cont
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(MaceError, match="cannot be read as an array"):
         read_array(str(tmp_path / "objects.npy"), IMAGE)
+    np.savez(tmp_path / "objects.npz", np.array([{}], object))
+    with pytest.raises(MaceError, match="cannot be read as an array"):
+        read_array(str(tmp_path / "objects.npz"), IMAGE)

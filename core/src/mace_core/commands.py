@@ -188,7 +188,7 @@ def benchmark_models(
     return [built.time(model.name, models.threads, rounds, layers) for model in parsed.models]
 
 
-def explain_deployment(deployment: Path, target: str, no_fallback: bool = False) -> list[Explanation]:
+def explain_deployment(deployment: Path, target: str, no_fallback: bool) -> list[Explanation]:
     """Compile every model and return what was decided.
 
     no_fallback: raise MaceError for nodes that no named target takes.
@@ -198,9 +198,7 @@ def explain_deployment(deployment: Path, target: str, no_fallback: bool = False)
     return [explain(compile_model(model, compilation)) for model in parsed.models]
 
 
-def check_deployment(
-    deployment: Path, target: str, no_fallback: bool = False, strict: bool = False
-) -> Iterator[Finding]:
+def check_deployment(deployment: Path, target: str, no_fallback: bool, strict: bool) -> Iterator[Finding]:
     """Yield what was checked and what was decided; MaceError with all faults together.
 
     strict: keys that have no effect are faults as well.

@@ -154,7 +154,7 @@ def test_options_are_checked_when_the_file_is_read(tmp_path: Path) -> None:
             if line not in str(told.value)
         ] == []
         with pytest.raises(MaceError, match="c_filename"):
-            list(check_deployment(file, target))
+            list(check_deployment(file, target, no_fallback=False, strict=False))
     assert not (tmp_path / "out").exists()
 
 
