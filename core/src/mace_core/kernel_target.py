@@ -15,6 +15,7 @@ from mace_core.call_fusion import fuse_calls
 from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.ir import DType, Graph, Node, Tensor
+from mace_core.joint_results import join_results
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops import core_ops
@@ -71,6 +72,13 @@ class KernelTarget(Target):
         """
         return None
 
+    def place(self, call: Call, joint: Call, program: Program) -> Call | None:
+        """Return a call that writes its result where another one would join it to others; None if none can.
+
+        See `join_results`.
+        """
+        return None
+
     def widening_kernels(self) -> WideningKernels | None:
         """Return the kernels that restore weights from compact storage; None if the target has none.
 
@@ -116,7 +124,7 @@ class KernelTarget(Target):
         lowering = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
         for node in graph.nodes:
             self._lower(node, lowering)
-        return fuse_calls(lowering.finish(), self.fuse)
+        return join_results(fuse_calls(lowering.finish(), self.fuse), self.place)
 
     def _chooser(self, levels: tuple[Level, ...], tuning: Tuning = NO_TUNING) -> Chooser:
         return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)

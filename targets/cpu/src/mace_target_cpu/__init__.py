@@ -10,7 +10,7 @@ from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
-from mace_core.program import Call
+from mace_core.program import Call, Program
 from mace_core.tables import rows
 from mace_target_cpu.isa import GENERIC, X86, X86_DEFAULT, CpuLevel, Packing
 
@@ -50,6 +50,12 @@ class Cpu(KernelTarget):
         from mace_target_cpu.epilogue import fuse  # read on first use, as the lowerings are
 
         return fuse(first, second, tensor)
+
+    def place(self, call: Call, joint: Call, program: Program) -> Call | None:
+        """Convolutions write the channels of a Concat."""
+        from mace_target_cpu.placement import place
+
+        return place(call, joint, program)
 
     def widening_kernels(self) -> WideningKernels:
         """Those of half precision and of bitmaps, on every level."""
