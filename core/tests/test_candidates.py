@@ -19,7 +19,7 @@ from candidates_target import (
     network,
 )
 
-from mace_core.candidates import Candidate, check_tuning
+from mace_core.candidates import Candidate, Chooser, check_tuning, lower_by_choice
 from mace_core.emit import code
 from mace_core.errors import MaceError, PluginError
 from mace_core.graph_builder import Builder
@@ -27,7 +27,7 @@ from mace_core.ir import DType, Node, Tensor
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.plan import plan_calls
-from mace_core.program import Call, Weight, join
+from mace_core.program import Call, Kernel, Weight, join
 from mace_core.refusal import Refusal
 from mace_core.selection import Selection
 from mace_core.testing.compiled import check_merged
@@ -86,6 +86,24 @@ def test_one_candidate_at_all_levels_is_called_at_all(tmp_path: Path) -> None:
     assert [
         replace(c, kernel=d.kernel) for c, d in zip(program.calls, alone.lower(graph).calls, strict=True)
     ] == list(alone.lower(graph).calls)
+
+
+def test_a_trial_without_levels_calls_the_first_candidate_of_all_levels_that_takes_the_node() -> None:
+    def lower(name: str) -> Candidate:
+        def append(node: Node, lowering: Lowering) -> None:
+            if name.startswith("refuses"):
+                raise Refused(f"{name} it")
+            lowering.call(node, Call(Kernel(name, Path(name)), {}, tuple(node.inputs), tuple(node.outputs)))
+
+        return Candidate(name, append, lambda *_: 1.0, ("fast",) if name == "fast only" else ())
+
+    graph, chooser = network(), Chooser("t", (), lambda level: None)
+    lowering = Lowering(graph)
+    offered = [lower(name) for name in ("refuses", "fast only", "first", "second")]
+    lower_by_choice(offered, graph.nodes[0], lowering, chooser)
+    assert [call.kernel.name for call in lowering.calls] == ["first"]
+    with pytest.raises(Refused, match="refuses it"):
+        lower_by_choice(offered[:2], graph.nodes[0], Lowering(graph), chooser)
 
 
 def test_a_node_is_stronger_than_an_op_and_a_level_than_all(tmp_path: Path) -> None:

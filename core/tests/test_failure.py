@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from mace_core import commands
 from mace_core.cli import main
-from mace_core.errors import MaceError
+from mace_core.errors import MaceError, PluginWarning
 from mace_core.failure import report_failure
 
 
@@ -68,3 +69,27 @@ def test_a_command_ends_with_the_message(tmp_path: Path, monkeypatch: pytest.Mon
     assert result.exit_code == 3
     assert "Traceback" not in result.output
     assert "please report it" in result.output
+
+
+def test_each_command_prints_plugins_that_do_not_work_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other warnings keep Python's own form."""
+    usual: list[str] = []
+
+    def warn() -> list[str]:
+        for _ in range(2):  # each time, though Python tells a warning of one place once
+            warnings.warn("x\x1b[2J does not load", PluginWarning, stacklevel=1)
+        warnings.warn("other", UserWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr(commands, "list_plugins", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        monkeypatch.setattr(
+            warnings, "showwarning", lambda message, *place, **more: usual.append(str(message))
+        )
+        result = CliRunner().invoke(main, ["plugins"])
+    assert result.exit_code == 0, result.output
+    assert result.output.count("mace: warning: x") == 2
+    assert result.output.count(" does not load\n") == 2
+    assert "\x1b" not in result.output
+    assert usual == ["other"]

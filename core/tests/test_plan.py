@@ -12,11 +12,21 @@ from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Model
 from mace_core.errors import MaceError, PluginError
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Node
-from mace_core.memory import arena
-from mace_core.part import HOST, BlobBody, MemorySpace, Part, PartPort
+from mace_core.ir import DType, Graph, Node, State, Tensor
+from mace_core.memory import Touch, arena
+from mace_core.part import HOST, BlobBody, MemorySpace, Part, PartPort, ProjectBody
 from mace_core.partition import partition
-from mace_core.plan import Plan, Run, Transfer, make_plan, scratch_name
+from mace_core.plan import (
+    Plan,
+    Run,
+    Transfer,
+    _device_arena,
+    _device_uses,
+    _host_side,
+    _host_touches,
+    make_plan,
+    scratch_name,
+)
 from mace_core.program import join
 from mace_core.refusal import Refusal
 from mace_target_cpu import Cpu
@@ -209,3 +219,68 @@ def test_two_descriptions_of_one_space_are_refused() -> None:
             Device("other", {"Abs"}, replace(ISLAND, slack=1)),
             Cpu(),
         )
+
+
+def blob(scratch: int = 0, **ports: tuple[MemorySpace, int]) -> Part:
+    """A part of a driver: inputs are named x..., outputs y...; each lies in a space with so many bytes there."""
+    made = {
+        name: PartPort(Tensor(name, DType.U8, (100,)), where, size) for name, (where, size) in ports.items()
+    }
+    inputs, outputs = (tuple(p for n, p in made.items() if n.startswith(first)) for first in "xy")
+    return Part("p", "npu", inputs, outputs, BlobBody(b"c" * 65, b"w"), "driver", scratch)
+
+
+def test_effects_on_host_memory() -> None:
+    """Of transfers, and of parts that core does not know from inside."""
+    assert _host_side(Transfer("t", "host", "island", 8)) == [Touch(("t",), ())]
+    assert _host_side(Transfer("t", "island", "host", 8)) == [Touch((), ("t",))]
+    assert _host_side(Transfer("t", "island", "lake", 8)) == []
+    here, there = (HOST, 0), (ISLAND, 0)
+    assert _host_touches(blob(7, x=here, x2=here, y=here)) == [Touch(("x", "x2"), ("y", "p.scratch"))]
+    assert _host_touches(blob(0, x=here, y=here)) == [Touch(("x",), ("y",))]
+    assert _host_touches(blob(7, x=there, y=there)) == []
+    assert _host_touches(blob(7, x=here, y=there)) == [Touch(("x",), ())]
+    assert _host_touches(blob(7, x=there, y=here)) == [Touch((), ("y",))]
+    assert _host_touches(blob(7)) == [Touch((), ("p.scratch",))]
+    assert _host_touches(replace(blob(0, x=here, y=here), body=ProjectBody({}), driver="")) == []
+
+
+def test_uses_of_device_memory() -> None:
+    part = blob(7, x=(ISLAND, 300), x2=(HOST, 0), y=(ISLAND, 0))
+    assert list(_device_uses(ISLAND, [part], Run(0))) == [("x", 300), ("y", 100), ("p.scratch", 7)]
+    assert list(_device_uses(HOST, [part], Run(0))) == [("x2", 100)]
+    assert list(_device_uses(ISLAND, [replace(part, scratch=0)], Run(0))) == [("x", 300), ("y", 100)]
+    for source, destination, uses in (("host", "island", 1), ("island", "host", 1), ("host", "lake", 0)):
+        step = Transfer("t", source, destination, 8)
+        assert list(_device_uses(ISLAND, [part], step)) == [("t", 8)] * uses
+
+
+def test_the_arena_of_a_device() -> None:
+    """A tensor lives from its first step to its last, with the most bytes that a port asks for."""
+    first = blob(x=(ISLAND, 0), y=(ISLAND, 257))
+    second = blob(x2=(ISLAND, 0), y=(ISLAND, 0))
+    made = _device_arena(ISLAND, [first, second], [Run(0), Run(1)])
+    assert (made.offsets, made.bytes) == ({"x": 512, "y": 0, "x2": 512}, 768)
+    assert _device_arena(replace(ISLAND, slack=1), [first, second], [Run(0), Run(1)]).bytes == 1024
+    assert _device_arena(ISLAND, [], []).bytes == 0
+
+
+def test_a_space_may_be_filled_to_its_capacity() -> None:
+    full = plan(chain("Relu"), Device("island", {"Relu"}, replace(ISLAND, capacity=1024)), Cpu())
+    assert full.arenas["island"].bytes == 1024
+    with pytest.raises(MaceError, match="needs 1024 bytes of 'island' memory, which has 1023"):
+        plan(chain("Relu"), Device("island", {"Relu"}, replace(ISLAND, capacity=1023)), Cpu())
+
+
+def test_sizes_and_names_of_a_plan() -> None:
+    """States are neither inputs nor outputs; zeros need no bytes; each size is rounded up to 64."""
+    made = plan(chain("Relu", "Abs"), Cpu())
+    assert (made.worker_bytes, made.weight_bytes, made.drivers) == (0, 0, ())
+    calls = [replace(call, scratch=size) for call, size in zip(made.program.calls, (65, 3), strict=True)]
+    states = (State("x", made.outputs[0], np.ones(20, np.float32)), State("", "", np.zeros(5, np.float32)))
+    parts = (*made.parts, blob(), blob())
+    changed = replace(made, program=replace(made.program, calls=tuple(calls)), states=states, parts=parts)
+    assert changed.worker_bytes == 128
+    assert changed.weight_bytes == 128 + 2 * (128 + 64)
+    assert (changed.inputs, changed.outputs, changed.drivers) == ((), (), ("driver",))
+    assert (made.inputs, made.outputs) == (("x",), made.program.outputs)

@@ -66,7 +66,7 @@ def _are_powers_of_two(array: Array) -> bool:
     """Whether each element is one whose inverse is a normal number as well."""
     # Both x / c and x * (1 / c) are then the exact quotient, rounded only where it is denormal.
     mantissa, exponent = np.frexp(array)
-    return array.size > 0 and bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 100))
+    return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 100))
 
 
 def _reduce_reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
