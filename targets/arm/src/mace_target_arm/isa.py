@@ -15,11 +15,15 @@ class Family:
     levels: tuple[CpuLevel, ...]
 
 
-# 32 registers of 4 floats: a tile of 6 x 16 is 24 of them, and leaves 4 for a row of weights and 1 for a
-# value of the input.
+# 32 registers of 4 floats: a tile of 6 x 16 is 24 of them, and leaves 6 for values of the input, 4 of each
+# row, and 2 for weights.
 AARCH64 = Family(
     ("arm64-v8a", "arm64"),
-    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=6, columns=16, depth_step=2),),
+    (
+        CpuLevel(
+            "neon", (), "", VECTOR, lanes=4, rows=6, columns=16, depth_step=2, by_lane=True, registers=32
+        ),
+    ),
 )
 
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
@@ -27,5 +31,5 @@ AARCH64 = Family(
 # flag is needed here.
 AARCH32 = Family(
     ("armeabi-v7a", "armhf"),
-    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8, depth_step=2),),
+    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8, depth_step=2, by_lane=True),),
 )

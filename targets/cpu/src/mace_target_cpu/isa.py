@@ -28,6 +28,8 @@ class CpuLevel(Level):
     rows, columns: the tile of results that the matrix kernels of floats keep in registers. A tile may be
     several panels wide.
     panel: columns of a packed weight matrix that lie together.
+    by_lane: whether products multiply by a lane of a register, as NEON's do: values of the left factor are
+    then loaded as vectors.  registers: vector registers, which bound the tiles of such products.
     depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
     dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by
     instructions that saturate in 16 bits (vpmaddubsw), "vnni" four at a time and exactly (vpdpbusd).
@@ -40,6 +42,8 @@ class CpuLevel(Level):
     rows: int
     columns: int
     panel: int = PANEL
+    by_lane: bool = False
+    registers: int = 16
     depth_step: int = 4
     dot: str = "pairs"
 
