@@ -10,7 +10,7 @@ are left alone. All tests run once without a fault, which tells what fails anywa
 functions it executes. A fault is then tried on the tests that execute the changed function, or open the changed
 template: those of the area first, the nearest and fastest of them first, until one fails. Tests that start another
 Python process come last, for they may execute anything. A fault that survives has seen all of them, up to `--budget`
-seconds of tests.
+seconds of processor time.
 
 `equivalent_faults.yaml` lists changes without effect and why; they are counted apart and not tried.
 
@@ -178,7 +178,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--marks", default=f"not fuzz and not emulator and not wheels{EXHAUSTIVE}")
     parser.add_argument("--near", action="store_true", help="leave out the folder tests/")
     parser.add_argument("--tests", action="append", help="run this file or folder of tests only")
-    parser.add_argument("--budget", type=float, default=150, help="seconds of tests that a fault may see")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=200,
+        help="seconds of processor time of the tests that a fault may see",
+    )
     parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     asked = parser.parse_args()
     asked.area = list(AREAS) if "all" in (asked.area or ()) else asked.area or list(DEFAULT_AREAS)

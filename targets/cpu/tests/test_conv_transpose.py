@@ -78,5 +78,6 @@ def test_conv_transpose(tmp_path: Path) -> None:
             "over_padded", (1, 6, 6, 3), (5, 2, 2, 3), strides=(2, 2), pads_before=(3, 2), pads_after=(3, 2)
         ),
         graph("runtime", (1, 5, 6, 3), (7, 2, 2, 3), strides=(2, 2), constants=()),
+        graph("runtime_cube", (1, 4, 2, 2, 4), (6, 2, 1, 2, 2), group=2, strides=(1, 1, 2), constants=()),
     ]
     check_graphs(Cpu(), graphs, tmp_path)
