@@ -56,7 +56,10 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
     panel = panel_width(lowering)
     matrix = (values.astype(np.int16) - shift).astype(np.int8).reshape(1, depth, columns)
     packed = pack_bytes(matrix, packing(lowering))
-    start = np.zeros(-(-columns // panel) * panel, np.int32)
+    zero = (0 if zeros is None else int(zeros.reshape(-1)[0])) - shift
+    column_sums = np.zeros(-(-columns // panel) * panel, np.int32)
+    # Modulo 2^32, as kernels add.
+    column_sums[:columns] = (matrix[0].astype(np.int64) - zero).sum(0).astype(np.int32)
     block = block_rows(rows, depth)
     args = {
         "rows": rows,
@@ -65,7 +68,7 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
         "panel": panel,
         "block": block,
         "is_signed": a.dtype is DType.I8,
-        "b_zero": (0 if zeros is None else int(zeros.reshape(-1)[0])) - shift,
+        "b_zero": zero,
     }
     kernel = Kernel(
         f"matmul_integer_{a.dtype.value}",
@@ -75,9 +78,12 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
         IGEMM,
     )
     w = lowering.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
-    sums = lowering.weight(f"{b.name}.start", start.shape, "int32", lambda: start)
+    sums = lowering.weight(f"{b.name}.sums", column_sums.shape, "int32", lambda: column_sums)
     reads = [a.name, w, sums, optional(node, 2)]
-    lowering.call(node, Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, 0)))
+    lowering.call(
+        node,
+        Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, 0) + column_sums.nbytes),
+    )
 
 
 def _lower_plain(node: Node, lowering: Lowering, left: Shape, right: Shape) -> None:
