@@ -80,6 +80,10 @@ def test_benchmark_times_layers_and_the_framework(project: Path) -> None:
         mace(project, "benchmark", "digits.yml", "--json", "--against-framework", "--rounds", "3")
     )
     assert len(row["framework_ns"]) == 3
+    calls = json.loads(mace(project, "benchmark", "digits.yml", "--json", "--op", "--rounds", "3"))
+    assert [call["macs"] for call in calls if call["kernel"] == "matmul_f32"] == [128 * 10]
+    assert all(call["ns"] > 0 and call["bytes"] > 0 and call["bound_ns"] > 0 for call in calls)
+    assert all(call["peak_macs"] > 0.1 for call in calls)
 
 
 @pytest.mark.slow

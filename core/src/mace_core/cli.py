@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mace_core.cli_options import (
+    AGAINST_FRAMEWORK,
     BUILDS,
     FILE,
     JSON,
     NO_FALLBACK,
+    OPERATORS,
+    RESET,
+    ROUNDS,
     TARGET,
     THREADS,
     echo,
@@ -137,13 +141,7 @@ def build(deployment: Path, target: str, builds: Path, jobs: int, no_fallback: b
 @click.option(
     "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy."
 )
-@click.option(
-    "--reset",
-    default=0,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Give states their start values again after every N samples. Default: never.",
-)
+@RESET
 @exit_on_error
 def run(
     deployment: Path,
@@ -208,13 +206,10 @@ def validate(
 @BUILDS
 @THREADS
 @JSON
-@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1), help="Number of timed runs.")
+@ROUNDS
+@OPERATORS
 @click.option("--layers", is_flag=True, help="Time every layer too.")
-@click.option(
-    "--against-framework",
-    is_flag=True,
-    help="Time the library and the model's own framework alternately in one process, one thread each.",
-)
+@AGAINST_FRAMEWORK
 @exit_on_error
 def benchmark(
     deployment: Path,
@@ -223,6 +218,7 @@ def benchmark(
     threads: int,
     as_json: bool,
     rounds: int,
+    operators: bool,
     layers: bool,
     against_framework: bool,
 ) -> None:
@@ -231,6 +227,12 @@ def benchmark(
     from mace_core.run.tables import show_timings
 
     models = BuiltModels(deployment, target, builds, threads=threads)
+    if operators:
+        from mace_core.run.operators import show_operators, time_operators
+
+        times = time_operators(models, rounds)
+        print_result([time.as_json() for time in times], show_operators(times), as_json)
+        return
     timings = benchmark_models(models, rounds, layers, against_framework)
     print_result([asdict(timing) for timing in timings], show_timings(timings), as_json)
 

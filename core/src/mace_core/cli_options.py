@@ -36,6 +36,27 @@ NO_FALLBACK = click.option(
 THREADS = click.option(
     "--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads."
 )
+ROUNDS = click.option(
+    "--rounds", default=50, show_default=True, type=click.IntRange(1), help="Number of timed runs."
+)
+OPERATORS = click.option(
+    "--op",
+    "operators",
+    is_flag=True,
+    help="Time every operator, beside the multiply-adds and bytes that one core can do at its level.",
+)
+AGAINST_FRAMEWORK = click.option(
+    "--against-framework",
+    is_flag=True,
+    help="Time the library and the model's own framework alternately in one process, one thread each.",
+)
+RESET = click.option(
+    "--reset",
+    default=0,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Give states their start values again after every N samples. Default: never.",
+)
 
 Command = Callable[..., Any]
 

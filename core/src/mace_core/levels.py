@@ -29,6 +29,7 @@ class Level:
     has.
     prelude: template of the C that all kernels of the level see (vector types and the like).
     probe: template of the C functions that `available` calls; None if it calls none.
+    peak: C source of a program that prints what one core can do, see `run/operators.py`; None if unknown.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Level:
     available: str
     prelude: Traversable
     probe: Traversable | None = None
+    peak: Traversable | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", CIdentifier(self.name))

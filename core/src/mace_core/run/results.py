@@ -31,6 +31,7 @@ class Timing:
     timing: what the times are, see `Runner.timing`.
     framework, framework_ns: the model's own framework and its times on the same inputs; empty where it was
     not asked for.
+    device: what computed the first part, in words of the library; "" where nobody says.
     """
 
     model: str
@@ -41,6 +42,7 @@ class Timing:
     target: str = ""
     framework: str = ""
     framework_ns: tuple[float, ...] = ()
+    device: str = ""
 
     @property
     def median(self) -> float:
@@ -57,7 +59,8 @@ class Timing:
         """Read what the program mace_benchmark printed."""
         layers = tuple(map(LayerTime.of_json, printed.objects("layers") if "layers" in printed else ()))
         model, rounds, threads = printed.string("model"), printed.numbers("ns"), printed.integer("threads")
-        return cls(model, rounds, threads, layers, timing, target)
+        device = printed.string("device") if "device" in printed else ""
+        return cls(model, rounds, threads, layers, timing, target, device=device)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
  *
  *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1]
  *
- * Prints one JSON object: nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
+ * Prints one JSON object: what computes the first part, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
  * computes (the least over the rounds).
  * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid.
  */
@@ -84,6 +84,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < warmup; i++) check(session, mace_run(session, in, out));
   printf("{\"model\": ");
   print_text(model->name);
+  printf(", \"device\": ");
+  print_text(mace_part_device(session, 0));
   printf(", \"threads\": %d, \"open_ns\": %lld, \"ns\": [", workers, (long long)opened);
   for (int i = 0; i < rounds; i++) {
     const int64_t start = now();

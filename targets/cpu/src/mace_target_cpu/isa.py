@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from mace_core.errors import PluginError
 from mace_core.levels import Level
@@ -46,6 +47,7 @@ class CpuLevel(Level):
     registers: int = 16
     depth_step: int = 4
     dot: str = "pairs"
+    peak: Traversable | None = KERNELS / "peak.c"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,124 @@
+/* What one core can do at the level that the flags state: prints multiply-adds of floats and of bytes, and bytes
+ * read from a buffer of 256 KiB, each for a nanosecond; the best of some rounds.
+ *
+ * Twelve chains of vector sums hide the latency of an instruction, and leave registers for its operands. */
+#define _POSIX_C_SOURCE 199309L
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+#if defined(__AVX512F__)
+#define BYTES 64
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+
+enum { CHAINS = 12, STEPS = 200000, ROUNDS = 20, BUFFER = 256 * 1024 };
+
+typedef float vf __attribute__((vector_size(BYTES)));
+typedef int32_t vi __attribute__((vector_size(BYTES)));
+
+/* One instruction or pair that sums products of bytes in 32 bits; PRODUCTS of them. */
+#if defined(__AVX512VNNI__) && BYTES == 64
+#define PRODUCTS 64
+#define SUM(s, x) (vi) _mm512_dpbusd_epi32((__m512i)(s), (__m512i)(x), (__m512i)(x))
+#elif defined(__AVXVNNI__) && BYTES == 32
+#define PRODUCTS 32
+#define SUM(s, x) (vi) _mm256_dpbusd_avx_epi32((__m256i)(s), (__m256i)(x), (__m256i)(x))
+#elif BYTES == 64
+#define PRODUCTS 32
+#define SUM(s, x) ((s) + (vi)_mm512_madd_epi16((__m512i)(s), (__m512i)(x)))
+#elif BYTES == 32
+#define PRODUCTS 16
+#define SUM(s, x) ((s) + (vi)_mm256_madd_epi16((__m256i)(s), (__m256i)(x)))
+#elif defined(__SSE2__)
+#define PRODUCTS 8
+#define SUM(s, x) ((s) + (vi)_mm_madd_epi16((__m128i)(s), (__m128i)(x)))
+#elif defined(__ARM_NEON)
+#define PRODUCTS 4
+#define SUM(s, x) (vi) vmlal_s16((int32x4_t)(s), vget_low_s16((int16x8_t)(x)), vget_low_s16((int16x8_t)(x)))
+#endif
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* The compiler must take memory for read and changed here, or it would compute a loop once or not at all. */
+static void touch(void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
+
+#define EACH(step) step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11)
+#define LOAD(i) s##i = at[i];
+#define STORE(i) at[i] = s##i;
+#define FLOATS(i) s##i = s##i * x + y;
+#define INTEGERS(i) s##i = SUM(s##i, x);
+
+static double floats(void) {
+  vf at[CHAINS], s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, operands[2] = {(vf){0} + 0.999f, (vf){0} + 0.001f};
+  memset(at, 0, sizeof at);
+  touch(operands), touch(at);
+  const vf x = operands[0], y = operands[1];
+  EACH(LOAD)
+  const double start = now();
+  for (int i = 0; i < STEPS; i++) { EACH(FLOATS) }
+  const double took = now() - start;
+  EACH(STORE)
+  touch(at);
+  return (double)STEPS * CHAINS * (BYTES / 4) / took;
+}
+
+static double integers(void) {
+#ifdef SUM
+  vi at[CHAINS], s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, x = (vi){0} + 0x01020103;
+  memset(at, 1, sizeof at);
+  touch(&x), touch(at);
+  EACH(LOAD)
+  const double start = now();
+  for (int i = 0; i < STEPS; i++) { EACH(INTEGERS) }
+  const double took = now() - start;
+  EACH(STORE)
+  touch(at);
+  return (double)STEPS * CHAINS * PRODUCTS / took;
+#else
+  return 0;
+#endif
+}
+
+static double bytes(void) {
+  static vi buffer[BUFFER / sizeof(vi)];
+  vi sums[8] = {{0}};
+  touch(buffer);
+  const double start = now();
+  for (int round = 0; round < 16; round++) {
+    for (size_t i = 0; i < sizeof buffer / sizeof *buffer; i += 8)
+      for (int j = 0; j < 8; j++) sums[j] ^= buffer[i + (size_t)j];
+    touch(buffer);
+  }
+  const double took = now() - start;
+  touch(sums);
+  return 16.0 * BUFFER / took;
+}
+
+static double best(double (*measure)(void)) {
+  double most = 0;
+  for (int i = 0; i < ROUNDS; i++) {
+    const double rate = measure();
+    most = rate > most ? rate : most;
+  }
+  return most;
+}
+
+int main(void) {
+  printf("{\"f32\": %.3f, \"i8\": %.3f, \"bytes\": %.3f}\n", best(floats), best(integers), best(bytes));
+  return 0;
+}
