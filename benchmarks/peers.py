@@ -41,6 +41,10 @@ INT8_TOLERANCE = 0.15
 SEED = 11
 
 
+class BuildError(Exception):
+    """Says what a build of ours printed before it failed."""
+
+
 @dataclass
 class Contestant:
     """A runtime with an open model and the nanoseconds of its runs.
@@ -115,7 +119,7 @@ def split(text: str) -> list[str]:
 
 
 def build(model: PeerModel, is_kept: bool) -> Path:
-    """Build the shared library of a model for this machine, and return it."""
+    """Build the shared library of a model for this machine, and return it; BuildError where it fails."""
     library = FOLDER / "libraries" / model.name / "lib/host" / f"lib{model.name}.so"
     if is_kept and library.is_file():
         return library
@@ -130,7 +134,7 @@ def build(model: PeerModel, is_kept: bool) -> Path:
     command = [sys.executable, "-m", "mace_core.cli", "build", str(deployment), "--builds", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own build
     if done.returncode:
-        raise SystemExit(f"{model.name}: does not build\n{done.stdout}{done.stderr}")
+        raise BuildError(f"{model.name} does not build\n{done.stdout}{done.stderr}")
     return library
 
 
@@ -261,8 +265,27 @@ def bind_processors(count: int, every: list[int]) -> None:
     os.sched_setaffinity(0, every[:count])
 
 
+def measure(
+    model: PeerModel, peers: list[runtimes.Runtime], options: argparse.Namespace
+) -> list[dict[str, object]]:
+    """Return the records of one model at every number of threads; BuildError where ours does not build."""
+    library = build(model, options.no_build)
+    ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
+    processors = sorted(os.sched_getaffinity(0))
+    records = []
+    for threads in map(int, split(options.threads)):
+        bind_processors(threads, processors)
+        contestants = open_all(model, ours, peers, threads)
+        race(contestants, options.seconds, choose_clock(options, threads))
+        records += rows_of(model, threads, contestants)
+        del contestants
+        gc.collect()
+        os.sched_setaffinity(0, processors)
+    return records
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Measure; return 1 if some outputs disagree."""
+    """Measure; return 1 if some outputs disagree or a library does not build."""
     options = parse(arguments)
     models = choose_models(list_models(FOLDER / "networks"), split(options.model))
     wanted = split(options.runtime)
@@ -275,26 +298,23 @@ def main(arguments: Sequence[str]) -> int:
         say(f"{peer.name} {peer.version or 'is not installed'}")
     peers = [peer for peer in peers if peer.version]
     (FOLDER / "libraries").mkdir(parents=True, exist_ok=True)
-    processors, records = sorted(os.sched_getaffinity(0)), []
+    records: list[dict[str, object]] = []
+    failures = 0
     for model in models:
         if reason := prepare(model):
             say(f"{model.name} is left out: {reason}")
             continue
         say(model.name)
-        library = build(model, options.no_build)
-        ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
-        for threads in map(int, split(options.threads)):
-            bind_processors(threads, processors)
-            contestants = open_all(model, ours, peers, threads)
-            race(contestants, options.seconds, choose_clock(options, threads))
-            records += rows_of(model, threads, contestants)
-            del contestants
-            gc.collect()
-        os.sched_setaffinity(0, processors)
-    if options.json:
-        options.json.write_text(json.dumps(records, indent=1) + "\n")
+        try:
+            records += measure(model, peers, options)
+        except BuildError as error:
+            say(str(error))
+            failures += 1
+        # After each model: a run that is cut short keeps what it has.
+        if options.json:
+            options.json.write_text(json.dumps(records, indent=1) + "\n")
     sys.stdout.write(summarize(records))
-    return int(any(record["disagreement"] for record in records))
+    return int(failures > 0 or any(record["disagreement"] for record in records))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from math import prod
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def find_level(device: str, levels: Iterable[Sequence[Level]]) -> Level:
     MaceError where no target has it.
     """
     name = device.rpartition(": ")[2]
-    for level in (level for of_target in levels for level in of_target):
+    for level in chain.from_iterable(levels):
         if level.name == name:
             return level
     remedy = "name the levels as they were built, or leave --op out"
@@ -111,8 +112,8 @@ def measure_peak(level: Level, choice: Choice, built: BuiltLibrary) -> Peak:
     with tempfile.TemporaryDirectory() as folder:
         link(sources, choice.compiler, Path(folder), ("-O2",))
         printed = replace(built, programs=Path(folder)).execute("peak", [])
-    found = JsonObject.parse(printed, SOURCE)
-    return Peak(found.number("f32"), found.number("i8"), found.number("bytes"))
+    rates = JsonObject.parse(printed, SOURCE)
+    return Peak(rates.number("f32"), rates.number("i8"), rates.number("bytes"))
 
 
 def combine(compiled: CompiledModel, timing: Timing, level: str, peak: Peak) -> Iterator[OperatorTime]:
