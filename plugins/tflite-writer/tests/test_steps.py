@@ -15,6 +15,7 @@ from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_tflite_writer import refuses
 from mace_tflite_writer.rewrites import (
     clips_as_limits,
+    functions_by_steps,
     kernels_by_blocks,
     legalize,
     means_as_convolutions,
@@ -132,6 +133,16 @@ def test_products_of_int8_with_wide_results_have_wide_activations() -> None:
         check_legal(rewritten, grower.inputs(graph))
 
 
+@pytest.mark.parametrize("alpha", [1.0, 0.6])
+def test_an_elu_that_a_chip_lacks_is_an_exponential(alpha: float) -> None:
+    grower = Grower(0, DType.F32, False)
+    graph, inputs = node_graph(grower, "Elu", [grower.input((4, 50))], {"alpha": alpha})
+    rewritten = functions_by_steps(graph, ["Elu"])
+    assert "Elu" not in [node.op.name for node in rewritten.nodes]
+    check_rewrite(graph, rewritten, inputs, 4e-7)
+    check_graph(rewritten, inputs)
+
+
 def test_clamps_that_a_chip_lacks_become_limits() -> None:
     for dtype, quantized in ((DType.F32, False), *STORED):
         grower = Grower(0, dtype, quantized)
@@ -142,6 +153,7 @@ def test_clamps_that_a_chip_lacks_become_limits() -> None:
         check_rewrite(graph, rewritten, inputs)
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("largest", [2, 3])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_large_kernels_of_stored_integers_go_over_blocks(largest: int, stride: int) -> None:

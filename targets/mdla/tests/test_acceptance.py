@@ -67,6 +67,7 @@ STEPS = {
         ["MEAN", "SUB", "MUL", "MEAN", "ADD", "RSQRT", "MUL", "MUL", "ADD"],
     ),
     "HardSigmoid": (one("HardSigmoid", [(1, 4, 4, 16)]), ["MUL", "ADD", "MAXIMUM", "MINIMUM"]),
+    "Elu": (one("Elu", [(1, 4, 4, 16)]), ["MINIMUM", "EXP", "SUB", "RELU", "ADD"]),
     "MatMul": (
         one("MatMul", [(1, 4, 16), (16, 16)], constant=(1,)),
         ["RESHAPE", "FULLY_CONNECTED", "RESHAPE"],

@@ -65,6 +65,7 @@ def test_the_table_has_every_operation_with_its_number() -> None:
     }
 
 
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("case", FILES)
 def test_operands_have_the_order_and_the_types_of_the_page(case: str) -> None:
     network = executor.Network(stub_network(encode_lite_model(LiteModel(file_of(case)[0]))))

@@ -21,7 +21,7 @@ from mace_tflite_writer.rewrites import (
 )
 from mace_tflite_writer.rewrites.per_tensor import has_weights_of_scales
 
-ABSENT_IN_ADAPTER = ("GELU", "RELU_0_TO_1")
+ABSENT_IN_ADAPTER = ("ELU", "GELU", "RELU_0_TO_1")
 """Operators with steps in their place that the Neuron adapter has no number for."""
 
 

@@ -32,6 +32,8 @@ def functions_by_steps(graph: Graph, absent: Collection[str] = ()) -> Graph:
 def _by_steps(site: Site, absent: Collection[str]) -> Sequence[str] | None:
     name = site.node.op.name
     steps = (ONE_STEP if site.x.quant is not None else STEPS).get(name)
+    if name == "Elu" and "Elu" in absent and site.x.quant is None:
+        steps = _elu_by_exponential
     if steps is None or not site.x.real.dtype.is_float or not (name in absent or site.is_refused):
         return None
     return steps(site)
@@ -69,6 +71,18 @@ def _elu(site: Site) -> Sequence[str]:
     alpha, x = site.attributes(AlphaAttributes).alpha, site.node.inputs[0]
     below = site.inner("Elu", [site.inner("Minimum", [x, _number(site, 0.0)])], {"alpha": 1.0})
     scaled = site.inner("Mul", [below, _number(site, alpha)])
+    return site.last("Add", [site.inner("Relu", [x]), scaled])
+
+
+def _elu_by_exponential(site: Site) -> Sequence[str]:
+    """Write relu(x) + alpha * (exp(min(x, 0)) - 1), for chips without an Elu.
+
+    The difference cancels near 0: its error there is that of a number near 1, not of one near 0.
+    """
+    alpha, x = site.attributes(AlphaAttributes).alpha, site.node.inputs[0]
+    power = site.inner("Exp", [site.inner("Minimum", [x, _number(site, 0.0)])])
+    below = site.inner("Sub", [power, _number(site, 1.0)])
+    scaled = below if alpha == 1.0 else site.inner("Mul", [below, _number(site, alpha)])
     return site.last("Add", [site.inner("Relu", [x]), scaled])
 
 
