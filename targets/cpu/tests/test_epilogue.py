@@ -181,7 +181,7 @@ STORED = [
     stored_sum("bytes", DType.I8, "yr"),
     stored_sum("unsigned", DType.U8, "yr", results=16),
     stored_sum("other_order", DType.I8, "ry"),
-    stored_sum("groups", DType.U8, "ry", group=2, results=38),
+    stored_sum("stored_groups", DType.U8, "ry", group=2, results=38),
 ]
 
 

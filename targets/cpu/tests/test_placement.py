@@ -31,7 +31,11 @@ def list_kernels(graph: Graph) -> list[str]:
     return [call.kernel.name for call in Cpu().lower(graph).calls]
 
 
-GRAPHS = [join("two", 8, 40), join("windows", 3, 17, 5, kernel=3), join("groups", 6, 34, group=2)]
+GRAPHS = [
+    join("join_two", 8, 40),
+    join("join_windows", 3, 17, 5, kernel=3),
+    join("join_groups", 6, 34, group=2),
+]
 
 
 @pytest.mark.slow

@@ -1,0 +1,74 @@
+"""Epilogues and results in place, on every level: sanitized with gaps between all tensors, and on several workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_epilogue import CASES, STORED, build
+from test_placement import GRAPHS
+from test_workers import run_both
+
+from mace_core.ir import Array, Graph
+from mace_core.levels import Level, with_levels
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import assert_close, merge, plan_graph, random_inputs, split_by_graph
+from mace_core.testing.processor import levels_here
+from mace_core.testing.sanitized import Sanitized
+from mace_target_cpu import Cpu
+from mace_target_cpu.isa import GENERIC, X86
+
+pytestmark = pytest.mark.slow
+
+LEVELS = {level.name: level for level in levels_here((*X86, *GENERIC))}
+ALL = [*(build(name) for name in CASES), *STORED, *GRAPHS]
+
+
+def make_inputs(graph: Graph) -> dict[str, Array]:
+    rng, inputs = np.random.default_rng(2), random_inputs(graph)
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if tensor.quant:
+            limits = np.iinfo(tensor.dtype.numpy)
+            inputs[name] = rng.integers(limits.min, limits.max, tensor.shape, limits.dtype, endpoint=True)
+    return inputs
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_stays_within_its_tensors(level: str, tmp_path: Path) -> None:
+    merged, chosen = merge("all", ALL), LEVELS[level]
+    inputs = make_inputs(merged)
+    outputs = run_sanitized(merged, chosen, inputs, tmp_path)
+    expected = execute(merged, inputs)
+    for graph in ALL:
+        for name, array in split_by_graph({o: outputs[o] for o in merged.outputs}, graph).items():
+            real = expected[f"{graph.name}/{name}"]
+            if graph.tensors[name].quant:
+                assert np.abs(array.astype(int) - real).max() <= 1, graph.name
+            else:
+                assert_close(array, real, graph.name)
+
+
+def run_sanitized(graph: Graph, level: Level, inputs: dict[str, Array], folder: Path) -> dict[str, Array]:
+    plan = plan_graph(with_levels(Cpu(), [level]), graph)
+    return Sanitized({graph.name: plan}, [level], folder).run(graph.name, inputs)
+
+
+def test_workers_change_no_bit(tmp_path: Path) -> None:
+    alone, together, counts = run_both(ALL, tmp_path)
+    assert len([count for count in counts if count > 1]) >= len(ALL)
+    for name, array in alone.items():
+        np.testing.assert_array_equal(together[name], array, err_msg=name)
+
+
+@pytest.mark.exhaustive
+def test_sums_of_stored_integers_are_equal_on_all_levels(tmp_path: Path) -> None:
+    """The sum rounds each of its products by itself, on levels with and without a multiply-add."""
+    merged = merge("all", STORED)
+    inputs = make_inputs(merged)
+    results = [run_sanitized(merged, level, inputs, tmp_path / name) for name, level in LEVELS.items()]
+    for found in results[1:]:
+        for name, array in results[0].items():
+            np.testing.assert_array_equal(found[name], array, err_msg=name)
