@@ -268,3 +268,12 @@ def test_resize_has_coordinates_since_11(opset: int, coordinates: str, tmp_path:
     graph = load(tmp_path / "m.onnx", body, opset, s=scales, r=np.float32([]))
     assert attribute(graph, "Resize", "coordinates") == coordinates
     assert graph.tensors["y"].shape == (1, 4, 12, 12)
+
+
+@pytest.mark.parametrize(("opset", "batch"), [(12, 0), (12, 1), (13, 1)])
+def test_gathered_batches_exist_from_operator_set_12_on(opset: int, batch: int, tmp_path: Path) -> None:
+    body = f"y = GatherND<batch_dims={batch}>(x, i)"
+    graph = load(tmp_path / "m.onnx", body, opset, "float[2,3] x", i=[[1], [0]])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = execute(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(found, x[[0, 1], [1, 0]] if batch else x[[1, 0]])

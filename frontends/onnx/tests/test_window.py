@@ -55,7 +55,7 @@ CONVOLUTIONS = {
             f'ConvTranspose<auto_pad="{auto}", strides=[2,2], output_shape=[{shape}]>(x, w)', X, TRANSPOSED
         )
         for auto in ("NOTSET", "SAME_UPPER", "SAME_LOWER")
-        for shape in ("14,11", "15,12", "12,9")
+        for shape in ("14,11", "15,12", "12,9", "13,10")
     },
     "transposed line": case(
         "ConvTranspose<strides=[2], output_shape=[10]>(x, w)", "float[1,4,5] x", {"w": normal(4, 3, 3)}
