@@ -120,6 +120,18 @@ class TestFile:
     """What the import of the file executes: all its tests may depend on it."""
     failing: list[str] = field(default_factory=list)
 
+    def tests_of(self, fault: Fault) -> set[str]:
+        """Return the tests that execute what a fault changes.
+
+        What a module computes when it is imported is used by its functions: these stand for it.
+        """
+        if not fault.file.endswith(".py"):
+            return self.executing.get((fault.file, -1), set())
+        if fault.function:
+            return self.executing.get((fault.file, fault.function), set())
+        called = [tests for (file, line), tests in self.executing.items() if file == fault.file and line >= 0]
+        return set().union(*called)
+
 
 def measure(job: Job, file: str, marks: str) -> TestFile:
     """Run the tests of a file and note what they execute."""
@@ -198,7 +210,7 @@ class Trial:
         chosen = []
         for number, (file, marks) in enumerate(self.stages.files[fault.area].items()):
             measured = self.measured[file]
-            direct = measured.executing.get(key, set())
+            direct = measured.tests_of(fault)
             tests = measured.seconds
             if not direct and key not in measured.imported:
                 # Another process may execute anything; what this one executes was seen.
@@ -215,7 +227,15 @@ class Trial:
             if order:
                 cost = sum(seconds for test, seconds in order if test in direct)
                 folder = file.split("/")[0] == "tests"
-                rank = (distance == 3, -self.catches[fault.file, file], folder, distance, cost, number)
+                rank = (
+                    distance == 3,
+                    not direct,
+                    -self.catches[fault.file, file],
+                    folder,
+                    distance,
+                    cost,
+                    number,
+                )
                 chosen.append(Candidate(file, marks, order, rank))
         return sorted(chosen, key=lambda candidate: candidate.rank)
 
