@@ -300,7 +300,9 @@ def run_faults(
 def print_measured(measured: dict[str, TestFile], seconds: float) -> None:
     """Print how many tests there are, and which fail without a fault: those are of no use."""
     tests = sum(len(file.seconds) for file in measured.values())
-    sys.stdout.write(f"{tests} tests of {len(measured)} files measured in {seconds:.0f} s\n")
+    used = sum(sum(file.seconds.values()) for file in measured.values())
+    line = f"{tests} tests of {len(measured)} files measured in {seconds:.0f} s: {used:.0f} s of processor time\n"
+    sys.stdout.write(line)
     for file in measured.values():
         sys.stdout.writelines(f"fails without a fault: {test}\n" for test in file.failing)
     sys.stdout.flush()
