@@ -1,7 +1,8 @@
-"""Measure what a session costs: `uv run python benchmarks/session.py`.
+"""Measure what a session costs: `uv run python benchmarks/session.py [MODEL_FILE ...]`.
 
-Prints nanoseconds to open a session and to run a model in it, for a model of one Relu of four floats and for
-the shipped digits.
+Prints nanoseconds to open a session and to run a model in it, the first time in a process and then, for a model
+of one Relu of four floats, for the shipped digits, and for files of one input and one output that are named,
+such as those of imagenet.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,16 +29,18 @@ from mace_core.testing.compiled import case
 DIGITS = Path(__file__).parents[1] / "models/digits/digits.yml"
 SOURCE = Path(__file__).with_suffix(".c")
 ROUNDS = 20_000
+ROUNDS_OF_FILES = 100
 
 
-def measure(folder: Path, rounds: int = ROUNDS) -> dict[str, Mapping[str, float]]:
+def measure(folder: Path, rounds: int = ROUNDS, files: Sequence[Path] = ()) -> dict[str, Mapping[str, float]]:
     """Return the figures of each model; its library is built in the folder for this machine."""
     registry = Registry.load()
     choice = registry.select("host")[0]
     work = Compilation(choice, registry)
     (digits,) = load_deployment(DIGITS).models
     relu = compile_graph(Model("relu", ()), case("relu", "Relu", [np.zeros(4, np.float32)]), work)
-    plans = [relu.plan, compile_model(digits, work).plan]
+    named = [compile_model(Model(file.stem, (file,)), work).plan for file in files]
+    plans = [relu.plan, compile_model(digits, work).plan, *named]
     choice_levels = library_levels(registry.targets_for(choice, ()), choice.abi)
     sources = code.library("overhead", plans, choice_levels)
     tool = Manifest(
@@ -47,12 +50,13 @@ def measure(folder: Path, rounds: int = ROUNDS) -> dict[str, Mapping[str, float]
         units=(Unit(SOURCE.name),),
         needs=("overhead",),
     )
-    files = {**sources.files, SOURCE.name: SOURCE.read_text(encoding="utf-8")}
-    sources = replace(sources, files=files, manifests=(*sources.manifests, tool))
+    contents = {**sources.files, SOURCE.name: SOURCE.read_text(encoding="utf-8")}
+    sources = replace(sources, files=contents, manifests=(*sources.manifests, tool))
     program = link(sources, choice.compiler, folder, ("-O2",))
     figures = {}
     for plan in plans:
-        done = subprocess.run([program, plan.name, str(rounds)], capture_output=True, text=True, check=True)  # noqa: S603  # built here
+        count = ROUNDS_OF_FILES if plan in named else rounds
+        done = subprocess.run([program, plan.name, str(count)], capture_output=True, text=True, check=True)  # noqa: S603  # built here
         figures[plan.name] = json.loads(done.stdout)
     return figures
 
@@ -60,7 +64,7 @@ def measure(folder: Path, rounds: int = ROUNDS) -> dict[str, Mapping[str, float]
 def main() -> None:
     """Print a line for each model."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, figures in measure(Path(folder)).items():
+        for name, figures in measure(Path(folder), files=[*map(Path, sys.argv[1:])]).items():
             shown = ", ".join(f"{key} {value:,.0f}" for key, value in figures.items())
             sys.stdout.write(f"{name}: {shown}\n")
 
