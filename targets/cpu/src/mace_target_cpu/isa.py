@@ -32,8 +32,8 @@ class CpuLevel(Level):
     by_lane: whether products multiply by a lane of a register, as NEON's do: values of the left factor are
     then loaded as vectors.  registers: vector registers, which bound the tiles of such products.
     depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
-    dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by
-    instructions that saturate in 16 bits (vpmaddubsw), "vnni" four at a time and exactly (vpdpbusd).
+    dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" as
+    two pairs that shifts take out of four bytes, "vnni" four at a time and exactly (vpdpbusd).
 
     PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their
     panel.
@@ -122,6 +122,7 @@ AVX2 = CpuLevel(
     lanes=8,
     rows=6,
     columns=16,
+    dot="quads",
     probe=KERNELS / "x86.h.in",
 )
 X86 = (
