@@ -24,9 +24,12 @@ def call(text: str, *levels: str) -> Call:
     )
 
 
-def program(calls: Sequence[Call], outputs: str = "out", aliases: dict[str, str] | None = None) -> Program:
+def program(
+    calls: Sequence[Call], outputs: str = "out", aliases: dict[str, str] | None = None, **sizes: int
+) -> Program:
     names = {name for c in calls for name in (*c.reads, *c.writes) if name} - {"table"}
-    tensors = {name: Tensor(name, DType.F32, (2,)) for name in names}
+    sizes = {"out": 4, "third": 3, **sizes}
+    tensors = {name: Tensor(name, DType.F32, (sizes.get(name, 2),)) for name in names}
     weights = {"table": Weight.of(np.zeros(1))}
     return Program("p", tuple(calls), tensors, weights, aliases or {}, ("in",), tuple(outputs.split(",")))
 
@@ -71,6 +74,10 @@ def test_each_level_writes_its_own() -> None:
         ["f in>a,c", "f in>b", JOIN],  # several results
         ["f in>a", "join a,a,table>out"],  # one part at two places
         ["f in>a", "join a,in,table>out"],  # memory of the application
+        ["f in>a", "join a,table>out"],  # a constant among the parts
+        ["f in>a", "f in>b", "join a,b,table>third"],  # parts that overlap
+        ["join table>out"],  # constants alone
+        ["f in>a", "f in>b", "join a,b,table>out,more"],  # several joint results
     ],
 )
 def test_one_part_that_cannot_leaves_all(calls: list[str]) -> None:
@@ -100,4 +107,4 @@ def test_a_join_of_joins_leaves_the_outer_one() -> None:
         call("join c,d,table>out"),
     ]
     after = ["f_at_0 in>c", "f_at_1 in>c", "f in>d", "join c,d,table>out"]
-    assert show(join_results(program(calls), place)) == after
+    assert show(join_results(program(calls, c=4, out=6), place)) == after

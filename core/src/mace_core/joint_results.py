@@ -29,7 +29,7 @@ def join_results(program: Program, place: Place) -> Program:
     for position, joint in enumerate(program.calls):
         parts = [name for name in joint.reads if name and name not in program.weights]
         is_private = all(readers[p] == [position] and p not in shared for p in parts)
-        if not is_private or len(set(parts)) != len(parts) or joint.levels:
+        if not is_private or not _fill(parts, joint, program) or joint.levels:
             continue
         positions = list(chain.from_iterable(writers[part] for part in parts))
         placed = [_place(calls[writer], joint, place, program) for writer in positions]
@@ -40,6 +40,15 @@ def join_results(program: Program, place: Place) -> Program:
             removed.update(parts)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name not in removed}
     return replace(program, calls=tuple(call for call in calls if call), tensors=tensors)
+
+
+def _fill(parts: Sequence[str], joint: Call, program: Program) -> bool:
+    """Tell whether these tensors, each once, are all that the joint one consists of.
+
+    A constant that is joined to them would be missing, since no call writes it.
+    """
+    elements = sum(program.tensors[part].elements for part in set(parts))
+    return bool(parts) and [elements] == [program.tensors[name].elements for name in joint.writes]
 
 
 def _place(call: Call | None, joint: Call, place: Place, program: Program) -> Call | None:

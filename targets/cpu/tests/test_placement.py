@@ -52,7 +52,27 @@ def test_channels_in_place_are_those_of_copies(tmp_path: Path) -> None:
         assert_close(results[graph.name][name], execute(graph, inputs[graph.name])[name], graph.name)
 
 
+def join_constant() -> Graph:
+    """A convolution's results with channels of a constant behind them."""
+    new, rng = Builder("join_constant"), np.random.default_rng(3)
+    x = new.input("x", DType.F32, (2, 5, 4, 6))
+    w = new.weight("w", rng.standard_normal((8, 1, 1, 6)).astype("f4"))
+    plain = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1), "group": 1}
+    constant = new.weight("c", rng.standard_normal((2, 5, 4, 3)).astype("f4"))
+    return new.finish([new.one("Concat", [new.one("Conv", [x, w], plain), constant], {"axis": -1})])
+
+
+@pytest.mark.slow
+def test_constants_among_the_parts_are_copied(tmp_path: Path) -> None:
+    graph = join_constant()
+    inputs = random_inputs(graph, 5)
+    results = run_merged(Cpu(), [graph], tmp_path, {graph.name: inputs})
+    (name,) = graph.outputs
+    assert_close(results[graph.name][name], execute(graph, inputs)[name], graph.name)
+
+
 def test_other_axes_and_other_kernels_are_copied() -> None:
+    assert "concat" in list_kernels(join_constant())
     assert list_kernels(join("rows", 8, 8, axis=1)) == ["conv_f32", "conv_f32", "concat", "neg_f32"]
     depthwise = join("depthwise", 6, 6, group=6)
     assert "concat" in list_kernels(depthwise)
