@@ -11,7 +11,7 @@ import pytest
 from mace_core import decompositions
 from mace_core.attributes import values_of
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Quant
+from mace_core.ir import DType, Graph, Quant, Shape, Storage
 from mace_core.transforms import PHASES
 from mace_core.verify import verify
 from mace_transform_standard import mace_transforms
@@ -174,6 +174,22 @@ def view_before_matrix(e: Any) -> str:
     return str(e("MatMul", e("Reshape", x, shape=(2, 20)), e.constant(20, 2)))
 
 
+def limited_channels(e: Any) -> str:
+    """Eight of sixteen channels are below the limit for every value that eight bits store."""
+    storage = Storage(DType.I8, Quant.of(0.05))
+
+    def stored(x: str) -> str:
+        return str(e("Dequantize", e("Quantize", x, storage=storage)))
+
+    def weights(*shape: int) -> str:
+        integers = e.rng.integers(1, 127, shape).astype(np.int8)
+        return str(e("Dequantize", e.new.weight("w", integers, Quant.of(0.01))))
+
+    bias = e.array(np.repeat([0.0, -1000.0], 8))
+    x = e("Conv", stored(e.input(1, 3, 3, 2)), weights(16, 1, 1, 2), bias, **PLAIN, low=0.0)
+    return stored(str(e("Conv", stored(x), weights(4, 1, 1, 16), **PLAIN)))
+
+
 CASES: dict[tuple[str, str], Case] = {
     ("remove-identity", "flatten-atrous"): lambda e: atrous(e, nothing(e)),
     ("remove-identity", "fuse-group-norm"): lambda e: group_norm(e, nothing(e)),
@@ -223,6 +239,7 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("fuse-gates", "sink-reshapes"): spelled_sigmoid,
     ("sink-reshapes", "fuse-hard"): limited_reshape,
+    ("fuse-quantize", "remove-dead-channels"): limited_channels,
     ("fold-batch-norm", "fold-scale"): batch_norm,
     ("fold-scale", "fuse-bias"): lambda e: e(
         "Add", e("Mul", conv(e, e.input(1, 3, 3, 2)), e.constant(4)), e.constant(4)
@@ -261,10 +278,14 @@ def test_every_constraint_has_its_case() -> None:
     assert set(CASES) == constraints()
 
 
-def result(graph: Graph, *names: str) -> list[tuple[str, tuple[str, ...]]]:
+def result(graph: Graph, *names: str) -> list[tuple[str, tuple[str, ...], list[Shape]]]:
+    """Each node's op, what it was made of, and the shapes of its results."""
     for name in names:
         graph = verify(TRANSFORMS[name].apply(graph))
-    return [(node.op.name, node.sources) for node in graph.nodes]
+    return [
+        (node.op.name, node.sources, [graph.tensors[name].shape for name in node.outputs])
+        for node in graph.nodes
+    ]
 
 
 @pytest.mark.parametrize(("first", "second"), CASES, ids=[" then ".join(pair) for pair in CASES])
@@ -284,8 +305,8 @@ def test_layout_repeats_for_what_constants_stopped() -> None:
     last = new.one("Transpose", [new.input("x", DType.F32, (1, 2, 4, 4))], {"perm": TO_LAST})
     total = new.one("Add", [last, new.one("Dequantize", [stored])])
     graph = new.finish([new.one("Neg", [new.one("Transpose", [total], {"perm": TO_FIRST})])])
-    assert [op for op, _ in result(graph, "layout", "fuse-quantize")].count("Transpose") == 2
-    assert [op for op, _ in result(graph, "layout", "fuse-quantize", "layout")] == ["Add", "Neg"]
+    assert [op for op, *_ in result(graph, "layout", "fuse-quantize")].count("Transpose") == 2
+    assert [op for op, *_ in result(graph, "layout", "fuse-quantize", "layout")] == ["Add", "Neg"]
 
 
 def test_a_factor_after_a_summand_needs_the_second_round(expressions: Any) -> None:
@@ -293,5 +314,5 @@ def test_a_factor_after_a_summand_needs_the_second_round(expressions: Any) -> No
     graph = e.graph(e("Mul", e("Add", conv(e, e.input(1, 3, 3, 2)), e.constant(4)), e.constant(4)))
     (fold,) = (phase for phase in PHASES if phase.name == "fold")
     names = ["fold-batch-norm", "fold-scale", "fuse-bias"]
-    assert [op for op, _ in result(graph, *names)] == ["Conv", "Mul"]
-    assert [op for op, _ in result(graph, *names * fold.rounds)] == ["Conv"]
+    assert [op for op, *_ in result(graph, *names)] == ["Conv", "Mul"]
+    assert [op for op, *_ in result(graph, *names * fold.rounds)] == ["Conv"]

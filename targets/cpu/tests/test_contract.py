@@ -90,9 +90,16 @@ FAULTS: Mapping[str, tuple[str, Callable[[Node, Lowering], Node]]] = {
 def faulty(op: str, change: Callable[[Node, Lowering], Node]) -> Cpu:
     """The CPU target, which lowers one op as if the node were another."""
 
-    def spoil(table: Mapping[str, Lower]) -> dict[str, Lower]:
+    def spoil_one(original: Lower) -> Lower:
+        return lambda node, to: original(change(node, to), to)
+
+    def spoil(table: Mapping[str, Any]) -> dict[str, Any]:
         original = table.get(op)
-        return {**table, **({op: lambda node, to: original(change(node, to), to)} if original else {})}
+        if original is None:
+            return {**table}
+        if callable(original):
+            return {**table, op: spoil_one(original)}
+        return {**table, op: tuple(replace(way, lower=spoil_one(way.lower)) for way in original)}
 
     class Faulty(Cpu):
         lowerings: Any = spoil(Cpu().lowerings)

@@ -340,7 +340,7 @@ def test_registers_bias_and_fifos_are_words() -> None:
 
 
 def test_knows_only_the_device_and_the_image() -> None:
-    """And how to multiply matrices."""
+    """And how to multiply matrices, and to word a count."""
     folder = Path(simulator_package.__file__).parent
     imported = {
         name
@@ -352,6 +352,6 @@ def test_knows_only_the_device_and_the_image() -> None:
     }
     package = "mace_target_max78000"
     assert imported == {
-        *(f"{package}.{name}" for name in ("device", "image", "simulate")),
+        *(f"{package}.{name}" for name in ("device", "image", "simulate", "wording")),
         "mace_frontend_ai8x.products",
     }
