@@ -33,7 +33,7 @@ def load_script(path: str) -> ModuleType:
     return script
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_compiled_networks_keep_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     networks = load_script("plugins/standard/tests/test_remove_dead_channels.py")
     benchmark = load_script("benchmarks/dead_channels.py")

@@ -147,6 +147,7 @@ def test_the_ledger_tells_who_refused_what_and_what_is_copied(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("name", ALL)
 def test_results_are_those_of_the_cpu_alone(
     name: str, probes: Callable[[str], Probe], runtime: dict[str, str], expected: tuple[Array, ...]

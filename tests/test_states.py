@@ -228,7 +228,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_commands_list_states_and_validate_them(built: Path) -> None:
     text = "cache, f32 1 x 4 x 2, at first 0.0"
     header = (built / "builds/stream_library/include/stream_library.h").read_text()
@@ -312,7 +312,7 @@ def test_a_library_whose_application_carries_the_states_equals_the_framework(
         judge(tensor, found[tensor.name], expected[tensor.name])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_models
 def test_validation_carries_states_and_finds_a_library_that_forgets_them(
     carried: tuple[Model, InProcess],

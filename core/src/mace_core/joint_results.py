@@ -47,8 +47,10 @@ def _fill(parts: Sequence[str], joint: Call, program: Program) -> bool:
 
     A constant that is joined to them would be missing, since no call writes it.
     """
+    if not parts or len(joint.writes) != 1:
+        return False
     elements = sum(program.tensors[part].elements for part in set(parts))
-    return bool(parts) and [elements] == [program.tensors[name].elements for name in joint.writes]
+    return elements == program.tensors[joint.writes[0]].elements
 
 
 def _place(call: Call | None, joint: Call, place: Place, program: Program) -> Call | None:

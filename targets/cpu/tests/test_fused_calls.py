@@ -56,6 +56,7 @@ def run_sanitized(graph: Graph, level: Level, inputs: dict[str, Array], folder: 
     return Sanitized({graph.name: plan}, [level], folder).run(graph.name, inputs)
 
 
+@pytest.mark.exhaustive
 def test_workers_change_no_bit(tmp_path: Path) -> None:
     alone, together, counts = run_both(ALL, tmp_path)
     assert len([count for count in counts if count > 1]) >= len(ALL)

@@ -42,6 +42,7 @@ def pools(op: str, dtype: str = "float32", **attrs: object) -> list[Graph]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
 def test_pools_see_what_is_inside_of_their_windows(level: object, tmp_path: Path) -> None:
     graphs = [*pools("MaxPool"), *pools("MaxPool", "int8")[::3], *pools("MaxPool", "int16")[::4]]

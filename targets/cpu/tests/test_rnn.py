@@ -130,6 +130,7 @@ def test_clip_and_variants(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("op", GATES)
 def test_activations(op: str, tmp_path: Path) -> None:
     """Clipped, for a gate without bounds makes states grow without bounds, and with them every rounding."""

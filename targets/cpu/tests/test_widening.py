@@ -44,6 +44,7 @@ def weights() -> dict[str, Array]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 def test_every_bit(level: Level, tmp_path: Path) -> None:
     stored = weights()
