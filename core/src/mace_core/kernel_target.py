@@ -18,6 +18,7 @@ from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.joint_results import join_results
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
+from mace_core.memory import arena
 from mace_core.ops import core_ops
 from mace_core.ops.cast import CastAttributes
 from mace_core.part import CallsBody, Part, PartFigures
@@ -124,7 +125,22 @@ class KernelTarget(Target):
         lowering = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
         for node in graph.nodes:
             self._lower(node, lowering)
-        return join_results(fuse_calls(lowering.finish(), self.fuse), self.place)
+        return self._combine(lowering.finish())
+
+    def _combine(self, program: Program) -> Program:
+        """Return the program with fewer calls, as far as that takes no more memory.
+
+        A call that does the work of two reads its other operand until it ends, so its result cannot take that
+        operand's place.
+        """
+        combined = join_results(fuse_calls(program, self.fuse), self.place)
+        if len(combined.calls) == len(program.calls):
+            return combined
+        most_bytes = arena(program).bytes
+        for fewer_calls in (combined, join_results(program, self.place)):
+            if arena(fewer_calls).bytes <= most_bytes:
+                return fewer_calls
+        return program
 
     def _chooser(self, levels: tuple[Level, ...], tuning: Tuning = NO_TUNING) -> Chooser:
         return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)
