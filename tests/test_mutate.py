@@ -135,6 +135,12 @@ def test_keywords_that_only_guard_are_left_alone() -> None:
     }
 
 
+def test_the_length_that_is_left_to_reshape_is_left_alone() -> None:
+    source = b"a = x.reshape(-1)\nb = x.reshape((2, -1), order=3)\nc = x.reshape(y[-4], 5).sum(-6)\n"
+    changed = {source[start:end] for start, end, _ in faults.python_changes(source)}
+    assert changed == {b"2", b"3", b"4", b"5", b"6"}
+
+
 def test_faults_without_effect_are_still_in_the_sources() -> None:
     """An entry whose line was changed says nothing any more."""
     for entry in mutate.read_equivalents(ROOT / "tools/equivalent_faults.yaml"):

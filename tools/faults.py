@@ -90,8 +90,19 @@ def untouched(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         yield node
     if isinstance(node, ast.Call):
-        ignored = IGNORED_KEYWORDS.get(ast.unparse(node.func).rpartition(".")[2], ())
+        function = ast.unparse(node.func).rpartition(".")[2]
+        ignored = IGNORED_KEYWORDS.get(function, ())
         yield from (keyword.value for keyword in node.keywords if keyword.arg in ignored)
+        if function == "reshape":
+            yield from open_lengths(node)
+
+
+def open_lengths(call: ast.Call) -> Iterator[ast.AST]:
+    """Yield each -1 in the shape of a `reshape`: NumPy takes every negative length as the one that is left."""
+    for argument in call.args:
+        for length in argument.elts if isinstance(argument, ast.Tuple | ast.List) else [argument]:
+            if isinstance(length, ast.UnaryOp) and isinstance(length.op, ast.USub):
+                yield length
 
 
 def replacements(node: ast.expr | ast.stmt) -> Iterator[str]:

@@ -13,14 +13,17 @@ from mace_core.ir import DType, Shape
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
-MAX_PLACES = 1 << 24
-"""Limit of the elements of a constant that a handler here adds, which the size of the file does not limit."""
+MAX_PLACES = 1 << 20
+"""Limit of the elements of a constant that a handler here adds, which the size of the file does not limit.
+
+Below 2^22 single precision is exact enough for _nearest_centers to stay inside the axis.
+"""
 
 
 def _transpose(node: TfliteNode) -> Sequence[str]:
     perm = node.ints(1, "permutation")
     # Negative axes count from the end.
-    return node.done("Transpose", [node.input(0)], {"perm": tuple(p % max(len(perm), 1) for p in perm)})
+    return node.done("Transpose", [node.input(0)], {"perm": tuple(p % len(perm) for p in perm)})
 
 
 def _concatenation(node: TfliteNode) -> Sequence[str]:
@@ -209,7 +212,7 @@ def _nearest_centers(node: TfliteNode, sizes: Shape) -> Sequence[str]:
         node.require_consistent(0 <= sizes[axis] <= MAX_PLACES, f"it has a size of {list(sizes)}")
         ratio = np.float32(shape[axis]) / np.float32(max(sizes[axis], 1))
         centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * ratio
-        places = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
+        places = np.floor(centers).astype(np.int64)
         x = node.emit("Gather", [x, node.add_constant(places, tag="places")], {"axis": axis}, tag="resized")
     return node.done("Identity", [x])
 
@@ -244,10 +247,6 @@ def _top_k(node: TfliteNode) -> Sequence[str]:
     return [values, node.emit("Cast", [places], {"to": dtype.value}, tag="places")]
 
 
-def _identity(node: TfliteNode) -> Sequence[str]:
-    return node.done("Identity", [node.input(0)])
-
-
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
         "TRANSPOSE": _transpose,
@@ -272,6 +271,5 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "REVERSE_SEQUENCE": _reverse_sequence,
         "ONE_HOT": _one_hot,
         "TOPK_V2": _top_k,
-        "COPY": _identity,
     }
 )
