@@ -43,6 +43,35 @@ def test_decorators_are_left_alone() -> None:
     assert {source[start:end] for start, end, _ in faults.python_changes(source)} == {b"3", b"5"}
 
 
+def changes_of_c(text: str) -> list[tuple[str, str]]:
+    """What is changed, and into what, in the order of the text."""
+    found = sorted(set(faults.c_changes(text.encode())))
+    return [(text[start:end].strip(), new.strip()) for start, end, new in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "operators"),
+    [
+        ("n = a < b ? a : b;", [">"]),
+        ("n = end - i < LANES ? (int32_t)(end - i) : LANES;", ["+", ">", "+"]),
+        ("f(x[i] >= best ? x[i] : best)", ["<="]),
+        ("return v < low ? low : v > high ? high : v;", [">", "<"]),
+        ("n = a < b ? a : c;", ["<="]),
+        ("n = 2 * a < b ? a : b;", ["3", "+", "<="]),
+        ("n = room < low ? low : room / step;", ["<="]),
+        ("n = x && a < b ? a : b;", ["||", "<="]),
+    ],
+)
+def test_of_two_numbers_the_other_extreme_is_planted(text: str, operators: list[str]) -> None:
+    """`<=` chooses between equals where the branches are the operands, and only there."""
+    assert [new for _, new in changes_of_c(text)] == operators
+
+
+def test_lengths_of_declared_arrays_are_left_alone() -> None:
+    text = "int32_t at[3] = {7}, *last[4];\nfloat x[2];\nf(at[5], y);\nreturn at[6];\n"
+    assert [old for old, _ in changes_of_c(text)] == ["7", "5", "6"]
+
+
 SMALL = "def seen():\n    return 1\n\n\ndef unseen():\n    return 2\n\n\ndef executed():\n    return 3\n\n\ndef idle():\n    return 4\n"
 SMALL_TEST = """\
 from small import executed, idle, seen

@@ -23,6 +23,23 @@ C_CHANGES = (
 )
 NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.%])")
 
+EXTREME = re.compile(
+    r"(?:(?<=[({])|(?<=[=,;:?] )|(?<=return )|(?<=  ))(?P<a>[\w(][^?:;={}]*?)(?P<operator> [<>]=? )"
+    r"(?=(?P<b>[^?:;={}]*?) \? (?:\(\w+\))?(?:"
+    r"(?:\((?P=a)\)|(?P=a)) : (?P=b)(?=[;,)}])"
+    r"|(?P=b) : (?:(?P=a)(?=[;,)}])|(?P=a) [<>]=? )"
+    r"))"
+)
+"""The comparison of C in `a < b ? a : b`, in `a < b ? b : a` and in `a < b ? b : a > c ? c : a`.
+
+Either of two equal numbers is the lesser, so that `<=` in place of `<` changes nothing: there, `>` is planted.
+"""
+
+OTHER_EXTREME = {" < ": " > ", " > ": " < ", " <= ": " >= ", " >= ": " <= "}
+
+LENGTH = re.compile(r"(?:\b(?!return)(?:\w+|\*const) \*?|, \*?)\w+\[(?P<length>\d+)\](?= = \{|[;,)])")
+"""The length in the declaration of an array of C: nobody reads what a longer one holds."""
+
 IGNORED_C = (
     re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|/\*.*?\*/", re.DOTALL),
     re.compile(r"//[^\n]*|^ *#[^\n]*", re.MULTILINE),
@@ -133,11 +150,14 @@ def c_changes(data: bytes) -> Iterator[Change]:
     for left_alone in IGNORED_C:
         # Blanks of the same length keep the positions of what is left.
         text = left_alone.sub(lambda found: " " * len(found.group().encode()), text)
+    extremes = {found.start("operator") for found in EXTREME.finditer(text)}
     for old, new in C_CHANGES:
         for found in re.finditer(re.escape(old), text):
-            yield found.start(), found.end(), new
+            yield found.start(), found.end(), OTHER_EXTREME[old] if found.start() in extremes else new
+    lengths = {found.start("length") for found in LENGTH.finditer(text)}
     for found in NUMBER.finditer(text):
-        yield found.start(), found.end(), str(int(found.group()) + 1)
+        if found.start() not in lengths:
+            yield found.start(), found.end(), str(int(found.group()) + 1)
 
 
 def choose(checkout: Path, area: str, files: list[str], seed: int, count: int) -> list[Fault]:

@@ -138,7 +138,8 @@ def _environment() -> _Environment:
 
     Compiled templates are stored in the user's cache, where nobody else can write.
     """
-    loader = jinja2.FunctionLoader(lambda path: Path(path).read_text(encoding="utf-8"))
+    # With its path, a template is named in tracebacks, and tools see which ones run.
+    loader = jinja2.FunctionLoader(lambda path: (Path(path).read_text(encoding="utf-8"), path, None))
     # What Jinja makes of a template depends on the filters and the generator of this file: another version
     # compiles again.
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
