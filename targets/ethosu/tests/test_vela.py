@@ -135,6 +135,29 @@ def test_refusals_are_read_from_what_vela_prints() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("SIGSEGV", "Vela 5.2 crashed (SIGSEGV)"),
+        ("SIGKILL", "Vela does not compile it: m: python was killed by SIGKILL"),
+    ],
+)
+def test_a_crash_of_vela_is_not_taken_for_short_memory(
+    name: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MaceError(
+            "m", f"python was killed by {name}", "if memory is short, build with fewer jobs (-j1)"
+        )
+
+    monkeypatch.setattr("mace_core.run.command.Command.execute", fail)
+    monkeypatch.setattr(vela, "version", lambda _: "5.2")
+    with pytest.raises(MaceError) as caught:
+        compile_network(b"", EthosUOptions(), "m")
+    assert str(caught.value).startswith(f"m: {problem}")
+    assert ("if memory is short" in str(caught.value)) == (name == "SIGKILL")
+
+
+@pytest.mark.parametrize(
     ("installed", "fits"), [("5.2.0", True), ("5.9", True), ("5.1.1", False), ("6.0.0", False)]
 )
 def test_versions_whose_output_is_not_known_are_missing(

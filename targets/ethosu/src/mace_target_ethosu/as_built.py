@@ -9,8 +9,9 @@ from mace_core.compilation import read_file
 from mace_core.ir import Graph, Node
 from mace_core.partition import partition
 from mace_core.registry import Registry
+from mace_target_ethosu.legalize import legalize_region
 from mace_tflite_writer import write_tflite
-from mace_tflite_writer.rewrites import legalize, refuses_after_rewrites
+from mace_tflite_writer.rewrites import refuses_after_rewrites
 
 
 class _Written(Target):
@@ -35,11 +36,12 @@ class _Rest(_Written):
         return None
 
 
-def write_regions(file: Path) -> list[bytes]:
-    """Return a file for each region of a model as the transforms leave it.
+def write_regions(file: Path, generation: str) -> list[bytes]:
+    """Return a file for each region of a model as the transforms leave it, for a generation of the NPU.
 
     MaceError if the model cannot be read.
     """
     graph = read_file(file, Registry.load())
     regions = partition(graph, (_Written(), _Rest())).regions
-    return [write_tflite(legalize(region.graph)) for region in regions if region.target.name == _Written.name]
+    written = [region.graph for region in regions if region.target.name == _Written.name]
+    return [write_tflite(legalize_region(graph, generation)) for graph in written]

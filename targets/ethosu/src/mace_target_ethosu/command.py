@@ -51,8 +51,9 @@ def _compare_all(files: Sequence[Path], accelerators: Sequence[str]) -> list[Agr
 
 def _compare_file(file: Path, accelerators: Sequence[str]) -> Iterator[Agreement]:
     """Compare a model as it is, if it is a TensorFlow Lite file, and as it is built."""
-    written = {f"{file.name}, region {number}": region for number, region in enumerate(write_regions(file))}
-    originals = {file.name: file.read_bytes()} if file.suffix == ".tflite" else {}
-    for name, content in {**originals, **written}.items():
-        for accelerator in accelerators:
-            yield compare(content, EthosUOptions(accelerator), name)
+    for accelerator in accelerators:
+        options = EthosUOptions(accelerator)
+        if file.suffix == ".tflite":
+            yield compare(file.read_bytes(), options, file.name)
+        for number, region in enumerate(write_regions(file, options.generation)):
+            yield compare(region, options, f"{file.name}, region {number}")

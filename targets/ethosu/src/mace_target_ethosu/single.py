@@ -5,9 +5,10 @@ from __future__ import annotations
 from mace_core.ir import Graph, Node
 from mace_core.refusal import Refusal
 from mace_target_ethosu.judge import load_rules
+from mace_target_ethosu.legalize import legalize_region
 from mace_target_ethosu.operators import read_operators
 from mace_tflite_writer import write_tflite
-from mace_tflite_writer.rewrites import legalize, refuses_after_rewrites
+from mace_tflite_writer.rewrites import refuses_after_rewrites
 from mace_tflite_writer.rewrites.legal import isolate
 
 
@@ -16,6 +17,6 @@ def judge_node(node: Node, graph: Graph, generation: str) -> Refusal | None:
     if refusal := refuses_after_rewrites(node, graph):
         return refusal
     rules = load_rules(generation)
-    operators = read_operators(write_tflite(legalize(isolate(node, graph))))
+    operators = read_operators(write_tflite(legalize_region(isolate(node, graph), generation)))
     judged = (rules.judge(operator) for operator in operators)
     return next(filter(None, judged), None)

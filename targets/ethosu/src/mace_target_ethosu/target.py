@@ -51,13 +51,14 @@ class EthosU(Target):
 
         MaceError with Vela's words if it refuses the region.
         """
+        from mace_target_ethosu.legalize import legalize_region
         from mace_target_ethosu.payload import encode_network
         from mace_target_ethosu.vela import compile_network, vela_version
         from mace_tflite_writer import write_tflite
-        from mace_tflite_writer.rewrites import legalize
 
         place = f"{config.model.name}: region {region.name}"
-        network = compile_network(write_tflite(legalize(region.graph)), self.options, place)
+        graph = legalize_region(region.graph, self.options.generation)
+        network = compile_network(write_tflite(graph), self.options, place)
         encoded = encode_network(network, place)
         inputs, outputs = region.ports()
         body = BlobBody(

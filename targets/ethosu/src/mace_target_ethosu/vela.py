@@ -26,6 +26,8 @@ OLDEST, NEWEST = (5, 2), (6, 0)
 """Versions whose output has been read: from the first on, below the second."""
 INSTALL = "pip install 'mace-target-ethosu[vela]'"
 FOURCC = b"COP1"
+CRASHED = re.compile(r"was killed by ((?!SIGKILL|SIGTERM|SIGINT)\w.*?);")
+"""What a command that ended by a signal of its own says; others come from outside, where memory is short."""
 REFUSED = re.compile(r"^Warning \(supported operators\) operator: (\w+), ofm: '(.*)'$")
 
 
@@ -141,6 +143,11 @@ def _arguments(options: EthosUOptions) -> list[str]:
 
 def _explain_failure(printed: str, name: str) -> MaceError:
     """Return an error with Vela's reasons instead of its traceback."""
+    if crash := CRASHED.search(printed):
+        # A fault of Vela: no option of the user made it, and nothing that Vela printed tells where.
+        problem = f"Vela {vela_version()} crashed ({crash[1]}) on this region"
+        remedy = "give its nodes to another target or accelerator, and report it to Arm as a fault of Vela"
+        return MaceError(name, problem, remedy)
     lines = printed.splitlines()
     refusals = [f"{r.code} ({r.output!r}): {r.reason}" for r in read_refusals(lines)]
     errors = [line for line in lines if re.match(r"(\w+\.)*\w*Error: |.*vela: error: |Error: ", line)]

@@ -70,18 +70,21 @@ def products_in_int16(graph: Graph) -> Graph:
     Exact: int16 holds each activation with the same scale and no zero point, so that the sums are the same;
     the format has no products of int8 with wider results.
     """
-    return rewrite_sites(graph, _in_int16)
+    widened: dict[str, str] = {}
+    return rewrite_sites(graph, lambda site: _in_int16(site, widened))
 
 
-def _in_int16(site: Site) -> Sequence[str] | None:
+def _in_int16(site: Site, widened: dict[str, str]) -> Sequence[str] | None:
+    """Rewrite one product; widened: the int16 activations by those of int8, for all readers."""
     w, x, y = site.input(1), site.x, site.y
     if site.node.op.name not in WEIGHTED or w is None or w.dtype is not DType.I8 or w.quant is None:
         return None
     if (x.dtype, y.dtype) != (DType.I8, DType.I16) or x.quant is None or x.quant.axis is not None:
         return None
-    wide = Storage(DType.I16, Quant.of(x.quant.scale[0]))
-    inputs = [site.inner("Quantize", [site.node.inputs[0]], storage=wide), *site.node.inputs[1:]]
-    return site.last(site.node.op.name, inputs, site.node.attrs)
+    if x.name not in widened:
+        wide = Storage(DType.I16, Quant.of(x.quant.scale[0]))
+        widened[x.name] = site.inner("Quantize", [x.name], storage=wide)
+    return site.last(site.node.op.name, [widened[x.name], *site.node.inputs[1:]], site.node.attrs)
 
 
 def _weights(graph: Graph) -> Iterable[str]:
