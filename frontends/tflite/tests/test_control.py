@@ -15,6 +15,8 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType
 from mace_core.run.reference import ReferenceSession, execute
 from mace_frontend_tflite import TfLite
+from mace_frontend_tflite.importer import TfliteImporter
+from mace_frontend_tflite.ops import control
 
 ONE = Value.constant("one", np.float32([1]))
 IF = ("IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
@@ -92,10 +94,19 @@ def test_a_loop_is_written_out(tmp_path: Path) -> None:
     assert [n.op.name for n in load(tmp_path, *loop(5)).nodes] == ["Add"] * 5
 
 
-@pytest.mark.slow
-def test_an_endless_loop_ends_in_an_error(tmp_path: Path) -> None:
-    with pytest.raises(MaceError, match="turns more than 4096 times"):
+def test_a_loop_turns_as_often_as_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert control.MAX_TURNS == 4096
+    monkeypatch.setattr(control, "MAX_TURNS", 4)
+    assert len(load(tmp_path, *loop(3)).nodes) == 3
+    with pytest.raises(MaceError, match="turns more than 4 times, too often to be written out"):
         load(tmp_path, *loop(1 << 30))
+
+
+def test_a_loop_adds_as_many_nodes_as_are_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(TfliteImporter, "limits", replace(TfliteImporter.limits, nodes=3))
+    assert len(load(tmp_path, *loop(3)).nodes) == 3
+    with pytest.raises(MaceError, match="it turns too often to be written out"):
+        load(tmp_path, *loop(4))
 
 
 def test_a_loop_that_runs_as_its_input_says_is_refused(tmp_path: Path) -> None:

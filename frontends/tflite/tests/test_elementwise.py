@@ -176,6 +176,10 @@ BINARY = (
         99,
     ),
     Case("atan2", "ATAN2", [f32(4, 9), f32(4, 9)]),
+    Case("atan2 on an axis", "ATAN2", [f32(4, 9), np.zeros((4, 9), np.float32)]),
+    Case("atan2 to the left", "ATAN2", [f32(4, 9), np.full((4, 9), -0.5, np.float32)]),
+    Case("atan2 of no point", "ATAN2", [np.zeros(3, np.float32), np.float32([-1, 0, 1])]),
+    Case("select of rank 1", "SELECT", [ints(3, dtype=DType.BOOL), f32(3), f32(3)], low=0),
     Case("select", "SELECT", [ints(3, dtype=DType.BOOL), f32(3, 5), f32(3, 5)], low=0),
     Case("select v2", "SELECT_V2", [ints(3, 1, dtype=DType.BOOL), f32(3, 5), f32(1, 5)], low=0),
     Case(

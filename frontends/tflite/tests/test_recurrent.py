@@ -216,6 +216,20 @@ def test_one_step_in_its_basic_form(tmp_path: Path) -> None:
     )
 
 
+def test_the_basic_form_keeps_its_states(tmp_path: Path) -> None:
+    operands = [f32(BATCH, WIDTH), H, floats(4 * UNITS, WIDTH + UNITS), floats(4 * UNITS, seed=1), C]
+    options = ("LSTMOptions", {"FusedActivationFunction": 4, "KernelType": 1})
+    case = Case("basic", "LSTM", operands, options, (Value(""),) * 4)
+    model = Model("case", (tmp_path / "case.tflite",))
+    graph = load(tmp_path, case.written(), model=model)
+    assert {state.input: state.output for state in graph.states} == {"in1": "in1.next", "in4": "in4.next"}
+    shapes = {"in0": (BATCH, WIDTH), "in1": (BATCH, UNITS), "in4": (BATCH, UNITS)}
+    arrays = {name: floats(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
+    values = execute(graph, arrays)
+    np.testing.assert_array_equal(values["in1.next"], values["out0"])
+    np.testing.assert_array_equal(values["in4.next"], values["out1"])
+
+
 def test_weights_of_a_gate_that_is_missing_are_told(tmp_path: Path) -> None:
     operands = [X, *NONE4, *weights(9, UNITS), *NONE3, *gates(20), None, None, H, C]
     written = Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", operands, (LSTM, TANH)).written()

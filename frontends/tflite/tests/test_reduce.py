@@ -105,6 +105,12 @@ REDUCE = (
         [f32(1, 3, 4, 8)],
         ("LocalResponseNormalizationOptions", {"Radius": 2, "Bias": 1.5, "Alpha": 0.3, "Beta": 0.6}),
     ),
+    Case(
+        "local response of 3",
+        "LOCAL_RESPONSE_NORMALIZATION",
+        [f32(1, 3, 4, 8)],
+        ("LocalResponseNormalizationOptions", {"Radius": 3, "Bias": 1.5, "Alpha": 0.3, "Beta": 0.6}),
+    ),
 )
 OVERLAPPING = np.float32(
     [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]

@@ -20,6 +20,7 @@ POOL: TableFields = {"StrideH": 1, "StrideW": 1, "FilterHeight": 2, "FilterWidth
 SIGN_BIT = tflite.ActivationFunctionType.SIGN_BIT
 MAX_CONSTANT = 1 << 24
 MAX_BOXES = 1 << 20
+CENTERS = ("ResizeNearestNeighborOptions", {"HalfPixelCenters": True})
 
 
 def conv(
@@ -145,6 +146,23 @@ REFUSED = (
     ),
     (Case("update", "DYNAMIC_UPDATE_SLICE", [f32(3, 2), f32(3, 3), ints(2)]), "[3, 3] in [3, 2]"),
     (Case("update", "DYNAMIC_UPDATE_SLICE", [f32(3, 2), f32(3), ints(2)]), "[3] in [3, 2]"),
+    (
+        Case("update", "DYNAMIC_UPDATE_SLICE", [f32(MAX_CONSTANT + 2), f32(MAX_CONSTANT + 1), ints(1)]),
+        f"it writes an update of shape [{MAX_CONSTANT + 1}]",
+    ),
+    (
+        Case("update", "DYNAMIC_UPDATE_SLICE", [f32(4097, 4097), f32(4096, 4096), ints(2)]),
+        "it writes an update of shape [4096, 4096]",
+    ),
+    (product(f32(3, 0), 0), "it multiplies [3, 0] times weights of [5, 0]"),
+    (
+        Case("nearest", "RESIZE_NEAREST_NEIGHBOR", [f32(1, 2, 2, 1), const(2, (1 << 20) + 1)], CENTERS),
+        f"it has a size of [1, 2, {(1 << 20) + 1}, 1]",
+    ),
+    (
+        Case("nearest", "RESIZE_NEAREST_NEIGHBOR", [f32(1, 2, 2, 1), const(-1, 2)], CENTERS),
+        "it has a size of [1, -1, 2, 1]",
+    ),
     (Case("diagonal", "MATRIX_DIAG", [f32(4097)]), "a diagonal of 4097 by 4097"),
     (
         Case("unpack", "UNPACK", [f32(3, 2)], ("UnpackOptions", {"Axis": 0}), [Value("")] * 2),
@@ -204,6 +222,7 @@ ACCEPTED = (
     Case("update", "DYNAMIC_UPDATE_SLICE", [f32(3, 2), f32(3, 2), ints(2)]),
     Case("diagonal", "MATRIX_DIAG", [f32(4096)]),
     mirror(3, 3),
+    Case("nearest", "RESIZE_NEAREST_NEIGHBOR", [f32(1, 2, 2, 1), const(0, 1 << 20)], CENTERS),
     normalize(4),
     normalize(1),
     filter_states(6, 3),

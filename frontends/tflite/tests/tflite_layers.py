@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tflite_cases import Case, Operand, bytes_of, f32, floats, i8, state, stored
 from tflite_write import Scales, TableFields, Value
 
@@ -33,6 +35,12 @@ WAY = [floats(UNITS, WIDTH, seed=6), floats(UNITS, UNITS, seed=7), floats(UNITS,
 
 FLOAT = (
     Case("lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM", PLAIN, (LSTM, TANH)),
+    Case(
+        "lstm step",
+        "LSTM",
+        [f32(BATCH, WIDTH), *PLAIN[1:]],
+        ("LSTMOptions", {"FusedActivationFunction": 4}),
+    ),
     Case(
         "lstm by batch",
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -193,7 +201,7 @@ def whole(seed: int, columns: int) -> list[Operand]:
     return [stored(bytes_of(UNITS, columns, seed=seed + g), 0.01) for g in GATES]
 
 
-INTEGER = (
+LSTM_I8 = (
     Case(
         "lstm i8",
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -216,5 +224,13 @@ INTEGER = (
         ),
         version=2,
         steps=1,
+    ),
+)
+INTEGER = (
+    *LSTM_I8,
+    # A cell of 16 bits reaches 16: the one clip is within its range, the other is not.
+    *(
+        replace(LSTM_I8[0], name=f"lstm i8 clipped at {clip}", options=(LSTM, {**TANH, "CellClip": clip}))
+        for clip in (0.1, 20.0)
     ),
 )

@@ -117,11 +117,11 @@ def _cast(node: TfliteNode) -> Sequence[str]:
 
 def _select(node: TfliteNode) -> Sequence[str]:
     condition, x, y = node.inputs()
-    ranks = [len(node.shape(i)) for i in range(2)]
+    rank = len(node.shape(1))
     # The older operator takes a vector as one condition for each row; SELECT_V2 broadcasts it along the last
     # axis.
-    if node.operator.code == "SELECT" and ranks[0] == 1 and ranks[1] > 1:
-        shape = (node.shape(0)[0], *(1,) * (ranks[1] - 1))
+    if node.operator.code == "SELECT" and len(node.shape(0)) == 1 and rank > 1:
+        shape = (node.shape(0)[0], *(1,) * (rank - 1))
         condition = node.emit("Reshape", [condition], {"shape": shape}, tag="rows")
     return node.done("Where", [condition, x, y])
 

@@ -231,7 +231,7 @@ def _place_crop(node: TfliteNode, crop: _Crop, count: int) -> tuple[str, str]:
     numbers = node.add_constant(np.array(crop.subset, np.int32), tag="subset")
     subset = node.emit("Gather", [points, numbers], {"axis": 0}, tag="held")
     rotated = node.emit("MatMul", [subset, turn], tag="turned")
-    axes = {"axes": (0,), "keepdims": True}
+    axes = {"axes": (0,)}
     low, high = (node.emit(op, [rotated], axes, tag=op) for op in ("ReduceMin", "ReduceMax"))
     middle = _multiply(node, _add(node, low, high), _real(node, 0.5))
     center = node.emit("MatMul", [middle, back], tag="center")
