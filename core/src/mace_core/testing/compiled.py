@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from mace_core.api import BuildConfig, Compiler, GeneratedFiles, Region, Target
+from mace_core.api import BuildConfig, Compiler, Content, GeneratedFiles, Region, Target
 from mace_core.compilation import Compilation, CompiledModel, compile_graph, compile_region
 from mace_core.deployment import Deployment, Model
 from mace_core.generation import encode
@@ -23,9 +23,10 @@ from mace_core.manifest import Unit
 from mace_core.plan import Plan, make_plan
 from mace_core.registry import Choice, Registry
 from mace_core.run import native
-from mace_core.run.compile import shared_library
+from mace_core.run.compile import WARNINGS, shared_library
 from mace_core.run.reference import execute
 from mace_core.selection import Selection
+from mace_core.testing.headers import precompiled_headers
 from mace_core.tuning import TUNING
 from mace_core.verify import verify
 
@@ -130,16 +131,16 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
 
 def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.LoadedModel]:
     """Compile the result of `generate_library` and load it, with a session for each model."""
-    manifests = tuple(replace(m, units=_choose_optimization(m.units)) for m in sources.manifests)
+    manifests = tuple(replace(m, units=_choose_flags(m.units, sources.files)) for m in sources.manifests)
     return native.load(shared_library(replace(sources, manifests=manifests), host(), folder, ()), CASES)
 
 
-def _choose_optimization(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def _choose_flags(units: Sequence[Unit], files: Mapping[str, Content]) -> tuple[Unit, ...]:
     """Return the units with -O1 for the kernels of each target's best level, and -O0 for all others.
 
     Compilers take most of the time of all tests, and more than twice as long for -O1 as for -O0. Without
     optimization every kernel is still compiled for every level; a test of another level's numbers makes that
-    level the only one (`with_levels`).
+    level the only one (`with_levels`). Kernels include slow headers in their precompiled form.
     """
     compiled: set[str] = set()
     chosen: list[Unit] = []
@@ -147,7 +148,12 @@ def _choose_optimization(units: Sequence[Unit]) -> tuple[Unit, ...]:
         table, kernels, _ = unit.source.rpartition("_kernels_")
         is_best = bool(kernels) and table not in compiled
         compiled.add(table)
-        chosen.append(replace(unit, flags=(*unit.flags, "-O1" if is_best else "-O0")))
+        flags = (*unit.flags, "-O1" if is_best else "-O0")
+        text = files.get(unit.source)
+        if kernels and isinstance(text, str):
+            command = (*host().cc, *host().flags, *WARNINGS, *flags, "-fPIC")
+            flags += precompiled_headers(text, command)
+        chosen.append(replace(unit, flags=flags))
     return tuple(chosen)
 
 
