@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,6 +46,7 @@ class KernelTarget(Target):
     lowerings: by op, for nodes without quantized tensors.
     quantized: by op, for nodes with a quantized tensor; at least Quantize and Dequantize.
     cost_unit: the unit of candidates' costs, such as "multiply-adds" or "estimated cycles".
+    calls_c: whether its kernels are C that core compiles, so that portable lowerings of ops can be called.
     If a table has several candidates for an op, the cheapest is taken at each level, or the one that a tuning
     file names. A node is taken if a candidate without bound levels takes it.
     """
@@ -52,10 +54,18 @@ class KernelTarget(Target):
     lowerings: Mapping[str, Lower | Sequence[Candidate]]
     quantized: Mapping[str, Lower | Sequence[Candidate]] = MappingProxyType({})
     cost_unit: str = ""
+    calls_c: ClassVar[bool] = True
 
     @abstractmethod
     def levels(self, abi: str) -> tuple[Level, ...]:
         """Return the levels of a library for this ABI: the best first, one for every processor last."""
+
+    def variants(self, abi: str) -> tuple[Level, ...]:
+        """Return the levels among which candidates are chosen: those that core compiles kernels for.
+
+        A target whose kernels core does not compile has no `levels`, and overrides this.
+        """
+        return self.levels(abi)
 
     def parameters(self, level: Level | None) -> Hashable:
         """Return the value that lowerings read as `Lowering.parameters`, such as tile sizes.
@@ -122,7 +132,7 @@ class KernelTarget(Target):
         tuning: which candidates are taken; wrong names in it are found when all regions are lowered, see
         `check_tuning`.
         """
-        lowering = _TargetLowering(graph, self._chooser(self.levels(abi), tuning))
+        lowering = _TargetLowering(graph, self._chooser(self.variants(abi), tuning))
         for node in graph.nodes:
             self._lower(node, lowering)
         return self._combine(lowering.finish())
@@ -180,7 +190,7 @@ class KernelTarget(Target):
             raise Refused(f"{self.name} has no integer kernel for {node.op.name}", code="quantization")
 
     def _plain(self, node: Node, lowering: _TargetLowering) -> None:
-        lower = self.lowerings.get(node.op.name) or node.op.lower
+        lower = self.lowerings.get(node.op.name) or (node.op.lower if self.calls_c else None)
         if lower is None:
             raise Refused(f"{self.name} has no kernel for {node.op.name}", code="unsupported-op")
         lower_by_choice(lower, node, lowering, lowering.chooser)

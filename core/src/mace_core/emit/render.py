@@ -24,8 +24,11 @@ from mace_core.errors import PluginError
 
 TEMPLATES = files("mace_core") / "emit" / "templates"
 
-LANGUAGES = {"c": "c", "h": "c", "svg": "xml", "txt": "text", "md": "text"}
-"""The language of a file by its suffix before `.in`; text of another language may not be printed there."""
+LANGUAGES = {"c": "c", "cl": "c", "h": "c", "svg": "xml", "txt": "text", "md": "text"}
+"""The language of a file by its suffix before `.in`; text of another language may not be printed there.
+
+What is safe in C is safe in the C of devices ("cl") as well.
+"""
 
 
 def render(template: Traversable, **values: Any) -> Code:

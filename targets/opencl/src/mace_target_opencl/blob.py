@@ -1,0 +1,169 @@
+"""Encodes a program as bytes for the driver; `driver/opencl_blob.h` has the same layout.
+
+The contract with what makes the calls stands in `mace_target_opencl.enqueue`.
+
+All numbers are little-endian. The header is followed by calls, operands, offsets of the kernels' names, the
+names, the options of the compiler, and the source as a raw stream of DEFLATE; each begins at a multiple of 8.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.errors import PluginError
+from mace_core.memory import Arena, arena
+from mace_core.program import Call, Kernel, Program
+from mace_target_opencl.enqueue import FIELDS, render_program
+
+MAGIC = 0x4C434F4D
+"""The bytes "MOCL"."""
+VERSION = 1
+WEIGHTS = -1
+"""The number of the binding of the constants; ports of the part count from 0: inputs, outputs, scratch."""
+ALIGNMENT = 256
+COMPILER_OPTIONS = "-cl-std=CL1.2"
+CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQ")
+"""Records: kernel, 0, first operand, operands, global and local size; binding, unit, offset, size."""
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A region for the device.
+
+    scratch: bytes for what passes between its calls.  calls, kernels: how many.  source_bytes: of the text of
+    the kernels.
+    """
+
+    code: bytes
+    weights: bytes
+    scratch: int
+    calls: int
+    kernels: int
+    source_bytes: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Where a tensor lies.  binding: WEIGHTS or a port.  offset, size: bytes.  unit: bytes of an element."""
+
+    binding: int
+    offset: int
+    size: int
+    unit: int
+
+
+def encode(program: Program) -> Blob:
+    """Return a program as the driver reads it."""
+    kernels = _list_kernels(program.calls)
+    source = render_program(kernels).encode()
+    placement = _Placement(program)
+    calls, operands = bytearray(), bytearray()
+    numbers = {kernel.name: number for number, kernel in enumerate(kernels)}
+    for call in program.calls:
+        own = [placement.find(tensor) for tensor in (*call.reads, *call.writes) if tensor]
+        first = len(operands) // OPERAND.size
+        for operand in own:
+            operands += OPERAND.pack(operand.binding, operand.unit, operand.offset, operand.size)
+        calls += CALL.pack(
+            numbers[call.kernel.name],
+            0,
+            first,
+            len(own),
+            *_sizes(call, "global_size"),
+            *_sizes(call, "local_size"),
+        )
+    return Blob(
+        _join(calls, operands, list(numbers), source, placement.bindings),
+        placement.weights,
+        placement.arena.bytes,
+        len(program.calls),
+        len(kernels),
+        len(source),
+    )
+
+
+def _list_kernels(calls: Sequence[Call]) -> list[Kernel]:
+    """Return the distinct kernels of calls, in the order of their first calls."""
+    kernels: dict[str, Kernel] = {}
+    for call in calls:
+        other = kernels.setdefault(call.kernel.name, call.kernel)
+        if other != call.kernel or call.kernel.fields != FIELDS:
+            raise PluginError(
+                f"kernel {call.kernel.name!r}",
+                "has the name of another kernel, or other fields than its sizes",
+                "make calls by `enqueue`",
+            )
+    return list(kernels.values())
+
+
+class _Placement:
+    """Where the tensors of a program lie on the device."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.arena: Arena = arena(program)
+        self._ports = {name: number for number, name in enumerate(program.inputs)}
+        for number, name in enumerate(program.outputs, len(program.inputs)):
+            self._ports[program.root(name)] = number
+        self._scratch = len(program.inputs) + len(program.outputs)
+        self.bindings = self._scratch + (1 if self.arena.bytes else 0)
+        self._weights: dict[str, Operand] = {}
+        packed = bytearray()
+        for name, weight in program.weights.items():
+            array = np.ascontiguousarray(weight.make())
+            self._weights[name] = Operand(WEIGHTS, len(packed), array.nbytes, array.dtype.itemsize)
+            data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+            packed += data + bytes(-len(data) % ALIGNMENT)
+        self.weights = bytes(packed)
+
+    def find(self, tensor: str) -> Operand:
+        """Return where a tensor lies."""
+        root = self.program.root(tensor)
+        if root in self._weights:
+            return self._weights[root]
+        described = self.program.tensors[root]
+        size, unit = described.bytes, described.dtype.numpy.itemsize
+        if root in self._ports:
+            return Operand(self._ports[root], 0, size, unit)
+        return Operand(self._scratch, self.arena.offsets[root], size, unit)
+
+
+def _sizes(call: Call, field: str) -> tuple[int, int, int]:
+    value = call.args[field]
+    assert isinstance(value, tuple) and len(value) == 3, f"{call.kernel.name}: {field} has no three numbers"
+    return int(value[0]), int(value[1]), int(value[2])
+
+
+def _join(
+    calls: bytes, operands: bytes, names: Sequence[str], source: bytes, bindings: int
+) -> bytes:
+    """Return header and tables."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflated = compressor.compress(source) + compressor.flush()
+    starts, text = [], bytearray()
+    for name in names:
+        starts.append(len(text))
+        text += name.encode() + b"\0"
+    compiler_options = COMPILER_OPTIONS.encode() + b"\0"
+    header = struct.pack(
+        "<12I",
+        MAGIC,
+        VERSION,
+        0,
+        bindings,
+        len(starts),
+        len(calls) // CALL.size,
+        len(operands) // OPERAND.size,
+        len(text),
+        len(compiler_options),
+        len(source),
+        len(deflated),
+        0,
+    )
+    pieces = [header, calls, operands, struct.pack(f"<{len(starts)}I", *starts), text, compiler_options, deflated]
+    return b"".join(bytes(piece) + bytes(-len(piece) % 8) for piece in pieces)

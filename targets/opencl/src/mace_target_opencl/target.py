@@ -1,0 +1,90 @@
+"""Offers the GPU as a target: regions become kernels in OpenCL C with a table of calls, which a driver runs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar
+
+from mace_core.api import BlobBody, BuildConfig, Manifest, MemorySpace, Part, PartFigures, Region, Target
+from mace_core.deployment import Model
+from mace_core.kernel_target import KernelTarget
+from mace_core.levels import Level
+from mace_core.lowering import Lower
+from mace_core.tables import rows
+from mace_core.tuning import tuning_of
+from mace_target_opencl.options import OpenclOptions
+
+SPACE = MemorySpace("opencl", alignment=256, granule=256)
+"""Memory of the GPU.  Wide loads of all devices are aligned where a tensor begins at a multiple of 256."""
+
+BUILT_BY = "mace-target-opencl 0.1.0"
+BUILT_FOR = "OpenCL 1.2"
+
+
+class Opencl(KernelTarget):
+    """A GPU, or whatever else an OpenCL driver of version 1.2 or newer offers.
+
+    options: how numbers are stored and computed.
+    """
+
+    name = "opencl"
+    device = "gpu"
+    abis: ClassVar[tuple[str, ...]] = ("amd64", "arm64*", "armeabi-v7a", "armhf", "host", "riscv64", "x86*")
+    calls_c: ClassVar[bool] = False
+
+    def __init__(self, options: OpenclOptions | None = None) -> None:
+        self.options = options or OpenclOptions()
+
+    @property
+    def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
+        """The lowering of each op that has kernels."""
+        return rows("mace_target_opencl.lower", "LOWERINGS")
+
+    @property
+    def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]
+        """The lowerings of ops over quantized tensors."""
+        return rows("mace_target_opencl.lower", "QUANTIZED")
+
+    def levels(self, abi: str) -> tuple[Level, ...]:
+        """Return nothing: the driver of the device compiles the kernels."""
+        return ()
+
+    def parameters(self, level: Level | None) -> Hashable:
+        """Return the options, which decide in which type kernels store and compute."""
+        return self.options
+
+    def check_options(self, model: Model) -> None:
+        """Raise one MaceError with every option that is unknown, or has a value that it cannot have."""
+        OpenclOptions.of_model(model)
+
+    def configure(self, model: Model) -> Target:
+        """Return the target with the options of a model."""
+        return Opencl(OpenclOptions.of_model(model)) if model.options(self.name) else self
+
+    def compile(self, region: Region, config: BuildConfig) -> Part:
+        """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""
+        from mace_target_opencl.blob import encode
+
+        program = self.lower(region.graph, config.abi, tuning_of(config.model, config.abi))
+        blob = encode(program)
+        inputs, outputs = region.ports(SPACE)
+        return Part(
+            region.name,
+            self.name,
+            inputs,
+            outputs,
+            BlobBody(blob.code, blob.weights, BUILT_BY, BUILT_FOR),
+            driver="mace_opencl_driver",
+            scratch=blob.scratch,
+            nodes=tuple(node.name for node in region.graph.nodes),
+            figures=PartFigures(
+                summary=f"{blob.calls} calls of {blob.kernels} kernels",
+                details={"calls": blob.calls, "kernels": blob.kernels, "source_bytes": blob.source_bytes},
+            ),
+        )
+
+    def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
+        """Return the driver, which is compiled into the library, and what it looks for at run time."""
+        from mace_target_opencl.driver import manifests
+
+        return manifests(library)
