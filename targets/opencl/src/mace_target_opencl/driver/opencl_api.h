@@ -1,0 +1,109 @@
+/* opencl_api.h - the functions of OpenCL 1.2 that the driver calls, as pointers. All are looked up at run
+ * time; no symbol of OpenCL is linked, and no header of a vendor is needed.
+ *
+ * Written from the OpenCL 1.2 specification of the Khronos Group. Functions and numbers have its names.
+ */
+#ifndef MACE_OPENCL_API_H
+#define MACE_OPENCL_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Handles of the OpenCL library. */
+typedef struct opencl_platform *cl_platform;
+typedef struct opencl_device_id *cl_device;
+typedef struct opencl_context *cl_context;
+typedef struct opencl_queue *cl_queue;
+typedef struct opencl_mem *cl_mem;
+typedef struct opencl_program *cl_program;
+typedef struct opencl_kernel *cl_kernel;
+typedef struct opencl_event *cl_event;
+
+enum {
+  CL_SUCCESS = 0,
+  CL_DEVICE_NOT_FOUND = -1,
+  CL_DEVICE_NOT_AVAILABLE = -2,
+  CL_COMPILER_NOT_AVAILABLE = -3,
+  CL_MEM_OBJECT_ALLOCATION_FAILURE = -4,
+  CL_OUT_OF_RESOURCES = -5,
+  CL_OUT_OF_HOST_MEMORY = -6,
+  CL_BUILD_PROGRAM_FAILURE = -11,
+  CL_INVALID_CONTEXT = -34,
+  CL_INVALID_COMMAND_QUEUE = -36,
+  CL_INVALID_BUFFER_SIZE = -61,
+  CL_PLATFORM_NOT_FOUND_KHR = -1001
+};
+
+enum {
+  CL_DEVICE_TYPE_CPU = 2,
+  CL_DEVICE_TYPE_GPU = 4,
+  CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
+  CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
+  CL_DEVICE_ENDIAN_LITTLE = 0x1026,
+  CL_DEVICE_AVAILABLE = 0x1027,
+  CL_DEVICE_COMPILER_AVAILABLE = 0x1028,
+  CL_DEVICE_NAME = 0x102B,
+  CL_DRIVER_VERSION = 0x102D,
+  CL_DEVICE_VERSION = 0x102F,
+  CL_DEVICE_EXTENSIONS = 0x1030
+};
+
+enum {
+  CL_MEM_READ_WRITE = 1,
+  CL_MEM_READ_ONLY = 4,
+  CL_MEM_COPY_HOST_PTR = 32,
+  CL_PROGRAM_BINARY_SIZES = 0x1165,
+  CL_PROGRAM_BINARIES = 0x1166,
+  CL_PROGRAM_BUILD_LOG = 0x1183,
+  CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+  CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
+  CL_COMPLETE = 0
+};
+
+/* X(name, result, arguments) for each function. */
+#define OPENCL_FUNCTIONS(X)                                                                                   \
+  X(clGetPlatformIDs, int32_t, (uint32_t, cl_platform *, uint32_t *))                                         \
+  X(clGetDeviceIDs, int32_t, (cl_platform, uint64_t, uint32_t, cl_device *, uint32_t *))                      \
+  X(clGetDeviceInfo, int32_t, (cl_device, uint32_t, size_t, void *, size_t *))                                \
+  X(clCreateContext, cl_context,                                                                              \
+    (const intptr_t *, uint32_t, const cl_device *, void (*)(const char *, const void *, size_t, void *),     \
+     void *, int32_t *))                                                                                      \
+  X(clReleaseContext, int32_t, (cl_context))                                                                  \
+  X(clCreateCommandQueue, cl_queue, (cl_context, cl_device, uint64_t, int32_t *))                             \
+  X(clReleaseCommandQueue, int32_t, (cl_queue))                                                               \
+  X(clCreateBuffer, cl_mem, (cl_context, uint64_t, size_t, void *, int32_t *))                                \
+  X(clReleaseMemObject, int32_t, (cl_mem))                                                                    \
+  X(clCreateProgramWithSource, cl_program,                                                                    \
+    (cl_context, uint32_t, const char **, const size_t *, int32_t *))                                         \
+  X(clCreateProgramWithBinary, cl_program,                                                                    \
+    (cl_context, uint32_t, const cl_device *, const size_t *, const unsigned char **, int32_t *, int32_t *))  \
+  X(clBuildProgram, int32_t,                                                                                  \
+    (cl_program, uint32_t, const cl_device *, const char *, void (*)(cl_program, void *), void *))            \
+  X(clGetProgramInfo, int32_t, (cl_program, uint32_t, size_t, void *, size_t *))                              \
+  X(clGetProgramBuildInfo, int32_t, (cl_program, cl_device, uint32_t, size_t, void *, size_t *))              \
+  X(clReleaseProgram, int32_t, (cl_program))                                                                  \
+  X(clCreateKernel, cl_kernel, (cl_program, const char *, int32_t *))                                         \
+  X(clSetKernelArg, int32_t, (cl_kernel, uint32_t, size_t, const void *))                                     \
+  X(clGetKernelWorkGroupInfo, int32_t, (cl_kernel, cl_device, uint32_t, size_t, void *, size_t *))            \
+  X(clReleaseKernel, int32_t, (cl_kernel))                                                                    \
+  X(clEnqueueNDRangeKernel, int32_t,                                                                          \
+    (cl_queue, cl_kernel, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t,                 \
+     const cl_event *, cl_event *))                                                                           \
+  X(clEnqueueWriteBuffer, int32_t,                                                                            \
+    (cl_queue, cl_mem, uint32_t, size_t, size_t, const void *, uint32_t, const cl_event *, cl_event *))       \
+  X(clEnqueueReadBuffer, int32_t,                                                                             \
+    (cl_queue, cl_mem, uint32_t, size_t, size_t, void *, uint32_t, const cl_event *, cl_event *))             \
+  X(clEnqueueMarkerWithWaitList, int32_t, (cl_queue, uint32_t, const cl_event *, cl_event *))                 \
+  X(clGetEventInfo, int32_t, (cl_event, uint32_t, size_t, void *, size_t *))                                  \
+  X(clWaitForEvents, int32_t, (uint32_t, const cl_event *))                                                   \
+  X(clReleaseEvent, int32_t, (cl_event))                                                                      \
+  X(clFlush, int32_t, (cl_queue))                                                                             \
+  X(clFinish, int32_t, (cl_queue))
+
+#define OPENCL_POINTER(name, result, arguments) result(*name) arguments;
+
+typedef struct opencl_functions {
+  OPENCL_FUNCTIONS(OPENCL_POINTER)
+} opencl_functions;
+
+#endif

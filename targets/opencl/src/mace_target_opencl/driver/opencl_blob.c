@@ -1,0 +1,98 @@
+/* opencl_blob.c - finds and checks the tables of a part. The engine compares no digest when it loads a part,
+ * so every number is bounded here before the device sees it.
+ */
+#include "opencl_blob.h"
+
+#include <string.h>
+
+/* A part of the payload that is read from its beginning to its end. */
+typedef struct reader {
+  const unsigned char *at;
+  size_t left;
+} reader;
+
+/* The next bytes, with the padding to a multiple of 8 behind them; NULL if there are not so many. */
+static const void *take(reader *r, uint64_t bytes) {
+  const uint64_t padded = bytes + (8 - bytes % 8) % 8;
+  const void *taken = r->at;
+  if (bytes > r->left || padded > r->left) return NULL;
+  r->at += padded;
+  r->left -= (size_t)padded;
+  return taken;
+}
+
+static int is_text(const char *text, uint32_t bytes) { return bytes && !text[bytes - 1]; }
+
+static const mace_need *need_of(const mace_payload *payload, int32_t binding) {
+  const int32_t ports = payload->inputs + payload->outputs;
+  return binding < ports ? &payload->ports[binding] : &payload->scratch;
+}
+
+static const char *check_operand(const mace_payload *payload, const opencl_header *header,
+                                 const opencl_operand *operand) {
+  uint64_t room = payload->weight_bytes;
+  if (operand->binding != OPENCL_WEIGHTS) {
+    if (operand->binding < 0 || (uint32_t)operand->binding >= header->bindings) return "an operand is no port";
+    room = need_of(payload, operand->binding)->bytes;
+  }
+  if (operand->offset > room || operand->bytes > room - operand->offset)
+    return "an operand leaves its memory";
+  if (!operand->unit || operand->unit > 16 || operand->unit & (operand->unit - 1) ||
+      operand->offset % operand->unit)
+    return "an operand has no such elements";
+  return NULL;
+}
+
+static const char *check_call(const opencl_header *header, const opencl_call *call) {
+  int chosen = 0;
+  if (call->kernel >= header->kernels) return "a call has no kernel";
+  if (call->first > header->operands || call->operands > header->operands - call->first ||
+      call->operands > OPENCL_OPERANDS)
+    return "a call has too many operands";
+  for (int axis = 0; axis < 3; axis++) {
+    if (!call->global[axis] || call->global[axis] > UINT32_MAX || call->local[axis] > UINT32_MAX)
+      return "a call has no sizes";
+    if (call->local[axis] && call->global[axis] % call->local[axis])
+      return "the groups of a call do not divide its work";
+    chosen += call->local[axis] != 0;
+  }
+  return chosen == 0 || chosen == 3 ? NULL : "a call has half of a group";
+}
+
+const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
+  reader r = {payload->code, payload->code_bytes};
+  const opencl_header *header = take(&r, sizeof *header);
+  const char *fault = NULL;
+  if (!header || header->magic != OPENCL_MAGIC) return "these are no kernels";
+  if (header->version != OPENCL_VERSION) return "they have another version";
+  blob->header = header;
+  blob->calls = take(&r, (uint64_t)header->calls * sizeof *blob->calls);
+  blob->operands = take(&r, (uint64_t)header->operands * sizeof *blob->operands);
+  blob->name_offsets = take(&r, (uint64_t)header->kernels * sizeof *blob->name_offsets);
+  blob->names = take(&r, header->name_bytes);
+  blob->options = take(&r, header->option_bytes);
+  blob->deflated = take(&r, header->deflated_bytes);
+  if (!blob->calls || !blob->operands || !blob->name_offsets || !blob->names || !blob->options ||
+      !blob->deflated || r.left)
+    return "they are cut short";
+  if (header->bindings !=
+      (uint32_t)payload->inputs + (uint32_t)payload->outputs + (payload->scratch.bytes ? 1u : 0u))
+    return "they have other ports than the part";
+  if (!is_text(blob->options, header->option_bytes) ||
+      (header->kernels && !is_text(blob->names, header->name_bytes)))
+    return "a text has no end";
+  for (uint32_t i = 0; i < header->kernels; i++)
+    if (blob->name_offsets[i] >= header->name_bytes) return "a kernel has no name";
+  for (uint32_t i = 0; !fault && i < header->operands; i++)
+    fault = check_operand(payload, header, &blob->operands[i]);
+  for (uint32_t i = 0; !fault && i < header->calls; i++) fault = check_call(header, &blob->calls[i]);
+  return fault;
+}
+
+uint32_t mace_opencl_count_calls(const mace_payload *payload) {
+  opencl_header header;
+  if (payload->code_bytes < sizeof header) return 0;
+  memcpy(&header, payload->code, sizeof header);
+  const size_t most = payload->code_bytes / sizeof(opencl_call);
+  return header.calls < most ? header.calls : (uint32_t)most;
+}

@@ -1,0 +1,51 @@
+/* opencl_blob.h - kernels and calls of a part, as `blob.py` writes them. */
+#ifndef MACE_OPENCL_BLOB_H
+#define MACE_OPENCL_BLOB_H
+
+#include "driver.h"
+
+enum { OPENCL_MAGIC = 0x4C434F4D, OPENCL_VERSION = 1, OPENCL_WEIGHTS = -1, OPENCL_OPERANDS = 64 };
+
+typedef struct opencl_header {
+  uint32_t magic, version, flags;
+  uint32_t bindings; /* ports of the part, then scratch if it has any */
+  uint32_t kernels, calls, operands;
+  uint32_t name_bytes, option_bytes; /* each text ends with a 0 */
+  uint32_t source_bytes;             /* inflated, without an end */
+  uint32_t deflated_bytes;
+  uint32_t reserved;
+} opencl_header;
+
+typedef struct opencl_call {
+  uint32_t kernel, reserved;
+  uint32_t first, operands;   /* of the table of operands */
+  uint64_t global[3], local[3]; /* local 0: the device chooses */
+} opencl_call;
+
+typedef struct opencl_operand {
+  int32_t binding; /* a port, or OPENCL_WEIGHTS */
+  uint32_t unit;   /* bytes of an element */
+  uint64_t offset, bytes;
+} opencl_operand;
+
+/* Where the tables of a part lie in its payload. */
+typedef struct opencl_blob {
+  const opencl_header *header;
+  const opencl_call *calls;
+  const opencl_operand *operands;
+  const uint32_t *name_offsets; /* by kernel */
+  const char *names, *options;
+  const unsigned char *deflated;
+} opencl_blob;
+
+/* Find the tables and check every number in them against the payload; NULL, or what is wrong. */
+const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob);
+
+/* Calls of a payload that nobody has checked yet: no more than its bytes can hold. */
+uint32_t mace_opencl_count_calls(const mace_payload *payload);
+
+/* Write exactly `size` bytes that a raw stream of DEFLATE (RFC 1951) stands for; 0 if it stands for another
+ * number of bytes, or is damaged. */
+int mace_opencl_inflate(const unsigned char *deflated, size_t bytes, char *to, size_t size);
+
+#endif

@@ -1,0 +1,107 @@
+/* opencl_library.c - finds the OpenCL library of the system, and the first that is complete.
+ *
+ * The loader of the Khronos Group comes first, because it knows all drivers that are installed. Android has no
+ * such loader: the driver lies in a folder of the vendor, under a name of its own where it is one file with
+ * OpenGL ES.
+ */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "opencl_part.h"
+
+#if UINTPTR_MAX > UINT32_MAX
+#define BITS "64"
+#else
+#define BITS ""
+#endif
+
+static const char *const libraries[] = {
+    "libOpenCL.so.1",
+    "libOpenCL.so",
+    "/vendor/lib" BITS "/libOpenCL.so",
+    "/system/vendor/lib" BITS "/libOpenCL.so",
+    "/system/lib" BITS "/libOpenCL.so",
+    "/vendor/lib" BITS "/egl/libGLES_mali.so",
+    "/system/vendor/lib" BITS "/egl/libGLES_mali.so",
+    "libGLES_mali.so",
+    "libmali.so",
+    "/vendor/lib" BITS "/libPVROCL.so",
+    "/system/vendor/lib" BITS "/libPVROCL.so",
+    "libPVROCL.so",
+};
+
+/* A function to look up, and where its pointer goes. */
+typedef struct symbol {
+  const char *name;
+  size_t offset;
+} symbol;
+
+#define OPENCL_SYMBOL(name, result, arguments) {#name, offsetof(opencl_functions, name)},
+
+static const symbol symbols[] = {OPENCL_FUNCTIONS(OPENCL_SYMBOL)};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+mace_status mace_opencl_say(mace_text text, mace_status status, const char *format, ...) {
+  va_list arguments;
+  if (!text.at || !text.bytes) return status;
+  va_start(arguments, format);
+  vsnprintf(text.at, text.bytes, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+/* Fill the table; NULL, or the name of the first function that the library lacks. */
+static const char *find_symbols(void *library, opencl_functions *functions) {
+  const char *missing = NULL;
+  for (size_t i = 0; i < COUNT(symbols); i++) {
+    void *found = dlsym(library, symbols[i].name);
+    if (!found && !missing) missing = symbols[i].name;
+    /* POSIX lets dlsym's pointers become functions; C does not, so bytes are copied. */
+    memcpy((char *)functions + symbols[i].offset, &found, sizeof found);
+  }
+  return missing;
+}
+
+/* Whether a library could be opened and is complete; `missing` is the first function that it lacks. */
+static int open_one(mace_device *device, const char *name, const char **missing) {
+  void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  *missing = NULL;
+  if (!opened) return 0;
+  *missing = find_symbols(opened, &device->cl);
+  if (*missing) {
+    dlclose(opened);
+    return 0;
+  }
+  device->library = opened;
+  return 1;
+}
+
+mace_status mace_opencl_open_library(mace_device *device, mace_text text) {
+  const char *const named = device->settings.library, *missing = NULL, *incomplete = NULL, *lacks = NULL;
+  if (*named) {
+    if (open_one(device, named, &missing)) return MACE_OK;
+    return mace_opencl_say(text, MACE_NO_DEVICE, "%s, which opencl.library names, %s%s; name another", named,
+                           missing ? "lacks " : "cannot be opened", missing ? missing : "");
+  }
+  for (size_t i = 0; i < COUNT(libraries); i++) {
+    if (open_one(device, libraries[i], &missing)) return MACE_OK;
+    if (missing && !incomplete) {
+      incomplete = libraries[i];
+      lacks = missing;
+    }
+  }
+  if (incomplete)
+    return mace_opencl_say(text, MACE_NO_DEVICE, "%s lacks %s; install OpenCL 1.2 or newer", incomplete, lacks);
+  return mace_opencl_say(text, MACE_NO_DEVICE,
+                         "there is no OpenCL library, neither %s nor one of Android's vendors; install the "
+                         "device's driver, on Android declare the library",
+                         libraries[0]);
+}
+
+void mace_opencl_close_library(mace_device *device) {
+  if (device->library) dlclose(device->library);
+  device->library = NULL;
+}

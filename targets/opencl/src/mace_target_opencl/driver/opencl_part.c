@@ -1,0 +1,276 @@
+/* opencl_part.c - compiles the kernels of a part and enqueues its calls. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "opencl_part.h"
+
+static size_t round_up(size_t bytes) {
+  return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+}
+
+static size_t count_ports(const mace_payload *payload) {
+  return (size_t)payload->inputs + (size_t)payload->outputs + (payload->scratch.bytes ? 1u : 0u);
+}
+
+size_t mace_opencl_part_bytes(const mace_payload *payload) {
+  return round_up(sizeof(mace_loaded)) + sizeof(mace_binding) * count_ports(payload) +
+         sizeof(cl_kernel) * mace_opencl_count_calls(payload);
+}
+
+/* ---- loading ---- */
+
+static mace_status upload_weights(mace_loaded *part, mace_text text) {
+  const mace_payload *const payload = part->payload;
+  mace_device *const device = part->device;
+  int32_t code = 0;
+  if (!payload->weight_bytes) return MACE_OK;
+  /* Not CL_MEM_USE_HOST_PTR: the constants of a library lie in memory that nobody may write, and drivers
+   * that pin pages want to. */
+  part->weights =
+      device->cl.clCreateBuffer(device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, payload->weight_bytes,
+                                (void *)(uintptr_t)payload->weights, &code);
+  return part->weights ? MACE_OK : mace_opencl_judge(MACE_FAILED, "clCreateBuffer for weights", code, text);
+}
+
+mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, void *memory,
+                             mace_loaded **loaded, mace_text text) {
+  mace_loaded *const part = memory;
+  const char *fault;
+  mace_status status;
+  memset(part, 0, mace_opencl_part_bytes(payload));
+  part->device = device;
+  part->payload = payload;
+  part->bound = (mace_binding *)(void *)((char *)memory + round_up(sizeof *part));
+  part->kernels = (cl_kernel *)(void *)(part->bound + count_ports(payload));
+  fault = mace_opencl_read(payload, &part->blob);
+  if (fault)
+    return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);
+  status = upload_weights(part, text);
+  if (!status) *loaded = part;
+  return status;
+}
+
+static void forget_program(mace_loaded *part) {
+  const opencl_functions *const cl = &part->device->cl;
+  for (uint32_t i = 0; i < part->blob.header->calls; i++) {
+    if (part->kernels[i]) cl->clReleaseKernel(part->kernels[i]);
+    part->kernels[i] = NULL;
+  }
+  if (part->program) cl->clReleaseProgram(part->program);
+  part->program = NULL;
+  memset(part->bound, 0, sizeof *part->bound * count_ports(part->payload));
+}
+
+void mace_opencl_unload(mace_loaded *part) {
+  const opencl_functions *const cl = &part->device->cl;
+  if (part->running) cl->clReleaseEvent(part->running);
+  part->running = NULL;
+  forget_program(part);
+  if (part->weights) cl->clReleaseMemObject(part->weights);
+  part->weights = NULL;
+}
+
+/* ---- compiling ---- */
+
+/* Say what the compiler wrote of its first error. */
+static mace_status tell_log(const mace_loaded *part, int32_t code, mace_text text) {
+  const mace_device *const device = part->device;
+  char log[2048] = "";
+  size_t bytes = 0;
+  const char *at = log;
+  char *made = NULL;
+  device->cl.clGetProgramBuildInfo(part->program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
+  if (bytes > sizeof log) made = calloc(1, bytes + 1);
+  if (made && !device->cl.clGetProgramBuildInfo(part->program, device->id, CL_PROGRAM_BUILD_LOG, bytes, made, NULL))
+    at = made;
+  else if (bytes <= sizeof log - 1)
+    device->cl.clGetProgramBuildInfo(part->program, device->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+  const char *const error = strstr(at, "error");
+  if (error) at = error;
+  mace_opencl_say(text, MACE_FAILED,
+                  "the device's compiler answered %d: %.*s; report this with the name of the device", code,
+                  (int)strcspn(at, "\n") < 120 ? (int)strcspn(at, "\n") : 120, at);
+  free(made);
+  return MACE_FAILED;
+}
+
+/* Build the program and make a kernel for each call. */
+static mace_status finish_program(mace_loaded *part, mace_text text) {
+  mace_device *const device = part->device;
+  const opencl_functions *const cl = &device->cl;
+  const opencl_blob *const blob = &part->blob;
+  int32_t code = cl->clBuildProgram(part->program, 1, &device->id, blob->options, NULL, NULL);
+  if (code == CL_OUT_OF_HOST_MEMORY || code == CL_DEVICE_NOT_AVAILABLE)
+    return mace_opencl_judge(MACE_FAILED, "clBuildProgram", code, text);
+  if (code) return tell_log(part, code, text);
+  for (uint32_t i = 0; i < blob->header->calls; i++) {
+    const opencl_call *const call = &blob->calls[i];
+    const char *const name = blob->names + blob->name_offsets[call->kernel];
+    const uint64_t wanted = call->local[0] * call->local[1] * call->local[2];
+    size_t most = 0;
+    part->kernels[i] = cl->clCreateKernel(part->program, name, &code);
+    if (!part->kernels[i]) return mace_opencl_judge(MACE_FAILED, "clCreateKernel", code, text);
+    code = cl->clGetKernelWorkGroupInfo(part->kernels[i], device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                        &most, NULL);
+    if (!code && wanted > most)
+      return mace_opencl_say(text, MACE_STALE,
+                             "kernel %s wants groups of %llu, and the device has at most %zu; tune for the device",
+                             name, (unsigned long long)wanted, most);
+  }
+  return MACE_OK;
+}
+
+mace_status mace_opencl_compile(mace_loaded *part, mace_text text) {
+  const opencl_header *const header = part->blob.header;
+  mace_device *const device = part->device;
+  char *const source = malloc((size_t)header->source_bytes + 1);
+  const char *sources[1];
+  size_t bytes = header->source_bytes;
+  int32_t code = 0;
+  mace_status status;
+  if (!source) return mace_opencl_say(text, MACE_FAILED, "out of memory for %zu bytes of kernels", bytes);
+  if (!mace_opencl_inflate(part->blob.deflated, header->deflated_bytes, source, bytes)) {
+    free(source);
+    return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: they are damaged; build the library again");
+  }
+  sources[0] = source;
+  part->program = device->cl.clCreateProgramWithSource(device->context, 1, sources, &bytes, &code);
+  free(source);
+  if (!part->program) return mace_opencl_judge(MACE_FAILED, "clCreateProgramWithSource", code, text);
+  status = finish_program(part, text);
+  if (status) forget_program(part);
+  return status;
+}
+
+mace_status mace_opencl_restore(mace_loaded *part, const void *compiled, size_t bytes, mace_text text) {
+  mace_device *const device = part->device;
+  const unsigned char *binaries[1] = {compiled};
+  int32_t code = 0, loaded = 0;
+  mace_status status;
+  part->program = device->cl.clCreateProgramWithBinary(device->context, 1, &device->id, &bytes, binaries, &loaded,
+                                                       &code);
+  if (!part->program || code || loaded) {
+    forget_program(part);
+    return mace_opencl_judge(MACE_STALE, "clCreateProgramWithBinary", code ? code : loaded, text);
+  }
+  status = finish_program(part, text);
+  if (status) forget_program(part);
+  return status;
+}
+
+size_t mace_opencl_save(mace_loaded *part, void *compiled, size_t bytes) {
+  const opencl_functions *const cl = &part->device->cl;
+  unsigned char *binaries[1] = {compiled};
+  size_t size = 0;
+  if (cl->clGetProgramInfo(part->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL)) return 0;
+  if (!size || bytes < size) return size;
+  return cl->clGetProgramInfo(part->program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL) ? 0 : size;
+}
+
+/* ---- running ---- */
+
+/* Give a call its arguments: for each operand the buffer, and the place of its first element in it. */
+static int32_t set_arguments(const mace_loaded *part, uint32_t number, const mace_binding *ports) {
+  const opencl_functions *const cl = &part->device->cl;
+  const opencl_call *const call = &part->blob.calls[number];
+  for (uint32_t i = 0; i < call->operands; i++) {
+    const opencl_operand *const operand = &part->blob.operands[call->first + i];
+    cl_mem memory = part->weights;
+    uint64_t offset = operand->offset;
+    int32_t code;
+    if (operand->binding != OPENCL_WEIGHTS) {
+      const mace_binding *const port = &ports[operand->binding];
+      memory = (cl_mem)(uintptr_t)port->memory->buffer.handle;
+      offset += port->memory->buffer.offset + port->offset;
+    }
+    offset /= operand->unit;
+    code = cl->clSetKernelArg(part->kernels[number], 2 * i, sizeof memory, &memory);
+    if (!code) code = cl->clSetKernelArg(part->kernels[number], 2 * i + 1, sizeof offset, &offset);
+    if (code) return code;
+  }
+  return CL_SUCCESS;
+}
+
+/* Set the arguments of all calls, unless they were set for the same ports. */
+static mace_status bind_ports(mace_loaded *part, const mace_binding *ports, mace_text text) {
+  const size_t count = count_ports(part->payload);
+  int same = 1;
+  for (size_t i = 0; i < count; i++)
+    same &= part->bound[i].memory == ports[i].memory && part->bound[i].offset == ports[i].offset;
+  if (same && count) return MACE_OK;
+  for (uint32_t i = 0; i < part->blob.header->calls; i++) {
+    const int32_t code = set_arguments(part, i, ports);
+    if (code) return mace_opencl_judge(MACE_FAILED, "clSetKernelArg", code, text);
+  }
+  memcpy(part->bound, ports, sizeof *ports * count);
+  return MACE_OK;
+}
+
+static mace_status enqueue_calls(mace_loaded *part, const mace_binding *ports, mace_text text) {
+  const mace_device *const device = part->device;
+  const mace_status status = bind_ports(part, ports, text);
+  if (status) return status;
+  for (uint32_t i = 0; i < part->blob.header->calls; i++) {
+    const opencl_call *const call = &part->blob.calls[i];
+    const size_t global[3] = {(size_t)call->global[0], (size_t)call->global[1], (size_t)call->global[2]};
+    const size_t local[3] = {(size_t)call->local[0], (size_t)call->local[1], (size_t)call->local[2]};
+    const int32_t code = device->cl.clEnqueueNDRangeKernel(device->queue, part->kernels[i], 3, NULL, global,
+                                                           local[0] ? local : NULL, 0, NULL, NULL);
+    if (code) return mace_opencl_judge(MACE_FAILED, "clEnqueueNDRangeKernel", code, text);
+  }
+  return MACE_OK;
+}
+
+mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms, mace_text text) {
+  const opencl_functions *const cl = &part->device->cl;
+  const mace_status status = enqueue_calls(part, ports, text);
+  /* Also after a failure: calls that were enqueued before it use the ports. */
+  const int32_t code = status == MACE_LOST ? CL_SUCCESS : cl->clFinish(part->device->queue);
+  (void)timeout_ms; /* the engine refuses a limit, because no kernel can be stopped */
+  if (status) return status;
+  return code ? mace_opencl_judge(MACE_FAILED, "clFinish", code, text) : MACE_OK;
+}
+
+mace_status mace_opencl_submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms,
+                               mace_text text) {
+  mace_device *const device = part->device;
+  mace_status status = enqueue_calls(part, ports, text);
+  int32_t code = CL_SUCCESS;
+  (void)timeout_ms;
+  if (!status) {
+    code = device->cl.clEnqueueMarkerWithWaitList(device->queue, 0, NULL, &part->running);
+    if (!code) code = device->cl.clFlush(device->queue);
+    if (code) status = mace_opencl_judge(MACE_FAILED, "clEnqueueMarkerWithWaitList", code, text);
+  }
+  if (status && status != MACE_LOST) device->cl.clFinish(device->queue);
+  if (status && part->running) device->cl.clReleaseEvent(part->running);
+  if (status) part->running = NULL;
+  return status;
+}
+
+/* Look every 100 us whether a run has ended: OpenCL has no function that waits for a limited time. */
+static int32_t poll(const mace_loaded *part, uint32_t timeout_ms, int32_t *state) {
+  const struct timespec pause = {0, 100000};
+  for (uint64_t rounds = (uint64_t)timeout_ms * 10;; rounds--) {
+    const int32_t code = part->device->cl.clGetEventInfo(part->running, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                         sizeof *state, state, NULL);
+    if (code || *state <= CL_COMPLETE || !rounds) return code;
+    nanosleep(&pause, NULL);
+  }
+}
+
+mace_status mace_opencl_wait(mace_loaded *part, uint32_t timeout_ms, mace_text text) {
+  const opencl_functions *const cl = &part->device->cl;
+  int32_t state = CL_COMPLETE, code;
+  if (timeout_ms == MACE_FOREVER)
+    code = cl->clWaitForEvents(1, &part->running);
+  else
+    code = poll(part, timeout_ms, &state);
+  if (!code && state > CL_COMPLETE) return MACE_BUSY;
+  cl->clReleaseEvent(part->running);
+  part->running = NULL;
+  if (code || state < 0) return mace_opencl_judge(MACE_FAILED, "the run", code ? code : state, text);
+  return MACE_OK;
+}

@@ -1,0 +1,65 @@
+/* opencl_part.h - a device, and a part of a model on it; private to the driver. */
+#ifndef MACE_OPENCL_PART_H
+#define MACE_OPENCL_PART_H
+
+#include "driver.h"
+#include "opencl_api.h"
+#include "opencl_blob.h"
+
+enum { OPENCL_NAME_BYTES = 160, OPENCL_OPTION_BYTES = 256 };
+
+/* What the application set with mace_config.options; empty: not set. */
+typedef struct opencl_settings {
+  char library[OPENCL_OPTION_BYTES]; /* path of the OpenCL library */
+  char device[OPENCL_OPTION_BYTES];  /* "gpu", "cpu", or a part of the device's name */
+} opencl_settings;
+
+struct mace_device {
+  opencl_settings settings;
+  void *library; /* NULL: not open */
+  opencl_functions cl;
+  cl_device id;
+  cl_context context;
+  cl_queue queue;
+  uint64_t largest; /* bytes of the largest buffer */
+  size_t group;     /* work-items of the largest group */
+  char name[OPENCL_NAME_BYTES];
+};
+
+struct mace_loaded {
+  mace_device *device;
+  const mace_payload *payload;
+  opencl_blob blob;
+  cl_mem weights;      /* NULL: the part has none */
+  cl_program program;  /* NULL: not compiled */
+  cl_kernel *kernels;  /* by call: arguments are a kernel's state, and those of a call rarely change */
+  cl_event running;    /* of the run that was submitted; NULL: none */
+  mace_binding *bound; /* by port: what the arguments were set for; memory NULL: nothing yet */
+};
+
+/* Write a text; returns the status. */
+mace_status mace_opencl_say(mace_text text, mace_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Say which function failed; returns the reaction that its answer asks for, `otherwise` if it asks for none
+ * in particular. */
+mace_status mace_opencl_judge(mace_status otherwise, const char *function, int32_t code, mace_text text);
+
+/* Open the first OpenCL library that is complete; close it. */
+mace_status mace_opencl_open_library(mace_device *device, mace_text text);
+void mace_opencl_close_library(mace_device *device);
+
+/* Functions of the driver that concern a part; see driver.h. */
+size_t mace_opencl_part_bytes(const mace_payload *payload);
+mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, void *memory,
+                             mace_loaded **loaded, mace_text text);
+mace_status mace_opencl_compile(mace_loaded *part, mace_text text);
+mace_status mace_opencl_restore(mace_loaded *part, const void *compiled, size_t bytes, mace_text text);
+size_t mace_opencl_save(mace_loaded *part, void *compiled, size_t bytes);
+mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms, mace_text text);
+mace_status mace_opencl_submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms,
+                               mace_text text);
+mace_status mace_opencl_wait(mace_loaded *part, uint32_t timeout_ms, mace_text text);
+void mace_opencl_unload(mace_loaded *part);
+
+#endif
