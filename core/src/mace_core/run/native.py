@@ -59,9 +59,19 @@ class _Model(c.Structure):
 
 
 class Config(c.Structure):
-    """Configures a session: the first members of `mace_config`."""
+    """Configures a session: `mace_config` of mace_types.h, which explains its members."""
 
-    _fields_ = (("struct_bytes", c.c_uint32), ("fallback", c.c_int), ("threads", c.c_void_p))
+    _fields_ = (
+        ("struct_bytes", c.c_uint32),
+        ("fallback", c.c_int),
+        ("threads", c.c_void_p),
+        ("lock", c.c_void_p),
+        ("power", c.c_int),
+        ("timeout_ms", c.c_uint32),
+        ("cache", c.c_void_p),
+        ("options", c.c_char_p),
+        ("native", c.c_void_p),
+    )
 
 
 OBSERVE = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p)

@@ -70,10 +70,11 @@ static int is_true(const mace_device *device, cl_device id, uint32_t what) {
   return !device->cl.clGetDeviceInfo(id, what, sizeof value, &value, NULL) && value;
 }
 
+/* Read a text of the device, cut where it is longer. */
 static int read_text(const mace_device *device, cl_device id, uint32_t what, char *to, size_t bytes) {
-  size_t used = 0;
-  if (device->cl.clGetDeviceInfo(id, what, bytes, to, &used) || used > bytes) return 0;
-  to[bytes - 1] = 0;
+  char text[1024] = "";
+  if (device->cl.clGetDeviceInfo(id, what, sizeof text - 1, text, NULL)) return 0;
+  snprintf(to, bytes, "%.*s", (int)bytes - 1, text);
   return 1;
 }
 
@@ -131,7 +132,7 @@ static mace_status find_device(mace_device *device, mace_text text) {
 
 /* Everything that compiled kernels depend on: the cache compares it. */
 static void name_device(mace_device *device) {
-  char name[64] = "", driver[40] = "", version[40] = "";
+  char name[80] = "", driver[32] = "", version[32] = "";
   read_text(device, device->id, CL_DEVICE_NAME, name, sizeof name);
   read_text(device, device->id, CL_DRIVER_VERSION, driver, sizeof driver);
   read_text(device, device->id, CL_DEVICE_VERSION, version, sizeof version);
