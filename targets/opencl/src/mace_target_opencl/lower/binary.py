@@ -1,0 +1,118 @@
+"""Element-wise ops of two inputs, which broadcast, and Where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mace_core.emit.text import Code
+from mace_core.ir import DType, Node
+from mace_core.lowering import Lower, Lowering
+from mace_core.ops.binary import BitShiftAttributes, ModAttributes
+from mace_target_opencl.lower.maps import Map, enqueue_map, lookup
+from mace_target_opencl.lower.unary import wrap_type
+from mace_target_opencl.steps import Step
+from mace_target_opencl.types import RAW_TYPES, c_type, refuse_type, storage_type
+from mace_target_opencl.views import View
+
+COMPARISON: Mapping[str, str] = {
+    "Equal": "x == y",
+    "Less": "x < y",
+    "LessEqual": "x <= y",
+    "Greater": "x > y",
+    "GreaterEqual": "x >= y",
+}
+
+FLOAT: Mapping[str, str] = {
+    **COMPARISON,
+    "Add": "x + y",
+    "Sub": "x - y",
+    "Mul": "x * y",
+    "Div": "x / y",
+    # NaN where either is, unlike fmin and fmax.
+    "Minimum": "x < y || x != x ? x : y",
+    "Maximum": "x > y || x != x ? x : y",
+    "PRelu": "x < 0.0f ? x * y : x",
+    "Pow": "pow(x, (float)y)",
+    "ModC": "fmod(x, y)",
+    "ModFloor": "fmod(x, y) + (fmod(x, y) != 0.0f && (fmod(x, y) < 0.0f) != (y < 0.0f) ? y : 0.0f)",
+}
+
+UNSIGNED: Mapping[str, str] = {
+    **COMPARISON,
+    "Add": "(WRAP)x + (WRAP)y",
+    "Sub": "(WRAP)x - (WRAP)y",
+    "Mul": "(WRAP)x * (WRAP)y",
+    "Div": "y == 0 ? 0 : x / y",
+    "Minimum": "x < y ? x : y",
+    "Maximum": "x > y ? x : y",
+    "PRelu": "x > 0 ? (WRAP)x : (WRAP)x * (WRAP)y",
+    "ModC": "y == 0 ? 0 : x % y",
+    "ModFloor": "y == 0 ? 0 : x % y",
+    # OpenCL shifts by the count modulo the bits, so longer shifts are told apart.
+    "BitShiftLeft": "(ulong)y >= 8 * sizeof x ? 0 : (ulong)x << y",
+    "BitShiftRight": "(ulong)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
+    "And": "x && y",
+    "Or": "x || y",
+    "Xor": "!x != !y",
+    "BitwiseAnd": "x & y",
+    "BitwiseOr": "x | y",
+    "BitwiseXor": "x ^ y",
+}
+"""Of two integers: overflow wraps, division by 0 is 0."""
+
+SIGNED: Mapping[str, str] = {
+    **UNSIGNED,
+    # The least integer divided by -1 overflows, which traps on a CPU that runs OpenCL.
+    "Div": "y == 0 ? (WRAP)0 : y == -1 ? (WRAP)0 - (WRAP)x : (WRAP)(x / y)",
+    "ModC": "y == 0 || y == -1 ? 0 : x % y",
+    "ModFloor": "y == 0 || y == -1 ? 0 : x % y != 0 && (x % y > 0) != (y > 0) ? x % y + y : x % y",
+}
+
+
+def binary(node: Node, lowering: Lowering) -> None:
+    """Any op of the tables above."""
+    x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
+    expression = _expression(_form(node), x.dtype, y.dtype)
+    if not expression or x.dtype in RAW_TYPES or y.dtype in RAW_TYPES:
+        raise refuse_type(node.op.name, x.dtype)
+    other = lookup("other", View.broadcast(y.shape, z.shape))
+    step = Step(Code(expression), (None, other), c_type(z))
+    mapping = Map(x.name, View.broadcast(x.shape, z.shape), (step,), {"other": y.name})
+    enqueue_map(lowering, node, mapping)
+
+
+def where(node: Node, lowering: Lowering) -> None:
+    """Choose one of two values, of any type, by a condition."""
+    condition, x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
+    arguments = (
+        None,
+        lookup("if_true", View.broadcast(x.shape, z.shape)),
+        lookup("if_false", View.broadcast(y.shape, z.shape)),
+    )
+    step = Step(Code("x ? y : z"), arguments, storage_type(z))
+    others = {"if_true": x.name, "if_false": y.name}
+    mapping = Map(condition.name, View.broadcast(condition.shape, z.shape), (step,), others)
+    enqueue_map(lowering, node, mapping)
+
+
+def _expression(form: str, x: DType, y: DType) -> str:
+    """Return the C expression of one element of each operand; "" if there is none."""
+    if form == "Pow" and not (x is DType.F32 and y in (DType.F32, DType.I32, DType.I64)):
+        return ""
+    if x is DType.F32:
+        return FLOAT.get(form, "")
+    is_signed = x.value[0] == "i"
+    return (SIGNED if is_signed else UNSIGNED).get(form, "").replace("WRAP", wrap_type(x))
+
+
+def _form(node: Node) -> str:
+    # fmod of ONNX is C's remainder, with the dividend's sign; the other is Python's, with the divisor's.
+    if node.op.name == "Mod":
+        return "ModC" if node.attributes(ModAttributes).fmod else "ModFloor"
+    if node.op.name == "BitShift":
+        return "BitShiftLeft" if node.attributes(BitShiftAttributes).left else "BitShiftRight"
+    return node.op.name
+
+
+OPS = {*FLOAT, *SIGNED, "Mod", "BitShift"} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight"}
+LOWERINGS: Mapping[str, Lower] = {**dict.fromkeys(sorted(OPS), binary), "Where": where}

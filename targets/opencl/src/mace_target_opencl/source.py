@@ -1,0 +1,162 @@
+"""The source of a kernel: a template, and around it what every kernel needs to reach its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mace_core.emit.render import render
+from mace_core.emit.text import CIdentifier, Code
+from mace_core.program import Kernel
+from mace_target_opencl.steps import NAMES, Lookup, Step
+from mace_target_opencl.types import HALF, value_type
+from mace_target_opencl.views import View
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An argument of a kernel.  type: as which its elements are stored."""
+
+    name: CIdentifier
+    type: Code
+    is_written: bool = False
+
+
+class KernelSource:
+    """What the template of one kernel sees besides its constants.
+
+    arguments: the declarations of the kernel's parameters.  pointers: statements that make a pointer of each
+    pair, under the operand's name.  `LOAD_x(i)`, `LOAD4_x(i)`, `STORE_y(v, i)` and `STORE4_y(v, i)` are
+    macros for each operand, so that a template does not know in how many bits an element is stored.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.operands: Sequence[Operand] = kernel.params["operands"]  # type: ignore[assignment]
+        self.steps: Sequence[Step] = kernel.params["steps"]  # type: ignore[assignment]
+        self._types = {operand.name: value_type(operand.type) for operand in self.operands}
+
+    def render(self) -> Code:
+        """Return the complete source of the kernel."""
+        params = dict(self.kernel.params)
+        params.update(
+            name=self.kernel.name,
+            arguments=Code(", ".join(map(_declare, self.operands))),
+            pointers=Code("\n    ".join(map(_point, self.operands))),
+            store=self.store,
+            load=self.load,
+            type_of=self._types.__getitem__,
+            attributes=self._attributes(),
+        )
+        body = render(self.kernel.template, **params)
+        macros = [_define(operand) for operand in self.operands]
+        undefined = [_undefine(operand) for operand in self.operands]
+        return Code("\n".join([*macros, *self._functions(), body, *undefined, ""]))
+
+    def load(self, operand: str, view: View, width: int, index: str) -> Code:
+        """Return the expression of `width` elements of an operand, for the result's from `index` on."""
+        if width == 1:
+            return Code(f"LOAD_{operand}({view.at(index)})")
+        kind = f"{self._types[CIdentifier(operand)]}{width}"
+        if view.is_identity or (view.can_load(width) and view.strides[-1:] == (1,)):
+            return Code(f"LOAD{width}_{operand}({view.at(index)})")
+        if view.can_load(width):
+            return Code(f"({kind})(LOAD_{operand}({view.at(index)}))")
+        parts = (f"LOAD_{operand}({view.at(f'({index} + {i})')})" for i in range(width))
+        return Code(f"({kind})({', '.join(parts)})")
+
+    def store(self, width: int, value: str, index: str, operand: str = "y") -> Code:
+        """Return a block that computes the steps and stores `width` elements, from `index` on.
+
+        index: the flat index of the first result, a multiple of `width`, an expression without side effects.
+        """
+        suffix = str(width) if width > 1 else ""
+        lines = [f"const uint store_at = (uint)({index});"]
+        first = self.kernel.params.get("value_type") or self._types[CIdentifier(operand)]
+        lines.append(f"const {first}{suffix} v0 = {value};")
+        for number, step in enumerate(self.steps):
+            lines += self._compute(number, step, width)
+        macro = f"STORE{suffix}_{operand}"
+        lines.append(f"{macro}(v{len(self.steps)}, store_at);")
+        return Code("{ " + "\n      ".join(lines) + " }")
+
+    def _compute(self, number: int, step: Step, width: int) -> list[str]:
+        suffix = str(width) if width > 1 else ""
+        lines, names = [], []
+        for position, argument in enumerate(step.arguments):
+            if argument is None:
+                names.append(f"v{number}")
+                continue
+            kind = self._types[argument.operand]
+            names.append(f"r{number}_{position}")
+            loaded = self.load(argument.operand, argument.view, width, "store_at")
+            lines.append(f"const {kind}{suffix} {names[-1]} = {loaded};")
+        function = f"{self.kernel.name}_{number}"
+        if width == 1:
+            result = f"{function}({', '.join(names)})"
+        else:
+            # One element at a time: expressions need no second form for vectors, and compilers join them.
+            calls = (f"{function}({', '.join(f'{n}.s{i:x}' for n in names)})" for i in range(width))
+            result = f"({step.type}{width})({', '.join(calls)})"
+        lines.append(f"const {step.type}{suffix} v{number + 1} = {result};")
+        return lines
+
+    def _functions(self) -> list[str]:
+        """Return a function for each step."""
+        functions = []
+        written = next((operand.name for operand in self.operands if operand.is_written), None)
+        before = self.kernel.params.get("value_type") or (self._types[written] if written else "")
+        for number, step in enumerate(self.steps):
+            kinds = (before if a is None else self._types[a.operand] for a in step.arguments)
+            declared = ", ".join(f"{kind} {name}" for kind, name in zip(kinds, NAMES, strict=False))
+            head = f"{step.type} {self.kernel.name}_{number}({declared})"
+            # A declaration before: some compilers warn of a function without one.
+            functions.append(f"{head};\n{head} {{ return {step.expression}; }}")
+            before = step.type
+        return functions
+
+    def _attributes(self) -> Code:
+        size: tuple[int, ...] = self.kernel.params["local_size"]  # type: ignore[assignment]
+        return Code(f"__attribute__((reqd_work_group_size({', '.join(map(str, size))})))" if size else "")
+
+
+def _declare(operand: Operand) -> str:
+    const = "" if operand.is_written else "const "
+    return f"__global {const}{operand.type} *{operand.name}_base, const ulong {operand.name}_offset"
+
+
+def _point(operand: Operand) -> str:
+    const = "" if operand.is_written else "const "
+    return f"__global {const}{operand.type} *{operand.name} = {operand.name}_base + {operand.name}_offset;"
+
+
+def _define(operand: Operand) -> str:
+    """Return the macros by which a kernel reaches an operand."""
+    name = operand.name
+    if operand.type == HALF:
+        # Loads and stores of half precision are core functions: they need no cl_khr_fp16.
+        pairs = {
+            f"LOAD_{name}(i)": f"vload_half((i), {name})",
+            f"LOAD4_{name}(i)": f"vload_half4(0, {name} + (i))",
+            f"STORE_{name}(v, i)": f"vstore_half((v), (i), {name})",
+            f"STORE4_{name}(v, i)": f"vstore_half4((v), 0, {name} + (i))",
+        }
+    else:
+        pairs = {
+            f"LOAD_{name}(i)": f"{name}[i]",
+            f"LOAD4_{name}(i)": f"vload4(0, {name} + (i))",
+            f"STORE_{name}(v, i)": f"{name}[i] = (v)",
+            f"STORE4_{name}(v, i)": f"vstore4((v), 0, {name} + (i))",
+        }
+    wanted = pairs if operand.is_written else {k: v for k, v in pairs.items() if k.startswith("LOAD")}
+    return "\n".join(f"#define {head} {body}" for head, body in wanted.items())
+
+
+def _undefine(operand: Operand) -> str:
+    macros = ("LOAD", "LOAD4", "STORE", "STORE4") if operand.is_written else ("LOAD", "LOAD4")
+    return "\n".join(f"#undef {macro}_{operand.name}" for macro in macros)
+
+
+def constants_of(params: Mapping[str, object]) -> str:
+    """Return a text that differs wherever the source of two kernels of one template does."""
+    return repr(sorted(params.items(), key=lambda item: item[0]))

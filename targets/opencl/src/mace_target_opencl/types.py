@@ -1,0 +1,84 @@
+"""How OpenCL C spells element types and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mace_core.emit.text import Code
+from mace_core.ir import DType, Tensor
+from mace_core.lowering import Refused
+
+C_TYPES: Mapping[DType, Code] = {
+    DType.BOOL: Code("uchar"),
+    DType.I8: Code("char"),
+    DType.U8: Code("uchar"),
+    DType.I16: Code("short"),
+    DType.U16: Code("ushort"),
+    DType.I32: Code("int"),
+    DType.U32: Code("uint"),
+    DType.I64: Code("long"),
+    DType.U64: Code("ulong"),
+    DType.F32: Code("float"),
+}
+
+RAW_TYPES: Mapping[DType, Code] = {DType.F16: Code("ushort"), DType.F64: Code("ulong")}
+"""Types as which elements are moved that kernels do not compute with: devices need not have them."""
+
+HALF = Code("half")
+
+CAST = "let the model cast it to f32 before this node"
+"""What a user can do about an element type that no kernel computes."""
+
+MAX_ELEMENTS = (1 << 31) - 1
+"""Elements of a tensor, because kernels count in 32 bits: 64-bit divisions are slow on every GPU."""
+
+
+def c_type(tensor: Tensor) -> Code:
+    """Return the type in which kernels compute a tensor's elements; raises Refused if there is none."""
+    if tensor.dtype not in C_TYPES:
+        reason = f"{tensor.name} is {tensor.dtype.value}, which no OpenCL kernel computes with"
+        raise Refused(reason, code="dtype", remedy=CAST)
+    return C_TYPES[tensor.dtype]
+
+
+def storage_type(tensor: Tensor) -> Code:
+    """Return the type as which a tensor's elements are loaded and stored."""
+    return C_TYPES.get(tensor.dtype) or RAW_TYPES[tensor.dtype]
+
+
+def value_type(storage: Code) -> Code:
+    """Return the type of a loaded element: half precision is a form of storage, computed in float."""
+    return Code("float") if storage == HALF else storage
+
+
+def refuse_type(op: str, dtype: DType) -> Refused:
+    """Return the refusal of an op for an element type."""
+    remedy = CAST if dtype is not DType.F32 else "choose another operator in the model"
+    return Refused(f"no OpenCL kernel computes {op} of {dtype.value}", code="dtype", remedy=remedy)
+
+
+def need_floats(*tensors: Tensor) -> None:
+    """Raise Refused unless every tensor is f32."""
+    for tensor in tensors:
+        if tensor.dtype is not DType.F32:
+            reason = f"{tensor.name} is {tensor.dtype.value}; the OpenCL kernel computes in f32"
+            raise Refused(reason, code="dtype", remedy=CAST)
+
+
+def literal(value: float) -> Code:
+    """Return a float constant of OpenCL C, exactly; without the suffix it would be a double."""
+    if math.isnan(value):
+        return Code("NAN")
+    if math.isinf(value):
+        return Code("INFINITY" if value > 0 else "(-INFINITY)")
+    text = repr(float(value))
+    return Code(f"({text}f)" if value < 0 else f"{text}f")
+
+
+def integer_literal(value: int, dtype: DType) -> Code:
+    """Return an integer constant of OpenCL C."""
+    suffix = "UL" if dtype is DType.U64 else "L" if dtype is DType.I64 else ""
+    if dtype is DType.I64 and value == -(1 << 63):
+        return Code("LONG_MIN")  # its magnitude is no long
+    return Code(f"({value}{suffix})")
