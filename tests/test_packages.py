@@ -92,6 +92,7 @@ def test_the_bundle_holds_what_needs_nothing_else() -> None:
         "mace-target-max78000",
         "mace-target-max78002",
         "mace-target-mdla",
+        "mace-target-opencl",
         "mace-tflite-writer",
         "mace-toolchain-arm-none-eabi",
         "mace-toolchain-gnu",

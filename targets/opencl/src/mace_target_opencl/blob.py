@@ -48,7 +48,7 @@ class Blob:
 
 
 @dataclass(frozen=True)
-class Operand:
+class Location:
     """Where a tensor lies.  binding: WEIGHTS or a port.  offset, size: bytes.  unit: bytes of an element."""
 
     binding: int
@@ -65,20 +65,20 @@ def encode(program: Program) -> Blob:
     calls, operands = bytearray(), bytearray()
     numbers = {kernel.name: number for number, kernel in enumerate(kernels)}
     for call in program.calls:
-        own = [placement.find(tensor) for tensor in (*call.reads, *call.writes) if tensor]
+        locations = [placement.find(tensor) for tensor in (*call.reads, *call.writes) if tensor]
         first = len(operands) // OPERAND.size
-        for operand in own:
-            operands += OPERAND.pack(operand.binding, operand.unit, operand.offset, operand.size)
+        for location in locations:
+            operands += OPERAND.pack(location.binding, location.unit, location.offset, location.size)
         calls += CALL.pack(
             numbers[call.kernel.name],
             0,
             first,
-            len(own),
+            len(locations),
             *_sizes(call, "global_size"),
             *_sizes(call, "local_size"),
         )
     return Blob(
-        _join(calls, operands, list(numbers), source, placement.bindings),
+        _join(bytes(calls), bytes(operands), list(numbers), source, placement.bindings),
         placement.weights,
         placement.arena.bytes,
         len(program.calls),
@@ -112,16 +112,16 @@ class _Placement:
             self._ports[program.root(name)] = number
         self._scratch = len(program.inputs) + len(program.outputs)
         self.bindings = self._scratch + (1 if self.arena.bytes else 0)
-        self._weights: dict[str, Operand] = {}
+        self._weights: dict[str, Location] = {}
         packed = bytearray()
         for name, weight in program.weights.items():
             array = np.ascontiguousarray(weight.make())
-            self._weights[name] = Operand(WEIGHTS, len(packed), array.nbytes, array.dtype.itemsize)
+            self._weights[name] = Location(WEIGHTS, len(packed), array.nbytes, array.dtype.itemsize)
             data = array.astype(array.dtype.newbyteorder("<")).tobytes()
             packed += data + bytes(-len(data) % ALIGNMENT)
         self.weights = bytes(packed)
 
-    def find(self, tensor: str) -> Operand:
+    def find(self, tensor: str) -> Location:
         """Return where a tensor lies."""
         root = self.program.root(tensor)
         if root in self._weights:
@@ -129,19 +129,18 @@ class _Placement:
         described = self.program.tensors[root]
         size, unit = described.bytes, described.dtype.numpy.itemsize
         if root in self._ports:
-            return Operand(self._ports[root], 0, size, unit)
-        return Operand(self._scratch, self.arena.offsets[root], size, unit)
+            return Location(self._ports[root], 0, size, unit)
+        return Location(self._scratch, self.arena.offsets[root], size, unit)
 
 
 def _sizes(call: Call, field: str) -> tuple[int, int, int]:
     value = call.args[field]
-    assert isinstance(value, tuple) and len(value) == 3, f"{call.kernel.name}: {field} has no three numbers"
-    return int(value[0]), int(value[1]), int(value[2])
+    assert isinstance(value, tuple), f"{call.kernel.name}: {field} has no three numbers"
+    first, second, third = value
+    return int(first), int(second), int(third)
 
 
-def _join(
-    calls: bytes, operands: bytes, names: Sequence[str], source: bytes, bindings: int
-) -> bytes:
+def _join(calls: bytes, operands: bytes, names: Sequence[str], source: bytes, bindings: int) -> bytes:
     """Return header and tables."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = compressor.compress(source) + compressor.flush()
@@ -165,5 +164,13 @@ def _join(
         len(deflated),
         0,
     )
-    pieces = [header, calls, operands, struct.pack(f"<{len(starts)}I", *starts), text, compiler_options, deflated]
+    pieces = [
+        header,
+        calls,
+        operands,
+        struct.pack(f"<{len(starts)}I", *starts),
+        text,
+        compiler_options,
+        deflated,
+    ]
     return b"".join(bytes(piece) + bytes(-len(piece) % 8) for piece in pieces)

@@ -25,7 +25,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
-from mace_target_opencl.source import KernelSource, Operand, constants_of
+from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
 from mace_target_opencl.steps import Step
 from mace_target_opencl.types import MAX_ELEMENTS, storage_type
 
@@ -87,7 +87,7 @@ def enqueue(lowering: Lowering, node: Node, launch: Launch) -> None:
     params = {
         **launch.constants,
         "operands": tuple(operands),
-        "local_size": _padded(launch.local_size),
+        "local_size": _pad_sizes(launch.local_size),
         "steps": launch.steps or (),
         "is_fusible": launch.steps is not None,
     }
@@ -118,7 +118,7 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
     return Code("\n".join(render_kernel(kernel) for kernel in unique.values()))
 
 
-def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_written: bool) -> Operand:
+def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_written: bool) -> KernelOperand:
     name, tensor = pair
     described = lowering.tensors.get(tensor)
     elements = prod(lowering.weights[tensor].shape) if described is None else described.elements
@@ -126,7 +126,7 @@ def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_writt
         reason = f"{tensor} has {elements} elements; OpenCL kernels count to {MAX_ELEMENTS}"
         raise Refused(reason, code="too-large", remedy="make its tensors smaller, as with input_shapes")
     kind = launch.types.get(name) or (Code("float") if described is None else storage_type(described))
-    return Operand(CIdentifier(name), kind, is_written)
+    return KernelOperand(CIdentifier(name), kind, is_written)
 
 
 def _sizes(launch: Launch) -> dict[str, tuple[int, ...]]:
@@ -140,6 +140,6 @@ def _sizes(launch: Launch) -> dict[str, tuple[int, ...]]:
     return {"global_size": total + (1,) * (3 - len(total)), "local_size": local or (0, 0, 0)}
 
 
-def _padded(local_size: Sequence[int]) -> tuple[int, ...]:
+def _pad_sizes(local_size: Sequence[int]) -> tuple[int, ...]:
     """Return a local size with three numbers; () where the device chooses."""
     return (*local_size, *(1,) * (3 - len(local_size))) if local_size else ()

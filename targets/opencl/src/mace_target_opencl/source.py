@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
-from mace_target_opencl.steps import NAMES, Lookup, Step
+from mace_target_opencl.steps import NAMES, Step
 from mace_target_opencl.types import HALF, value_type
 from mace_target_opencl.views import View
 
 
 @dataclass(frozen=True)
-class Operand:
+class KernelOperand:
     """An argument of a kernel.  type: as which its elements are stored."""
 
     name: CIdentifier
@@ -32,7 +32,7 @@ class KernelSource:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.operands: Sequence[Operand] = kernel.params["operands"]  # type: ignore[assignment]
+        self.operands: Sequence[KernelOperand] = kernel.params["operands"]  # type: ignore[assignment]
         self.steps: Sequence[Step] = kernel.params["steps"]  # type: ignore[assignment]
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
 
@@ -56,13 +56,13 @@ class KernelSource:
     def load(self, operand: str, view: View, width: int, index: str) -> Code:
         """Return the expression of `width` elements of an operand, for the result's from `index` on."""
         if width == 1:
-            return Code(f"LOAD_{operand}({view.at(index)})")
+            return Code(f"LOAD_{operand}({view.locate(index)})")
         kind = f"{self._types[CIdentifier(operand)]}{width}"
         if view.is_identity or (view.can_load(width) and view.strides[-1:] == (1,)):
-            return Code(f"LOAD{width}_{operand}({view.at(index)})")
+            return Code(f"LOAD{width}_{operand}({view.locate(index)})")
         if view.can_load(width):
-            return Code(f"({kind})(LOAD_{operand}({view.at(index)}))")
-        parts = (f"LOAD_{operand}({view.at(f'({index} + {i})')})" for i in range(width))
+            return Code(f"({kind})(LOAD_{operand}({view.locate(index)}))")
+        parts = (f"LOAD_{operand}({view.locate(f'({index} + {i})')})" for i in range(width))
         return Code(f"({kind})({', '.join(parts)})")
 
     def store(self, width: int, value: str, index: str, operand: str = "y") -> Code:
@@ -120,17 +120,17 @@ class KernelSource:
         return Code(f"__attribute__((reqd_work_group_size({', '.join(map(str, size))})))" if size else "")
 
 
-def _declare(operand: Operand) -> str:
+def _declare(operand: KernelOperand) -> str:
     const = "" if operand.is_written else "const "
     return f"__global {const}{operand.type} *{operand.name}_base, const ulong {operand.name}_offset"
 
 
-def _point(operand: Operand) -> str:
+def _point(operand: KernelOperand) -> str:
     const = "" if operand.is_written else "const "
     return f"__global {const}{operand.type} *{operand.name} = {operand.name}_base + {operand.name}_offset;"
 
 
-def _define(operand: Operand) -> str:
+def _define(operand: KernelOperand) -> str:
     """Return the macros by which a kernel reaches an operand."""
     name = operand.name
     if operand.type == HALF:
@@ -148,11 +148,11 @@ def _define(operand: Operand) -> str:
             f"STORE_{name}(v, i)": f"{name}[i] = (v)",
             f"STORE4_{name}(v, i)": f"vstore4((v), 0, {name} + (i))",
         }
-    wanted = pairs if operand.is_written else {k: v for k, v in pairs.items() if k.startswith("LOAD")}
-    return "\n".join(f"#define {head} {body}" for head, body in wanted.items())
+    chosen = pairs if operand.is_written else {k: v for k, v in pairs.items() if k.startswith("LOAD")}
+    return "\n".join(f"#define {head} {body}" for head, body in chosen.items())
 
 
-def _undefine(operand: Operand) -> str:
+def _undefine(operand: KernelOperand) -> str:
     macros = ("LOAD", "LOAD4", "STORE", "STORE4") if operand.is_written else ("LOAD", "LOAD4")
     return "\n".join(f"#undef {macro}_{operand.name}" for macro in macros)
 

@@ -20,7 +20,7 @@ class Lookup:
 
 
 @dataclass(frozen=True)
-class Step:
+class ElementStep:
     """One element-wise op.
 
     expression: the result, of one element of each argument, which it calls x, y and z; any C expression.
@@ -31,3 +31,7 @@ class Step:
     expression: Code
     arguments: tuple[Lookup | None, ...]
     type: Code
+
+
+Step = ElementStep
+"""A shorter name."""

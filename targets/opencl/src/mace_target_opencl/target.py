@@ -1,4 +1,4 @@
-"""Offers the GPU as a target: regions become kernels in OpenCL C with a table of calls, which a driver runs."""
+"""Offers the GPU as a target: regions become kernels with a table of calls, which a driver runs."""
 
 from __future__ import annotations
 

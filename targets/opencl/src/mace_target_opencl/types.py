@@ -78,7 +78,7 @@ def literal(value: float) -> Code:
 
 def integer_literal(value: int, dtype: DType) -> Code:
     """Return an integer constant of OpenCL C."""
-    suffix = "UL" if dtype is DType.U64 else "L" if dtype is DType.I64 else ""
+    suffix = {DType.U64: "UL", DType.I64: "L"}.get(dtype, "")
     if dtype is DType.I64 and value == -(1 << 63):
         return Code("LONG_MIN")  # its magnitude is no long
     return Code(f"({value}{suffix})")

@@ -40,9 +40,7 @@ class View:
         """Return the view of a dense operand that is broadcast to the result's shape, as numpy does it."""
         padded = (1,) * (len(out) - len(shape)) + shape
         steps = dense(padded)
-        return cls.of(
-            (n, 0 if size == 1 else step) for n, size, step in zip(out, padded, steps, strict=True)
-        )
+        return cls.of((n, 0 if size == 1 else step) for n, size, step in zip(out, padded, steps, strict=True))
 
     @property
     def is_identity(self) -> bool:
@@ -53,7 +51,7 @@ class View:
         """Tell whether `width` elements from a multiple of it lie in a row, or are one and the same."""
         return not self.dims or (self.dims[-1] % width == 0 and self.strides[-1] in (0, 1))
 
-    def at(self, index: str) -> Code:
+    def locate(self, index: str) -> Code:
         """Return the C expression of the place for a flat index."""
         terms = []
         inner = 1

@@ -48,7 +48,7 @@ UNSIGNED: Mapping[str, str] = {
     "PRelu": "x > 0 ? (WRAP)x : (WRAP)x * (WRAP)y",
     "ModC": "y == 0 ? 0 : x % y",
     "ModFloor": "y == 0 ? 0 : x % y",
-    # OpenCL shifts by the count modulo the bits, so longer shifts are told apart.
+    # OpenCL shifts by the count modulo the bits, so longer shifts are cases of their own.
     "BitShiftLeft": "(ulong)y >= 8 * sizeof x ? 0 : (ulong)x << y",
     "BitShiftRight": "(ulong)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
     "And": "x && y",

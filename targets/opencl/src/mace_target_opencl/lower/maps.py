@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
@@ -42,7 +43,8 @@ def enqueue_map(lowering: Lowering, node: Node, mapping: Map) -> None:
 def enqueue_map_to(lowering: Lowering, node: Node, mapping: Map, result: str) -> None:
     """Append the call that computes a map into a tensor."""
     tensor = lowering.tensors[result]
-    lookups = [a for step in mapping.steps for a in step.arguments if a is not None]
+    arguments = chain.from_iterable(step.arguments for step in mapping.steps)
+    lookups = [argument for argument in arguments if argument is not None]
     views = [mapping.view, *(lookup.view for lookup in lookups)]
     is_wide = tensor.elements % WIDTH == 0 and all(view.can_load(WIDTH) for view in views)
     width = WIDTH if is_wide else 1
@@ -52,11 +54,17 @@ def enqueue_map_to(lowering: Lowering, node: Node, mapping: Map, result: str) ->
         reads,
         {"y": result},
         (tensor.elements // width,),
-        {"view": mapping.view, "width": width, "count": tensor.elements, "value_type": _first_type(lowering, mapping)},
+        {
+            "view": mapping.view,
+            "width": width,
+            "count": tensor.elements,
+            "value_type": _first_type(lowering, mapping),
+        },
         (GROUP,),
         mapping.steps,
         mapping.types,
-        in_place=all(view.is_identity for view in views) and _have_one_size(lowering, [*reads.values(), result]),
+        in_place=all(view.is_identity for view in views)
+        and _have_one_size(lowering, [*reads.values(), result]),
     )
     enqueue(lowering, node, launch)
 

@@ -15,7 +15,15 @@ from mace_core.ops.cast import CastAttributes
 from mace_core.ops.unary_attrs import ClipAttributes, GeluAttributes
 from mace_target_opencl.lower.maps import Map, enqueue_map
 from mace_target_opencl.steps import Step
-from mace_target_opencl.types import C_TYPES, RAW_TYPES, c_type, integer_literal, literal, refuse_type, storage_type
+from mace_target_opencl.types import (
+    C_TYPES,
+    RAW_TYPES,
+    c_type,
+    integer_literal,
+    literal,
+    refuse_type,
+    storage_type,
+)
 from mace_target_opencl.views import View
 
 FLOAT: Mapping[str, str] = {
@@ -78,7 +86,7 @@ def unary(node: Node, lowering: Lowering) -> None:
     form = node.op.name
     if isinstance(node.attrs, GeluAttributes):
         form += node.attrs.approximate.capitalize()
-    table = BOOL if x.dtype is DType.BOOL else FLOAT if x.dtype is DType.F32 else INTEGER
+    table = {DType.BOOL: BOOL, DType.F32: FLOAT}.get(x.dtype, INTEGER)
     expression = "" if x.dtype in RAW_TYPES else table.get(form, "").replace("WRAP", wrap_type(x.dtype))
     if not expression:
         raise refuse_type(node.op.name, x.dtype)

@@ -1,0 +1,47 @@
+"""What tests with a real OpenCL device need: a device, and a library with a session of a graph on it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.ir import Array, Graph
+from mace_core.run import native
+from mace_core.testing.compiled import generate_library, load_library
+from mace_core.testing.requirements import require
+from mace_target_opencl.target import Opencl
+
+LIBRARY = "libOpenCL.so.1"
+
+
+@cache
+def find_missing() -> str | None:
+    """Return None if a device can compute here; otherwise what to install."""
+    remedy = "install pocl-opencl-icd and ocl-icd-libopencl1 for tests of OpenCL"
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return f"{LIBRARY} is not installed: {remedy}"
+    count = ctypes.c_uint32()
+    status = library.clGetPlatformIDs(0, None, ctypes.byref(count))
+    return None if status == 0 and count.value else f"no OpenCL driver is installed: {remedy}"
+
+
+def require_device() -> None:
+    """Skip a test without a device, or fail where tools are required."""
+    require(find_missing())
+
+
+def load_on_device(graphs: Sequence[Graph], folder: Path) -> dict[str, native.LoadedModel]:
+    """Return a session of each graph, computed completely by the device."""
+    return load_library(generate_library([Opencl()], graphs), folder)
+
+
+def measure_error(actual: Array, expected: Array) -> float:
+    """Return the largest difference, relative to the largest expected magnitude."""
+    scale = max(1e-30, float(np.abs(expected).max(initial=0)))
+    return float(np.abs(actual - expected).max(initial=0)) / scale

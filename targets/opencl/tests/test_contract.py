@@ -1,0 +1,35 @@
+"""The contract that every target keeps, on a real device.
+
+PoCL compiles each kernel with LLVM, so what needs many of them is tried by `.ci/run` alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opencl_device import require_device
+
+from mace_core.testing.target import TargetContract
+from mace_target_opencl.target import Opencl
+
+
+@pytest.mark.slow
+class TestOpencl(TargetContract):
+    target = Opencl()
+
+    @pytest.fixture(autouse=True)
+    def _device(self) -> None:
+        require_device()
+
+    @pytest.mark.exhaustive
+    def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
+        super().test_accepted_nodes_compute_what_their_references_do(tmp_path)
+
+    @pytest.mark.exhaustive
+    def test_sessions_use_the_heap_only_if_a_driver_says_so(self, tmp_path: Path) -> None:
+        super().test_sessions_use_the_heap_only_if_a_driver_says_so(tmp_path)
+
+    @pytest.mark.exhaustive
+    def test_several_regions_compute_what_one_does(self, tmp_path: Path) -> None:
+        super().test_several_regions_compute_what_one_does(tmp_path)
