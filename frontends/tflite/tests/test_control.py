@@ -258,6 +258,13 @@ def test_branches_of_different_shapes_are_refused(tmp_path: Path) -> None:
         load(tmp_path, chosen(condition), unary("EXP"), row)
 
 
+def test_branches_of_different_numbers_of_results_are_refused(tmp_path: Path) -> None:
+    condition = value("condition", 1, dtype=DType.BOOL)
+    two = replace(unary("SIN"), outputs=["y", "y"])
+    with pytest.raises(MaceError, match="its branches have different numbers of results"):
+        load(tmp_path, chosen(condition), unary("EXP"), two)
+
+
 @pytest.mark.parametrize(("index", "calls"), [(1, True), (0, False), (2, False)])
 def test_a_call_of_a_graph_that_the_file_does_not_hold_is_refused(
     index: int, calls: bool, tmp_path: Path

@@ -111,13 +111,14 @@ def test_a_pool_gives_the_places_in_its_windows(
         np.testing.assert_allclose(values[name], wanted, rtol=1e-6)
 
 
-def test_unpooling_undoes_a_pool(tmp_path: Path) -> None:
-    options = ints(VALID, 2, 2, 2, 2, 0)
-    case = Case("unpool", "custom MaxUnpooling2D", [f32(1, 2, 3, 2), f32(1, 2, 3, 2)], custom=options)
+@pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 4)])
+def test_unpooling_undoes_a_pool(rows: int, columns: int, tmp_path: Path) -> None:
+    options = ints(VALID, columns, rows, columns, rows, 0)
+    case = Case("unpool", "custom MaxUnpooling2D", [f32(2, 2, 3, 2), f32(2, 2, 3, 2)], custom=options)
     graph = load(tmp_path, case.written())
-    image = np.random.default_rng(0).standard_normal((1, 4, 6, 2)).astype(np.float32)
-    values, places = pooled(image, (2, 2), (2, 2), VALID)
-    wanted = np.where(image == values.repeat(2, 1).repeat(2, 2), image, 0)
+    image = np.random.default_rng(0).standard_normal((2, 2 * rows, 3 * columns, 2)).astype(np.float32)
+    values, places = pooled(image, (rows, columns), (rows, columns), VALID)
+    wanted = np.where(image == values.repeat(rows, 1).repeat(columns, 2), image, 0)
     np.testing.assert_array_equal(execute(graph, {"in0": values, "in1": places})["out0"], wanted)
 
 

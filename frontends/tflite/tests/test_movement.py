@@ -109,6 +109,12 @@ MOVE = (
         [f32(2, 3, 4), const([2, 0, 1], [1, 1, 3])],
         ("GatherOptions", {"Axis": 2, "BatchDims": 1}),
     ),
+    Case(
+        "gather inner batches before other axes",
+        "GATHER",
+        [f32(2, 3, 4, 2, 3), const([2, 0, 1], [1, 1, 3])],
+        ("GatherOptions", {"Axis": 2, "BatchDims": 1}),
+    ),
     Case("gather at run time", "GATHER", [f32(4, 3), ints(5)], ("GatherOptions", {"Axis": 0}), low=0, high=3),
     Case("gather i8", "GATHER", [i8(4, 3), const(2, 0)], ("GatherOptions", {"Axis": 0}), [i8()]),
     Case("gather nd", "GATHER_ND", [f32(4, 3, 2), const([2, 0], [1, 1])]),
@@ -157,6 +163,18 @@ MOVE = (
         "SPARSE_TO_DENSE",
         [const([0, 1], [2, 3]), const(3, 4), f32(2), np.float32(0.5)],
         ("SparseToDenseOptions", {}),
+    ),
+    *(
+        Case(
+            f"sparse to dense, {kind}",
+            "SPARSE_TO_DENSE",
+            [places, const(5), values, np.float32(0.5)],
+            ("SparseToDenseOptions", {}),
+        )
+        for kind, places, values in (
+            ("one index", np.int32(3), np.float32(2)),
+            ("a vector of indices", const(1, 4), f32(2)),
+        )
     ),
     Case("dynamic update slice", "DYNAMIC_UPDATE_SLICE", [f32(5, 4), f32(2, 3), const(2, 1)]),
     Case(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tflite
 from tflite_cases import Case, const, f32, floats, i8, ints, load, state
-from tflite_write import TableFields, Value
+from tflite_write import Scales, TableFields, Value
 
 from mace_core.errors import MaceError
 from mace_core.ir import DType
@@ -55,8 +55,8 @@ def gather(axis: int, batch: int) -> Case:
     return Case("gather", "GATHER", [f32(2, 3, 4), ints(2, 3)], options)
 
 
-def take_range(limit: int, step: int = 1) -> Case:
-    return Case("range", "RANGE", [np.int32(0), np.int32(limit), np.int32(step)])
+def take_range(limit: int, step: int = 1, start: int = 0) -> Case:
+    return Case("range", "RANGE", [np.int32(start), np.int32(limit), np.int32(step)])
 
 
 def normalize(radius: int) -> Case:
@@ -78,8 +78,13 @@ def filter_states(filters: int, rank: int) -> Case:
     return Case("svdf", "SVDF", operands, ("SVDFOptions", {"Rank": rank}))
 
 
-def fake_quantize(low: float, high: float) -> Case:
-    return Case("fake", "FAKE_QUANT", [f32(4)], ("FakeQuantOptions", {"Min": low, "Max": high, "NumBits": 8}))
+def fake_quantize(low: float, high: float, bits: int = 8) -> Case:
+    options = ("FakeQuantOptions", {"Min": low, "Max": high, "NumBits": bits})
+    return Case("fake", "FAKE_QUANT", [f32(4)], options)
+
+
+def scaled_by_row(*shape: int) -> Value:
+    return Value("", DType.I8, shape, scales=Scales((0.1, 0.2), (0, 0), 0))
 
 
 def mirror(before: int, after: int) -> Case:
@@ -94,6 +99,7 @@ REFUSED = (
     (conv(floats(6, 3, 2, 4), StrideW=0), "a window of (3, 2) by (1, 0) over (7, 9)"),
     (conv(floats(6, 3, 2, 4), DilationHFactor=0), "a window of (3, 2)"),
     (conv(floats(6, 3, 2, 3)), "filters of [6, 3, 2, 3] on 4 channels"),
+    (conv(floats(6, 3, 2, 0)), "filters of [6, 3, 2, 0] on 4 channels"),
     (conv(floats(6, 3, 2)), "filters of [6, 3, 2] on 4 channels"),
     (
         conv(floats(6, 3, 2, 4), FusedActivationFunction=SIGN_BIT),
@@ -119,6 +125,7 @@ REFUSED = (
     ),
     (Case("quantize", "QUANTIZE", [f32(4)], None, [Value("", DType.I8)]), "its result has no scale"),
     (fake_quantize(1.0, 1.0), "a range from 1.0 to 1.0"),
+    (fake_quantize(1.0, 2.0, bits=0), "a range from 1.0 to 2.0"),
     (fake_quantize(2.0, 1.0), "a range from 2.0 to 1.0"),
     (gather(0, 1), "1 batch dimensions before axis 0"),
     (gather(2, 3), "3 batch dimensions before axis 2"),
@@ -151,8 +158,8 @@ REFUSED = (
         f"it writes an update of shape [{MAX_CONSTANT + 1}]",
     ),
     (
-        Case("update", "DYNAMIC_UPDATE_SLICE", [f32(4097, 4097), f32(4096, 4096), ints(2)]),
-        "it writes an update of shape [4096, 4096]",
+        Case("update", "DYNAMIC_UPDATE_SLICE", [f32(4097, 2050), f32(4096, 2049), ints(2)]),
+        "it writes an update of shape [4096, 2049]",
     ),
     (product(f32(3, 0), 0), "it multiplies [3, 0] times weights of [5, 0]"),
     (
@@ -194,6 +201,7 @@ REFUSED = (
     (Case("reshape", "RESHAPE", [f32(3, 2), const(-2, 3)]), "a new shape of [-2, 3]"),
     (Case("reshape", "RESHAPE", [f32(3, 2), const(-1, 4)]), "6 elements in a shape of [-1, 4]"),
     (take_range(9, step=0), "a range from 0 to 9 by 0"),
+    (take_range(1, start=1 - MAX_CONSTANT), f"a range from {1 - MAX_CONSTANT} to 1 by 1"),
     (take_range(MAX_CONSTANT), f"a range from 0 to {MAX_CONSTANT} by 1"),
     (
         Case("bitcast", "BITCAST", [const(1, dtype="i4")], None, [Value("", DType.I64)]),
@@ -204,6 +212,10 @@ REFUSED = (
     (
         Case("gather", "GATHER", [f32(4), None], ("GatherOptions", {})),
         "it has no input 1; convert the model again",
+    ),
+    (
+        Case("integers", "CAST", [scaled_by_row(2, 3)], ("CastOptions", {}), [ints()]),
+        "it reads the integers of a tensor with several scales; convert the model with one scale for it",
     ),
     (
         Case("integers", "CAST", [i8(2)], ("CastOptions", {}), [Value("", kind=tflite.TensorType.STRING)]),

@@ -128,7 +128,10 @@ class TfliteNode(OperandNode):
             return tensor
         if tensor in self.builder.weights:
             return self.add_constant(self.builder.weights[tensor], tag="integers")
-        self.refuse_unless(quantized.quant.axis is None, "the integers of a tensor with several scales")
+        self.refuse_unless(
+            quantized.quant.axis is None,
+            "it reads the integers of a tensor with several scales; convert the model with one scale for it",
+        )
         # No op of the IR takes the scale off a tensor, so the integers are computed from the real numbers:
         # exact, because a quantized number divided by its scale is an integer but for rounding.
         scale = self.add_constant(np.float32(quantized.quant.scale[0]), tag="scale")

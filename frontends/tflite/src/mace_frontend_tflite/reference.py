@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
@@ -128,10 +129,8 @@ class _Session:
             raise MaceError(self.files[0].name, f"LiteRT cannot run it: {error}", REMEDY) from error
         arrays_by_name = {}
         for name in self.names:
-            try:
+            with suppress(ValueError):  # of a tensor without data, as inside a fused kernel
                 arrays_by_name[name] = self.interpreter.get_tensor(self._tensor(name))
-            except ValueError:  # a tensor without data, as inside a fused kernel
-                continue
         return arrays_by_name
 
 
