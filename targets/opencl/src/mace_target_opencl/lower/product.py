@@ -1,0 +1,205 @@
+"""Products over a depth: convolutions, and products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from mace_core.emit.text import Code
+from mace_core.ir import Array, DType, Node, Shape, Tensor
+from mace_core.lowering import Lower, Lowering
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.windows import Windows
+from mace_target_opencl.enqueue import Launch, enqueue
+from mace_target_opencl.lower.finish import finish_steps
+from mace_target_opencl.lower.maps import Map, enqueue_map_to
+from mace_target_opencl.lower.sizes import square_group
+from mace_target_opencl.lower.unary import wrap_type
+from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
+from mace_target_opencl.types import need_floats, refuse_type
+from mace_target_opencl.views import View, dense
+
+ROWS = 4
+"""Rows of a work-item: each weight that it loads serves so many."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """The numbers of product.cl.in that depend on the op.
+
+    x, w: tensors.  batch: number of products; views: where each begins in x, w and y.
+    strides: elements from one row to the next in x, w and y.
+    """
+
+    x: str
+    w: str
+    count: int
+    columns: int
+    depth: int
+    strides: tuple[int, int, int]
+    batch: int = 1
+    views: tuple[View, View, View] = (View((), ()),) * 3
+    axes: tuple[tuple[int, ...], ...] = ()
+    image: int = 0
+    padded: bool = False
+
+
+def enqueue_product(lowering: Lowering, node: Node, product: Product) -> None:
+    """Append the call of a product, with the bias and limits of the node."""
+    x, y = lowering.tensors[product.x], lowering.tensors[node.outputs[0]]
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    is_float = x.dtype.is_float
+    width = 4 if is_float and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
+    rows = min(ROWS, max(1, product.count))
+    x_view, w_view, y_view = product.views
+    constants = {
+        "type": Code("float" if is_float else wrap_type(x.dtype)),
+        "count": product.count,
+        "columns": product.columns,
+        "depth": product.depth,
+        "deep": 4 if is_float and product.depth % 4 == 0 else 1,
+        "x_stride": product.strides[0],
+        "w_stride": product.strides[1],
+        "y_stride": product.strides[2],
+        "batch": product.batch,
+        "x_view": x_view,
+        "w_view": w_view,
+        "y_view": y_view,
+        "rows": rows,
+        "width": width,
+        "axes": product.axes,
+        "image": product.image,
+        "padded": product.padded,
+    }
+    across = product.columns // width
+    launch = Launch(
+        "product",
+        {"x": product.x, "w": product.w, **({"bias": bias} if bias else {})},
+        {"y": y.name},
+        (across, -(-product.count // rows), product.batch),
+        constants,
+        square_group(across),
+        finish_steps(node, y, lowering.tensors[bias] if bias else None),
+    )
+    enqueue(lowering, node, launch)
+
+
+def conv(node: Node, lowering: Lowering) -> None:
+    """Any convolution of f32."""
+    x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
+    need_floats(x, w)
+    attrs = node.attributes(ConvAttributes)
+    windows = Windows.of(w.shape[1:-1], attrs)
+    group, depth, columns, taps = attrs.group, w.shape[-1], w.shape[0] // attrs.group, prod(w.shape[1:-1])
+    if group > 1 and depth == columns == 1:
+        _depthwise(node, lowering, windows)
+        return
+    filters = _pack_filters(node, lowering, group)
+    channels = x.shape[-1]
+    # A window of one element that moves by one sees pixel m where the result has it: rows of a matrix.
+    is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
+    axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
+    product = Product(
+        x.name,
+        filters,
+        prod(y.shape[:-1]),
+        columns,
+        depth,
+        (channels, columns, y.shape[-1]),
+        group,
+        (View.of([(group, depth)]), View.of([(group, taps * depth * columns)]), View.of([(group, columns)])),
+        axes,
+        prod(x.shape[1:]),
+        any(_reaches_over(axis) for axis in axes),
+    )
+    enqueue_product(lowering, node, product)
+
+
+def _reaches_over(axis: tuple[int, ...]) -> bool:
+    """Tell whether a window begins before the input or ends behind it."""
+    out, size, kernel, stride, pad, dilation, _ = axis
+    return pad > 0 or (out - 1) * stride + (kernel - 1) * dilation >= size
+
+
+def _pack_filters(node: Node, lowering: Lowering, group: int) -> str:
+    """Return the filters as [group, taps, depth, columns]; computed on the device if they are no constant."""
+    name = node.inputs[1]
+    w = lowering.tensors[name]
+    shape = (group, w.shape[0] // group, prod(w.shape[1:-1]), w.shape[-1])
+    order = (0, 2, 3, 1)
+    constant = lowering.constant(name)
+    packed = tuple(shape[axis] for axis in order)
+    if constant is not None:
+        array = constant
+
+        def pack() -> Array:
+            return np.ascontiguousarray(array.reshape(shape).transpose(order))
+
+        return lowering.once((name, "filters", packed), lambda: lowering.weight(f"{name}_packed", packed, "float32", pack))
+    steps = dense(shape)
+    result = lowering.temporary(Tensor(f"{name}_packed", DType.F32, packed))
+    enqueue_map_to(lowering, node, Map(name, View.of((shape[axis], steps[axis]) for axis in order)), result)
+    return result
+
+
+def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
+    """One filter for each channel."""
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    # Across the channels: neighbors read neighboring weights.
+    name, taps, channels = node.inputs[1], prod(windows.kernel), x.shape[-1]
+    constant = lowering.constant(name)
+    if constant is not None:
+        array = constant.reshape(channels, taps)
+        weights = lowering.once(
+            (name, "depthwise"),
+            lambda: lowering.weight(f"{name}_packed", (taps, channels), "float32", lambda: np.ascontiguousarray(array.T)),
+        )
+    else:
+        weights = lowering.temporary(Tensor(f"{name}_packed", DType.F32, (taps, channels)))
+        enqueue_map_to(lowering, node, Map(name, View.of([(taps, 1), (channels, taps)])), weights)
+    width = 4 if channels % 4 == 0 else 1
+    load = "LOAD4_w" if width > 1 else "LOAD_w"
+    kernel = WindowKernel(
+        f"(float{width if width > 1 else ''})(0)",
+        f"a + v * {load}(w_at)",
+        weights=weights,
+        steps=finish_steps(node, y, lowering.tensors[bias] if bias else None),
+        others={"bias": bias} if bias else {},
+    )
+    enqueue_windows(lowering, node, windows, kernel)
+
+
+def matmul(node: Node, lowering: Lowering) -> None:
+    """Any product of matrices; many left factors with one right factor are one product of more rows."""
+    a, b = (lowering.tensors[name] for name in node.inputs[:2])
+    if a.dtype in (DType.F16, DType.F64, DType.BOOL):
+        raise refuse_type(node.op.name, a.dtype)
+    left = a.shape if len(a.shape) > 1 else (1, *a.shape)
+    right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
+    rows, (depth, columns) = left[-2], right[-2:]
+    batch: Shape = np.broadcast_shapes(left[:-2], right[:-2])
+    views = (
+        View.of(_batch_loops(left, batch)),
+        View.of(_batch_loops(right, batch)),
+        View.of([(prod(batch), rows * columns)]),
+    )
+    if prod(right[:-2]) == 1:
+        rows, batch, views = rows * prod(left[:-2]), (), (View((), ()),) * 3
+    product = Product(
+        a.name, b.name, rows, columns, depth, (depth, columns, columns), prod(batch), views
+    )
+    enqueue_product(lowering, node, product)
+
+
+def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
+    """Return how each batch axis moves through a stack of matrices, not at all where it is broadcast."""
+    padded = (1,) * (len(batch) + 2 - len(shape)) + shape
+    steps = dense(padded)
+    return [(n, 0 if padded[axis] == 1 else steps[axis]) for axis, n in enumerate(batch)]
+
+
+LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "MatMul": matmul}

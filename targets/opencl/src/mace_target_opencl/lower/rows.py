@@ -1,0 +1,102 @@
+"""Rows: a set of axes whose elements one or several work-items look at together, once or several times."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from mace_core.emit.text import CIdentifier, Code
+from mace_core.ir import Node, Shape
+from mace_core.lowering import Lowering
+from mace_target_opencl.enqueue import GROUP, Launch, enqueue
+from mace_target_opencl.steps import Step
+from mace_target_opencl.types import c_type
+from mace_target_opencl.views import View, dense
+
+MIN_SHARED = 32
+"""Elements of a row from which on a group of work-items shares it."""
+
+MANY_ROWS = 1 << 14
+"""Rows from which on each work-item has one of its own, unless its elements lie in a row."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One number that is made of all elements of a row.
+
+    name: of the number in later expressions.  first: its value for no elements.  element: an expression of
+    the element v and its number k.  join: an expression of two such values a and b.
+    """
+
+    name: str
+    type: str
+    first: str
+    element: str
+    join: str
+
+    def fields(self) -> tuple[CIdentifier, Code, Code, Code, Code]:
+        """Return what rows.cl.in reads."""
+        return CIdentifier(self.name), Code(self.type), Code(self.first), Code(self.element), Code(self.join)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is computed of each row.
+
+    axes: those that a row extends over.  result: an expression of the passes' names, and of v and k if `each`.
+    result_type: C type of the expression.  each: whether each element has a result.
+    shape: as which x is seen, "" for its own.
+    """
+
+    axes: Collection[int]
+    passes: tuple[Pass, ...]
+    result: str
+    result_type: str = "float"
+    each: bool = False
+    shape: Shape | None = None
+    steps: tuple[Step, ...] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def enqueue_rows(lowering: Lowering, node: Node, rows: Rows) -> None:
+    """Append the call that computes rows of the node's first input into its first result."""
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    shape = x.shape if rows.shape is None else rows.shape
+    steps = dense(shape)
+    kept = [axis for axis in range(len(shape)) if axis not in rows.axes]
+    reduced = [axis for axis in range(len(shape)) if axis in rows.axes]
+    number, count = (prod(shape[axis] for axis in axes) for axes in (kept, reduced))
+    elements = View.of((shape[axis], steps[axis]) for axis in reduced)
+    lanes = _choose_lanes(number, count, elements)
+    constants = {
+        "rows": number,
+        "count": count,
+        "kept": View.of((shape[axis], steps[axis]) for axis in kept),
+        "reduced": elements,
+        "passes": tuple(entry.fields() for entry in rows.passes),
+        "result": Code(rows.result),
+        "value": c_type(x),
+        "value_type": Code(rows.result_type),
+        "each": rows.each,
+        "lanes": lanes,
+    }
+    launch = Launch(
+        "rows",
+        {"x": x.name, **rows.others},
+        {"y": y.name},
+        (number * lanes,),
+        constants,
+        (GROUP,) if lanes == 1 else (lanes,),
+        rows.steps,
+    )
+    enqueue(lowering, node, launch)
+
+
+def _choose_lanes(rows: int, count: int, elements: View) -> int:
+    """Return how many work-items share a row."""
+    is_dense = elements.strides[-1:] == (1,)
+    if count < MIN_SHARED or (rows >= MANY_ROWS and not is_dense):
+        return 1
+    # A few long rows: as many lanes as every device allows, for there is no other parallelism.
+    return 4 * GROUP if count >= 16 * GROUP and rows < MANY_ROWS else GROUP

@@ -1,0 +1,125 @@
+"""Windows over each channel: pools, and depthwise convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from mace_core.emit.text import Code
+from mace_core.ir import Node, Tensor
+from mace_core.lowering import Lower, Lowering
+from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttributes
+from mace_core.ops.windows import Windows
+from mace_target_opencl.enqueue import Launch, enqueue
+from mace_target_opencl.lower.sizes import square_group
+from mace_target_opencl.steps import Step
+from mace_target_opencl.types import c_type, integer_literal, literal, need_floats
+from mace_target_opencl.views import dense
+
+
+@dataclass(frozen=True)
+class WindowKernel:
+    """What is computed of each window; see windows.cl.in.
+
+    weights: the packed filters, [taps, channels]; "" for none.  others: more operands of the steps.
+    """
+
+    first: str
+    accumulate: str
+    finish: str = "a"
+    counts: bool = False
+    counts_pads: bool = False
+    weights: str = ""
+    steps: tuple[Step, ...] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: WindowKernel) -> None:
+    """Append the call that computes windows of the node's first input."""
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    channels, count = x.shape[-1], prod(y.shape[:-1])
+    width = width_of(x)
+    constants = {
+        "type": c_type(x),
+        "count": count,
+        "channels": channels,
+        "width": width,
+        "image": prod(x.shape[1:]),
+        "axes": list_axes(x, y, windows),
+        "first": Code(kernel.first),
+        "accumulate": Code(kernel.accumulate),
+        "finish": Code(kernel.finish),
+        "counts": kernel.counts,
+        "counts_pads": kernel.counts_pads,
+        "weighted": bool(kernel.weights),
+    }
+    weights = {"w": kernel.weights} if kernel.weights else {}
+    reads = {"x": x.name, **weights, **kernel.others}
+    across = channels // width
+    launch = Launch(
+        "windows", reads, {"y": y.name}, (across, count, 1), constants, square_group(across), kernel.steps
+    )
+    enqueue(lowering, node, launch)
+
+
+def width_of(x: Tensor) -> int:
+    """Return the channels of a work-item."""
+    return 4 if x.shape[-1] % 4 == 0 else 1
+
+
+def vector_type(x: Tensor) -> str:
+    """Return the type of the elements of a work-item."""
+    width = width_of(x)
+    return f"{c_type(x)}{width}" if width > 1 else str(c_type(x))
+
+
+def list_axes(x: Tensor, y: Tensor, windows: Windows) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of each spatial axis, in the order of windows.cl.in."""
+    sizes = x.shape[1:-1]
+    padded = (b + n + a for b, n, a in zip(windows.before, sizes, windows.after, strict=True))
+    columns = (y.shape[1:-1], sizes, windows.kernel, windows.strides, windows.before, windows.dilations, padded)
+    return tuple(zip(*columns, dense(x.shape)[1:-1], strict=True))
+
+
+def max_pool(node: Node, lowering: Lowering) -> None:
+    """The maximum of each window, NaN if one is."""
+    x, attrs = lowering.tensors[node.inputs[0]], node.attributes(PoolAttributes)
+    kind = vector_type(x)
+    if x.dtype.is_float:
+        need_floats(x)
+        kernel = WindowKernel(f"({kind})(-INFINITY)", "select(a, v, v > a || v != v)")
+    else:
+        lowest = int(np.iinfo(x.dtype.numpy).min)
+        kernel = WindowKernel(f"({kind})({integer_literal(lowest, x.dtype)})", "max(a, v)")
+    enqueue_windows(lowering, node, Windows.of(attrs.kernel, attrs), kernel)
+
+
+def average_pool(node: Node, lowering: Lowering) -> None:
+    """The mean of each window."""
+    x, attrs = lowering.tensors[node.inputs[0]], node.attributes(AveragePoolAttributes)
+    need_floats(x)
+    kernel = WindowKernel(
+        f"({vector_type(x)})(0)", "a + v", "a / (float)max(n, 1)", counts=True, counts_pads=attrs.count_pad
+    )
+    enqueue_windows(lowering, node, Windows.of(attrs.kernel, attrs), kernel)
+
+
+def lp_pool(node: Node, lowering: Lowering) -> None:
+    """(sum |x| ** p) ** (1 / p) of each window."""
+    x, attrs = lowering.tensors[node.inputs[0]], node.attributes(LpPoolAttributes)
+    need_floats(x)
+    kind = vector_type(x)
+    forms = {1: ("fabs(v)", "a"), 2: ("v * v", "sqrt(a)")}
+    general = (
+        f"pow(fabs(v), ({kind})({literal(float(attrs.p))}))",
+        f"pow(a, ({kind})({literal(1 / attrs.p)}))",
+    )
+    term, finish = forms.get(attrs.p, general)
+    kernel = WindowKernel(f"({kind})(0)", f"a + {term}", finish)
+    enqueue_windows(lowering, node, Windows.of(attrs.kernel, attrs), kernel)
+
+
+LOWERINGS: Mapping[str, Lower] = {"MaxPool": max_pool, "AveragePool": average_pool, "LpPool": lp_pool}
