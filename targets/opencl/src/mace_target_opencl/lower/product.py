@@ -45,6 +45,7 @@ class Product:
     axes: tuple[tuple[int, ...], ...] = ()
     image: int = 0
     padded: bool = False
+    transposed: bool = False
 
 
 def enqueue_product(lowering: Lowering, node: Node, product: Product) -> None:
@@ -73,6 +74,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: Product) -> None:
         "axes": product.axes,
         "image": product.image,
         "padded": product.padded,
+        "transposed": product.transposed,
     }
     across = product.columns // width
     launch = Launch(
@@ -89,18 +91,30 @@ def enqueue_product(lowering: Lowering, node: Node, product: Product) -> None:
 
 def conv(node: Node, lowering: Lowering) -> None:
     """Any convolution of f32."""
+    w = lowering.tensors[node.inputs[1]]
+    attrs = node.attributes(ConvAttributes)
+    if attrs.group > 1 and w.shape[-1] == 1 and w.shape[0] == attrs.group:
+        _depthwise(node, lowering, Windows.of(w.shape[1:-1], attrs))
+    else:
+        _enqueue_conv(node, lowering, transposed=False)
+
+
+def conv_transpose(node: Node, lowering: Lowering) -> None:
+    """Any transposed convolution of f32: each result gathers the elements that would add to it."""
+    _enqueue_conv(node, lowering, transposed=True)
+
+
+def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
     x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
     need_floats(x, w)
     attrs = node.attributes(ConvAttributes)
     windows = Windows.of(w.shape[1:-1], attrs)
     group, depth, columns, taps = attrs.group, w.shape[-1], w.shape[0] // attrs.group, prod(w.shape[1:-1])
-    if group > 1 and depth == columns == 1:
-        _depthwise(node, lowering, windows)
-        return
     filters = _pack_filters(node, lowering, group)
     channels = x.shape[-1]
     # A window of one element that moves by one sees pixel m where the result has it: rows of a matrix.
     is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
+    is_pointwise = is_pointwise and not any(windows.before)
     axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
     product = Product(
         x.name,
@@ -113,7 +127,8 @@ def conv(node: Node, lowering: Lowering) -> None:
         (View.of([(group, depth)]), View.of([(group, taps * depth * columns)]), View.of([(group, columns)])),
         axes,
         prod(x.shape[1:]),
-        any(_reaches_over(axis) for axis in axes),
+        bool(axes) and (transposed or any(_reaches_over(axis) for axis in axes)),
+        transposed,
     )
     enqueue_product(lowering, node, product)
 
@@ -148,6 +163,7 @@ def _pack_filters(node: Node, lowering: Lowering, group: int) -> str:
 def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     """One filter for each channel."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    need_floats(x)
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     # Across the channels: neighbors read neighboring weights.
     name, taps, channels = node.inputs[1], prod(windows.kernel), x.shape[-1]
@@ -202,4 +218,4 @@ def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
     return [(n, 0 if padded[axis] == 1 else steps[axis]) for axis, n in enumerate(batch)]
 
 
-LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "MatMul": matmul}
+LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "ConvTranspose": conv_transpose, "MatMul": matmul}
