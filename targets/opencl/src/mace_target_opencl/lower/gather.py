@@ -46,7 +46,13 @@ def _enqueue(node: Node, lowering: Lowering, gathering: Gathering) -> None:
         "value_type": storage_type(x),
     }
     launch = Launch(
-        "gather", {"x": x.name, "indices": indices.name}, {"y": y.name}, (y.elements // width,), constants, (GROUP,), ()
+        "gather",
+        {"x": x.name, "indices": indices.name},
+        {"y": y.name},
+        (y.elements // width,),
+        constants,
+        (GROUP,),
+        (),
     )
     enqueue(lowering, node, launch)
 

@@ -47,7 +47,7 @@ def softmax(node: Node, lowering: Lowering) -> None:
 
 
 def lp_norm(node: Node, lowering: Lowering) -> None:
-    """x divided by its norm, 0 where that is 0."""
+    """Divide x by its norm; the result is 0 where that is 0."""
     x, attrs = lowering.tensors[node.inputs[0]], node.attributes(LpNormAttributes)
     need_floats(x)
     norm = "sqrt(total)" if attrs.p == 2 else "total"
@@ -102,18 +102,20 @@ def _center(axes: range | tuple[int, ...] | set[int], count: int, root: str) -> 
     return Rows(axes, (TOTAL, square), f"{centered} / {root}", each=True)
 
 
-def _enqueue_scaled(
-    node: Node, lowering: Lowering, rows: Rows, shape: tuple[int, ...] | None = None
-) -> None:
+def _enqueue_scaled(node: Node, lowering: Lowering, rows: Rows, shape: tuple[int, ...] | None = None) -> None:
     """Append a norm with the node's scale and bias, which broadcast, as steps."""
     y = lowering.tensors[node.outputs[0]]
     steps, others = [], {}
-    for name, operand, expression in zip(("scale", "bias"), node.inputs[1:], ("x * y", "x + y"), strict=False):
+    for name, operand, expression in zip(
+        ("scale", "bias"), node.inputs[1:], ("x * y", "x + y"), strict=False
+    ):
         if operand:
             view = View.broadcast(lowering.shape(operand), y.shape)
             steps.append(Step(Code(expression), (None, Lookup(CIdentifier(name), view)), Code("float")))
             others[name] = operand
-    scaled = Rows(rows.axes, rows.passes, rows.result, each=True, shape=shape, steps=tuple(steps), others=others)
+    scaled = Rows(
+        rows.axes, rows.passes, rows.result, each=True, shape=shape, steps=tuple(steps), others=others
+    )
     enqueue_rows(lowering, node, scaled)
 
 
@@ -134,7 +136,8 @@ def batch_norm(node: Node, lowering: Lowering) -> None:
     operands = dict(zip(names, node.inputs[1:], strict=True))
     view = View.broadcast(x.shape[-1:], x.shape)
     steps = tuple(
-        Step(Code(text), (None, Lookup(CIdentifier(name), view)), Code("float")) for name, text in expressions.items()
+        Step(Code(text), (None, Lookup(CIdentifier(name), view)), Code("float"))
+        for name, text in expressions.items()
     )
     enqueue_map(lowering, node, Map(x.name, View.of([(x.elements, 1)]), steps, operands))
 

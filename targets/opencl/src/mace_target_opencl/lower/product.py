@@ -153,7 +153,9 @@ def _pack_filters(node: Node, lowering: Lowering, group: int) -> str:
         def pack() -> Array:
             return np.ascontiguousarray(array.reshape(shape).transpose(order))
 
-        return lowering.once((name, "filters", packed), lambda: lowering.weight(f"{name}_packed", packed, "float32", pack))
+        return lowering.once(
+            (name, "filters", packed), lambda: lowering.weight(f"{name}_packed", packed, "float32", pack)
+        )
     steps = dense(shape)
     result = lowering.temporary(Tensor(f"{name}_packed", DType.F32, packed))
     enqueue_map_to(lowering, node, Map(name, View.of((shape[axis], steps[axis]) for axis in order)), result)
@@ -172,7 +174,9 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
         array = constant.reshape(channels, taps)
         weights = lowering.once(
             (name, "depthwise"),
-            lambda: lowering.weight(f"{name}_packed", (taps, channels), "float32", lambda: np.ascontiguousarray(array.T)),
+            lambda: lowering.weight(
+                f"{name}_packed", (taps, channels), "float32", lambda: np.ascontiguousarray(array.T)
+            ),
         )
     else:
         weights = lowering.temporary(Tensor(f"{name}_packed", DType.F32, (taps, channels)))
@@ -205,9 +209,7 @@ def matmul(node: Node, lowering: Lowering) -> None:
     )
     if prod(right[:-2]) == 1:
         rows, batch, views = rows * prod(left[:-2]), (), (View((), ()),) * 3
-    product = Product(
-        a.name, b.name, rows, columns, depth, (depth, columns, columns), prod(batch), views
-    )
+    product = Product(a.name, b.name, rows, columns, depth, (depth, columns, columns), prod(batch), views)
     enqueue_product(lowering, node, product)
 
 

@@ -89,7 +89,9 @@ def arg(node: Node, lowering: Lowering) -> None:
     if x.dtype.is_float:
         first = "-INFINITY" if is_max else "INFINITY"
     else:
-        limits = (0, 1) if x.dtype is DType.BOOL else (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max)
+        limits = (
+            (0, 1) if x.dtype is DType.BOOL else (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max)
+        )
         first = str(integer_literal(int(limits[0 if is_max else 1]), x.dtype))
     passes = (
         Pass("best", kind, first, "v", MAXIMUM if is_max else MINIMUM),

@@ -23,7 +23,9 @@ def resize(node: Node, lowering: Lowering) -> None:
     """Any mode in one kernel, whatever axes are resized."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if max(y.shape, default=0) > MAX_TABLE:
-        reason = f"resizes an axis to {max(y.shape)}; its table of positions holds at most {MAX_TABLE} elements"
+        reason = (
+            f"resizes an axis to {max(y.shape)}; its table of positions holds at most {MAX_TABLE} elements"
+        )
         raise Refused(reason, code="too-large", remedy="state a smaller shape under input_shapes")
     attrs = node.attributes(ResizeAttributes)
     if attrs.mode != "nearest":

@@ -80,7 +80,15 @@ def list_axes(x: Tensor, y: Tensor, windows: Windows) -> tuple[tuple[int, ...], 
     """Return the numbers of each spatial axis, in the order of windows.cl.in."""
     sizes = x.shape[1:-1]
     padded = (b + n + a for b, n, a in zip(windows.before, sizes, windows.after, strict=True))
-    columns = (y.shape[1:-1], sizes, windows.kernel, windows.strides, windows.before, windows.dilations, padded)
+    columns = (
+        y.shape[1:-1],
+        sizes,
+        windows.kernel,
+        windows.strides,
+        windows.before,
+        windows.dilations,
+        padded,
+    )
     return tuple(zip(*columns, dense(x.shape)[1:-1], strict=True))
 
 
