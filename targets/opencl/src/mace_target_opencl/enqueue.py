@@ -26,7 +26,7 @@ from mace_core.ir import Node
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
-from mace_target_opencl.steps import Step
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import MAX_ELEMENTS, storage_type
 
 KERNELS = files("mace_target_opencl") / "kernels"
@@ -64,7 +64,7 @@ class Launch:
     global_size: Sequence[int]
     constants: Mapping[str, object] = field(default_factory=dict)
     local_size: Sequence[int] = ()
-    steps: tuple[Step, ...] | None = None
+    steps: tuple[ElementStep, ...] | None = None
     types: Mapping[str, Code] = field(default_factory=dict)
     in_place: bool = False
 
@@ -126,7 +126,7 @@ def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_writt
         reason = f"{tensor} has {elements} elements; OpenCL kernels count to {MAX_ELEMENTS}"
         raise Refused(reason, code="too-large", remedy="make its tensors smaller, as with input_shapes")
     kind = launch.types.get(name) or (Code("float") if described is None else storage_type(described))
-    return KernelOperand(CIdentifier(name), kind, is_written)
+    return KernelOperand(CIdentifier(name), kind, elements, is_written)
 
 
 def _sizes(launch: Launch) -> dict[str, tuple[int, ...]]:

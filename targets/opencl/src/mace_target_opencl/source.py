@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
-from mace_target_opencl.steps import NAMES, Step
+from mace_target_opencl.steps import NAMES, ElementStep
 from mace_target_opencl.types import HALF, value_type
 from mace_target_opencl.views import View
 
 
 @dataclass(frozen=True)
 class KernelOperand:
-    """An argument of a kernel.  type: as which its elements are stored."""
+    """An argument of a kernel.  type: as which its elements are stored.  elements: of the tensor."""
 
     name: CIdentifier
     type: Code
+    elements: int
     is_written: bool = False
 
 
@@ -33,7 +34,7 @@ class KernelSource:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.operands: Sequence[KernelOperand] = kernel.params["operands"]  # type: ignore[assignment]
-        self.steps: Sequence[Step] = kernel.params["steps"]  # type: ignore[assignment]
+        self.steps: Sequence[ElementStep] = kernel.params["steps"]  # type: ignore[assignment]
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
 
     def render(self) -> Code:
@@ -80,7 +81,7 @@ class KernelSource:
         lines.append(f"{macro}(v{len(self.steps)}, store_at);")
         return Code("{ " + "\n      ".join(lines) + " }")
 
-    def _compute(self, number: int, step: Step, width: int) -> list[str]:
+    def _compute(self, number: int, step: ElementStep, width: int) -> list[str]:
         suffix = str(width) if width > 1 else ""
         lines, names = [], []
         for position, argument in enumerate(step.arguments):

@@ -33,5 +33,3 @@ class ElementStep:
     type: Code
 
 
-Step = ElementStep
-"""A shorter name."""

@@ -10,6 +10,7 @@ from mace_core.deployment import Model
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
+from mace_core.program import Call
 from mace_core.tables import rows
 from mace_core.tuning import tuning_of
 from mace_target_opencl.options import OpenclOptions
@@ -52,6 +53,12 @@ class Opencl(KernelTarget):
     def parameters(self, level: Level | None) -> Hashable:
         """Return the options, which decide in which type kernels store and compute."""
         return self.options
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        """Return a kernel that computes an element-wise op on its results before it stores them."""
+        from mace_target_opencl.fusion import fuse  # read on first use, as the lowerings are
+
+        return fuse(first, second, tensor)
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with every option that is unknown, or has a value that it cannot have."""

@@ -10,7 +10,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.binary import BitShiftAttributes, ModAttributes
 from mace_target_opencl.lower.maps import Map, enqueue_map, lookup
 from mace_target_opencl.lower.unary import wrap_type
-from mace_target_opencl.steps import Step
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import RAW_TYPES, c_type, refuse_type, storage_type
 from mace_target_opencl.views import View
 
@@ -76,7 +76,7 @@ def binary(node: Node, lowering: Lowering) -> None:
     if not expression or x.dtype in RAW_TYPES or y.dtype in RAW_TYPES:
         raise refuse_type(node.op.name, x.dtype)
     other = lookup("other", View.broadcast(y.shape, z.shape))
-    step = Step(Code(expression), (None, other), c_type(z))
+    step = ElementStep(Code(expression), (None, other), c_type(z))
     mapping = Map(x.name, View.broadcast(x.shape, z.shape), (step,), {"other": y.name})
     enqueue_map(lowering, node, mapping)
 
@@ -89,7 +89,7 @@ def where(node: Node, lowering: Lowering) -> None:
         lookup("if_true", View.broadcast(x.shape, z.shape)),
         lookup("if_false", View.broadcast(y.shape, z.shape)),
     )
-    step = Step(Code("x ? y : z"), arguments, storage_type(z))
+    step = ElementStep(Code("x ? y : z"), arguments, storage_type(z))
     others = {"if_true": x.name, "if_false": y.name}
     mapping = Map(condition.name, View.broadcast(condition.shape, z.shape), (step,), others)
     enqueue_map(lowering, node, mapping)

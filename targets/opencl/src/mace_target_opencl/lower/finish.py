@@ -7,12 +7,12 @@ import math
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node, Tensor
 from mace_core.ops.conv import ClampAttributes
-from mace_target_opencl.steps import Lookup, Step
+from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import c_type, integer_literal, literal
 from mace_target_opencl.views import View
 
 
-def finish_steps(node: Node, result: Tensor, bias: Tensor | None) -> tuple[Step, ...]:
+def finish_steps(node: Node, result: Tensor, bias: Tensor | None) -> tuple[ElementStep, ...]:
     """Return the steps of a product: the bias, named `bias`, and the limits of the node's attributes."""
     steps = []
     kind = c_type(result)
@@ -20,7 +20,7 @@ def finish_steps(node: Node, result: Tensor, bias: Tensor | None) -> tuple[Step,
         # Flat: the bias belongs to the last axis, however many lie before it.
         columns = bias.elements
         view = View.of([(result.elements // max(1, columns), 0), (columns, 1)])
-        steps.append(Step(Code("x + y"), (None, Lookup(CIdentifier("bias"), view)), kind))
+        steps.append(ElementStep(Code("x + y"), (None, Lookup(CIdentifier("bias"), view)), kind))
     attrs = node.attributes(ClampAttributes)
     if attrs.is_clamped:
         if result.dtype.is_float:
@@ -28,7 +28,7 @@ def finish_steps(node: Node, result: Tensor, bias: Tensor | None) -> tuple[Step,
         else:
             low, high = _integer_limits(attrs, result)
         # Compared and not fmin and fmax, which would make a number of NaN.
-        steps.append(Step(Code(f"x < {low} ? {low} : x > {high} ? {high} : x"), (None,), kind))
+        steps.append(ElementStep(Code(f"x < {low} ? {low} : x > {high} ? {high} : x"), (None,), kind))
     return tuple(steps)
 
 

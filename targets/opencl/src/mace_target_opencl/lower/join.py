@@ -21,14 +21,14 @@ def concat(node: Node, lowering: Lowering) -> None:
     axis = axis_of(node.attributes(AxisAttributes).axis, len(y.shape))
     parts = [lowering.tensors[name] for name in node.inputs]
     parts = [part for part in parts if part.elements]
-    most = MAX_OPERANDS - 1
-    while len(parts) > most:
-        first, parts = parts[:most], parts[most:]
+    max_parts = MAX_OPERANDS - 1
+    while len(parts) > max_parts:
+        first, parts = parts[:max_parts], parts[max_parts:]
         length = sum(part.shape[axis] for part in first)
         shape = (*y.shape[:axis], length, *y.shape[axis + 1 :])
-        joined = lowering.temporary(Tensor(f"{y.name}.joined", y.dtype, shape))
-        _join(lowering, node, (first, lowering.tensors[joined]), axis)
-        parts = [lowering.tensors[joined], *parts]
+        name = lowering.temporary(Tensor(f"{y.name}.begin", y.dtype, shape))
+        _join(lowering, node, (first, lowering.tensors[name]), axis)
+        parts = [lowering.tensors[name], *parts]
     _join(lowering, node, (parts, y), axis)
 
 
@@ -78,7 +78,9 @@ def constant_of(value: float, dtype: DType, op: str) -> Code:
         raise refuse_type(op, dtype)
     if dtype.is_float:
         return literal(float(value))
-    return Code("1" if value else "0") if dtype is DType.BOOL else integer_literal(int(value), dtype)
+    if dtype is DType.BOOL:
+        return Code("1" if value else "0")
+    return integer_literal(int(value), dtype)
 
 
 LOWERINGS: Mapping[str, Lower] = {"Concat": concat, "Pad": pad}

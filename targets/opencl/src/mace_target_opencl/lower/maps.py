@@ -10,7 +10,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
-from mace_target_opencl.steps import Lookup, Step
+from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import storage_type, value_type
 from mace_target_opencl.views import View
 
@@ -29,7 +29,7 @@ class Map:
 
     first: str
     view: View
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Code] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from mace_core.ops.shapes import axis_of
 from mace_core.ops.softmax import LpNormAttributes, SoftmaxAttributes
 from mace_target_opencl.lower.reduce import MAXIMUM, SUM
 from mace_target_opencl.lower.rows import Pass, Rows, enqueue_rows
-from mace_target_opencl.steps import Lookup, Step
+from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import literal, need_floats
 from mace_target_opencl.views import View
 
@@ -111,7 +111,9 @@ def _enqueue_scaled(node: Node, lowering: Lowering, rows: Rows, shape: tuple[int
     ):
         if operand:
             view = View.broadcast(lowering.shape(operand), y.shape)
-            steps.append(Step(Code(expression), (None, Lookup(CIdentifier(name), view)), Code("float")))
+            steps.append(
+                ElementStep(Code(expression), (None, Lookup(CIdentifier(name), view)), Code("float"))
+            )
             others[name] = operand
     scaled = Rows(
         rows.axes, rows.passes, rows.result, each=True, shape=shape, steps=tuple(steps), others=others
@@ -136,7 +138,7 @@ def batch_norm(node: Node, lowering: Lowering) -> None:
     operands = dict(zip(names, node.inputs[1:], strict=True))
     view = View.broadcast(x.shape[-1:], x.shape)
     steps = tuple(
-        Step(Code(text), (None, Lookup(CIdentifier(name), view)), Code("float"))
+        ElementStep(Code(text), (None, Lookup(CIdentifier(name), view)), Code("float"))
         for name, text in expressions.items()
     )
     enqueue_map(lowering, node, Map(x.name, View.of([(x.elements, 1)]), steps, operands))

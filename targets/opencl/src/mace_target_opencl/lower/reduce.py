@@ -15,7 +15,7 @@ from mace_core.ops.reduce import ReduceAttributes
 from mace_core.ops.shapes import axis_of
 from mace_target_opencl.lower.rows import Pass, Rows, enqueue_rows
 from mace_target_opencl.lower.unary import wrap_type
-from mace_target_opencl.steps import Step
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import C_TYPES, c_type, integer_literal, refuse_type
 
 MAXIMUM = "a > b || a != a ? a : b"
@@ -99,7 +99,7 @@ def arg(node: Node, lowering: Lowering) -> None:
     )
     axis = axis_of(attrs.axis, len(x.shape))
     result = lowering.tensors[node.outputs[0]]
-    to_result = Step(Code("x"), (None,), c_type(result))
+    to_result = ElementStep(Code("x"), (None,), c_type(result))
     enqueue_rows(lowering, node, Rows({axis}, passes, "place", "int", steps=(to_result,)))
 
 

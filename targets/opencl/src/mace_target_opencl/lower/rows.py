@@ -10,7 +10,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node, Shape
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
-from mace_target_opencl.steps import Step
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type
 from mace_target_opencl.views import View, dense
 
@@ -44,9 +44,10 @@ class Pass:
 class Rows:
     """What is computed of each row.
 
-    axes: those that a row extends over.  result: an expression of the passes' names, and of v and k if `each`.
+    axes: those that a row extends over.
+    result: an expression of the passes' names, and of v and k if `each`.
     result_type: C type of the expression.  each: whether each element has a result.
-    shape: as which x is seen, "" for its own.
+    shape: as which x is seen, None for its own.
     """
 
     axes: Collection[int]
@@ -55,7 +56,7 @@ class Rows:
     result_type: str = "float"
     each: bool = False
     shape: Shape | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -64,15 +65,15 @@ def enqueue_rows(lowering: Lowering, node: Node, rows: Rows) -> None:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     shape = x.shape if rows.shape is None else rows.shape
     steps = dense(shape)
-    kept = [axis for axis in range(len(shape)) if axis not in rows.axes]
+    outer = [axis for axis in range(len(shape)) if axis not in rows.axes]
     reduced = [axis for axis in range(len(shape)) if axis in rows.axes]
-    number, count = (prod(shape[axis] for axis in axes) for axes in (kept, reduced))
+    number, count = (prod(shape[axis] for axis in axes) for axes in (outer, reduced))
     elements = View.of((shape[axis], steps[axis]) for axis in reduced)
     lanes = _choose_lanes(number, count, elements)
     constants = {
         "rows": number,
         "count": count,
-        "kept": View.of((shape[axis], steps[axis]) for axis in kept),
+        "outer": View.of((shape[axis], steps[axis]) for axis in outer),
         "reduced": elements,
         "passes": tuple(entry.fields() for entry in rows.passes),
         "result": Code(rows.result),

@@ -14,7 +14,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.cast import CastAttributes
 from mace_core.ops.unary_attrs import ClipAttributes, GeluAttributes
 from mace_target_opencl.lower.maps import Map, enqueue_map
-from mace_target_opencl.steps import Step
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import (
     C_TYPES,
     RAW_TYPES,
@@ -100,7 +100,7 @@ def enqueue_unary(lowering: Lowering, node: Node, expression: Code, kind: Code) 
     """Append the map of one operand that an expression of x computes.  kind: C type of the result."""
     x = lowering.tensors[node.inputs[0]]
     identity = View.of([(x.elements, 1)])
-    enqueue_map(lowering, node, Map(x.name, identity, (Step(expression, (None,), kind),)))
+    enqueue_map(lowering, node, Map(x.name, identity, (ElementStep(expression, (None,), kind),)))
 
 
 def clip(node: Node, lowering: Lowering) -> None:

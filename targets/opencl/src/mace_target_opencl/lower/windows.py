@@ -15,7 +15,7 @@ from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttr
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.lower.sizes import square_group
-from mace_target_opencl.steps import Step
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type, integer_literal, literal, need_floats
 from mace_target_opencl.views import dense
 
@@ -33,7 +33,7 @@ class WindowKernel:
     counts: bool = False
     counts_pads: bool = False
     weights: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -1,0 +1,93 @@
+"""Fusion: a kernel computes the element-wise op that would be the only reader of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+from mace_core.emit.text import CIdentifier
+from mace_core.program import Call
+from mace_target_opencl.enqueue import MAX_OPERANDS, make_kernel
+from mace_target_opencl.source import KernelOperand
+from mace_target_opencl.steps import ElementStep, Lookup
+from mace_target_opencl.types import value_type
+from mace_target_opencl.views import View
+
+MAP = "map.cl.in"
+
+MAX_STEPS = 16
+"""Steps of a kernel; more would need more registers than small GPUs have."""
+
+
+def fuse(first: Call, second: Call, tensor: str) -> Call | None:
+    """Return `first` with the element-wise op `second` as steps before its store; None if it cannot be."""
+    params = first.kernel.params
+    if not params["is_fusible"] or second.kernel.template.name != MAP or len(first.writes) != 1:
+        return None
+    operands: Sequence[KernelOperand] = params["operands"]  # type: ignore[assignment]
+    steps: tuple[ElementStep, ...] = params["steps"]  # type: ignore[assignment]
+    extension = _extend(second, tensor, operands[-1].elements)
+    if extension is None or len(steps) + len(extension) > MAX_STEPS:
+        return None
+    theirs: Sequence[KernelOperand] = second.kernel.params["operands"]  # type: ignore[assignment]
+    # Operands have other names in each kernel.
+    names = {operand.name: CIdentifier(f"e{len(operands) + n}") for n, operand in enumerate(theirs)}
+    pairs = [
+        (replace(operand, name=names[operand.name]), read)
+        for operand, read in zip(theirs, second.reads, strict=False)
+        if read != tensor
+    ]
+    if len(operands) + len(pairs) > MAX_OPERANDS:
+        return None
+    result = replace(operands[-1], type=theirs[-1].type)
+    fused_params = {
+        **params,
+        "operands": (*operands[:-1], *(operand for operand, _ in pairs), result),
+        "steps": (*steps, *(_rename(step, names) for step in extension)),
+        # What the template computes keeps its type, whatever type the result is stored in.
+        "value_type": params.get("value_type") or value_type(operands[-1].type),
+    }
+    template = first.kernel.template.name.removesuffix(".cl.in")
+    return replace(
+        first,
+        kernel=make_kernel(template, fused_params),
+        reads=(*first.reads, *(read for _, read in pairs)),
+        writes=second.writes,
+        inplace=first.inplace and second.inplace,
+    )
+
+
+def _extend(second: Call, tensor: str, elements: int) -> tuple[ElementStep, ...] | None:
+    """Return the steps of a map that begin with a tensor's element; None where the map moves it."""
+    params = second.kernel.params
+    operands: Sequence[KernelOperand] = params["operands"]  # type: ignore[assignment]
+    steps: tuple[ElementStep, ...] = params["steps"]  # type: ignore[assignment]
+    view: View = params["view"]  # type: ignore[assignment]
+    if operands[-1].elements != elements:
+        return None
+    name = operands[second.reads.index(tensor)].name
+    if name == "x":
+        return steps if view.is_identity else None
+    # The tensor is looked up by a step: only the first one's result so far is an operand, and not a result.
+    head, *others = steps
+    later = chain.from_iterable(step.arguments for step in others)
+    is_elsewhere = any(a is not None and a.operand == name for a in later)
+    if is_elsewhere or head.arguments.count(None) != 1:
+        return None
+    arguments: list[Lookup | None] = []
+    for argument in head.arguments:
+        if argument is None:
+            arguments.append(Lookup(CIdentifier("x"), view))
+        elif argument.operand == name:
+            if not argument.view.is_identity:
+                return None
+            arguments.append(None)
+        else:
+            arguments.append(argument)
+    return (replace(head, arguments=tuple(arguments)), *others)
+
+
+def _rename(step: ElementStep, names: dict[CIdentifier, CIdentifier]) -> ElementStep:
+    arguments = (a and replace(a, operand=names[a.operand]) for a in step.arguments)
+    return replace(step, arguments=tuple(arguments))
