@@ -18,20 +18,20 @@ from mace_core.ops.norm import (
 from mace_core.ops.shapes import axis_of
 from mace_core.ops.softmax import LpNormAttributes, SoftmaxAttributes
 from mace_target_opencl.lower.reduce import MAXIMUM, SUM
-from mace_target_opencl.lower.rows import Pass, Rows, enqueue_rows
+from mace_target_opencl.lower.rows import RowPass, Rows, enqueue_rows
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import literal, need_floats
 from mace_target_opencl.views import View
 
-MOST = Pass("most", "float", "-INFINITY", "v", MAXIMUM)
-TOTAL = Pass("total", "float", "0.0f", "v", SUM)
+MOST = RowPass("most", "float", "-INFINITY", "v", MAXIMUM)
+TOTAL = RowPass("total", "float", "0.0f", "v", SUM)
 
-SOFTMAX: Mapping[str, tuple[tuple[Pass, ...], str]] = {
+SOFTMAX: Mapping[str, tuple[tuple[RowPass, ...], str]] = {
     # Less the maximum, no exponential overflows, and the sum is at least 1.
-    "Softmax": ((MOST, Pass("total", "float", "0.0f", "exp(v - most)", SUM)), "exp(v - most) / total"),
-    "LogSoftmax": ((MOST, Pass("total", "float", "0.0f", "exp(v - most)", SUM)), "v - most - log(total)"),
+    "Softmax": ((MOST, RowPass("total", "float", "0.0f", "exp(v - most)", SUM)), "exp(v - most) / total"),
+    "LogSoftmax": ((MOST, RowPass("total", "float", "0.0f", "exp(v - most)", SUM)), "v - most - log(total)"),
     "Hardmax": (
-        (MOST, Pass("place", "int", "INT_MAX", "v == most || v != v ? (int)k : INT_MAX", "min(a, b)")),
+        (MOST, RowPass("place", "int", "INT_MAX", "v == most || v != v ? (int)k : INT_MAX", "min(a, b)")),
         "(int)k == place ? 1.0f : 0.0f",
     ),
 }
@@ -51,7 +51,7 @@ def lp_norm(node: Node, lowering: Lowering) -> None:
     x, attrs = lowering.tensors[node.inputs[0]], node.attributes(LpNormAttributes)
     need_floats(x)
     norm = "sqrt(total)" if attrs.p == 2 else "total"
-    entry = Pass("total", "float", "0.0f", "v * v" if attrs.p == 2 else "fabs(v)", SUM)
+    entry = RowPass("total", "float", "0.0f", "v * v" if attrs.p == 2 else "fabs(v)", SUM)
     result = f"total == 0.0f ? 0.0f : v / {norm}"
     enqueue_rows(lowering, node, Rows({axis_of(attrs.axis, len(x.shape))}, (entry,), result, each=True))
 
@@ -63,7 +63,7 @@ def layer_norm(node: Node, lowering: Lowering) -> None:
     axes = range(axis_of(attrs.axis, len(x.shape)), len(x.shape))
     count = prod(x.shape[axis] for axis in axes)
     if node.op.name == "RMSNorm":
-        entry = Pass("total", "float", "0.0f", "v * v", SUM)
+        entry = RowPass("total", "float", "0.0f", "v * v", SUM)
         root = f"sqrt(total / {literal(count)} + {literal(attrs.epsilon)})"
         rows = Rows(axes, (entry,), f"v / {root}", each=True)
     else:
@@ -98,7 +98,7 @@ def _center(axes: range | tuple[int, ...] | set[int], count: int, root: str) -> 
     mean = f"total / {literal(count)}"
     # The mean is subtracted before squaring: the difference of two large means would lose digits.
     centered = f"(v - {mean})"
-    square = Pass("square", "float", "0.0f", f"{centered} * {centered}", SUM)
+    square = RowPass("square", "float", "0.0f", f"{centered} * {centered}", SUM)
     return Rows(axes, (TOTAL, square), f"{centered} / {root}", each=True)
 
 

@@ -27,7 +27,7 @@ ROWS = 4
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """The numbers of product.cl.in that depend on the op.
 
     x, w: tensors.  batch: number of products; views: where each begins in x, w and y.
@@ -48,7 +48,7 @@ class Product:
     transposed: bool = False
 
 
-def enqueue_product(lowering: Lowering, node: Node, product: Product) -> None:
+def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
     """Append the call of a product, with the bias and limits of the node."""
     x, y = lowering.tensors[product.x], lowering.tensors[node.outputs[0]]
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
@@ -116,7 +116,7 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
     is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
     is_pointwise = is_pointwise and not any(windows.before)
     axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
-    product = Product(
+    product = MatrixProduct(
         x.name,
         filters,
         prod(y.shape[:-1]),
@@ -209,7 +209,9 @@ def matmul(node: Node, lowering: Lowering) -> None:
     )
     if prod(right[:-2]) == 1:
         rows, batch, views = rows * prod(left[:-2]), (), (View((), ()),) * 3
-    product = Product(a.name, b.name, rows, columns, depth, (depth, columns, columns), prod(batch), views)
+    product = MatrixProduct(
+        a.name, b.name, rows, columns, depth, (depth, columns, columns), prod(batch), views
+    )
     enqueue_product(lowering, node, product)
 
 

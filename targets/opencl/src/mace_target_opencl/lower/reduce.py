@@ -13,7 +13,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.arg import ArgAttributes
 from mace_core.ops.reduce import ReduceAttributes
 from mace_core.ops.shapes import axis_of
-from mace_target_opencl.lower.rows import Pass, Rows, enqueue_rows
+from mace_target_opencl.lower.rows import RowPass, Rows, enqueue_rows
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import C_TYPES, c_type, integer_literal, refuse_type
@@ -24,21 +24,21 @@ MINIMUM = "a < b || a != a ? a : b"
 
 SUM = "a + b"
 
-FLOAT: Mapping[str, tuple[tuple[Pass, ...], str]] = {
-    "ReduceSum": ((Pass("total", "float", "0.0f", "v", SUM),), "total"),
-    "ReduceMean": ((Pass("total", "float", "0.0f", "v", SUM),), "total / COUNT"),
-    "ReduceMax": ((Pass("most", "float", "-INFINITY", "v", MAXIMUM),), "most"),
-    "ReduceMin": ((Pass("least", "float", "INFINITY", "v", MINIMUM),), "least"),
-    "ReduceProd": ((Pass("product", "float", "1.0f", "v", "a * b"),), "product"),
-    "ReduceL1": ((Pass("total", "float", "0.0f", "fabs(v)", SUM),), "total"),
-    "ReduceL2": ((Pass("total", "float", "0.0f", "v * v", SUM),), "sqrt(total)"),
-    "ReduceLogSum": ((Pass("total", "float", "0.0f", "v", SUM),), "log(total)"),
-    "ReduceSumSquare": ((Pass("total", "float", "0.0f", "v * v", SUM),), "total"),
+FLOAT: Mapping[str, tuple[tuple[RowPass, ...], str]] = {
+    "ReduceSum": ((RowPass("total", "float", "0.0f", "v", SUM),), "total"),
+    "ReduceMean": ((RowPass("total", "float", "0.0f", "v", SUM),), "total / COUNT"),
+    "ReduceMax": ((RowPass("most", "float", "-INFINITY", "v", MAXIMUM),), "most"),
+    "ReduceMin": ((RowPass("least", "float", "INFINITY", "v", MINIMUM),), "least"),
+    "ReduceProd": ((RowPass("product", "float", "1.0f", "v", "a * b"),), "product"),
+    "ReduceL1": ((RowPass("total", "float", "0.0f", "fabs(v)", SUM),), "total"),
+    "ReduceL2": ((RowPass("total", "float", "0.0f", "v * v", SUM),), "sqrt(total)"),
+    "ReduceLogSum": ((RowPass("total", "float", "0.0f", "v", SUM),), "log(total)"),
+    "ReduceSumSquare": ((RowPass("total", "float", "0.0f", "v * v", SUM),), "total"),
     "ReduceLogSumExp": (
         (
-            Pass("most", "float", "-INFINITY", "v", MAXIMUM),
+            RowPass("most", "float", "-INFINITY", "v", MAXIMUM),
             # Less the maximum, so that nothing overflows; an infinite one is its own result.
-            Pass("total", "float", "0.0f", "isinf(most) ? 1.0f : exp(v - most)", SUM),
+            RowPass("total", "float", "0.0f", "isinf(most) ? 1.0f : exp(v - most)", SUM),
         ),
         "most + log(total)",
     ),
@@ -68,13 +68,13 @@ def _of_integers(node: Node, dtype: DType, axes: set[int], count: int) -> Rows:
     wide = "long" if is_signed else "ulong"
     magnitude = "v < 0 ? (WRAP)0 - (WRAP)v : (WRAP)v".replace("WRAP", wrap) if is_signed else f"({wrap})v"
     table = {
-        "ReduceSum": (Pass("total", wrap, "0", f"({wrap})v", SUM), "total"),
-        "ReduceMean": (Pass("total", wide, "0", "v", SUM), f"total / {max(1, count)}"),
-        "ReduceMax": (Pass("most", kind, low, "v", "a > b ? a : b"), "most"),
-        "ReduceMin": (Pass("least", kind, high, "v", "a < b ? a : b"), "least"),
-        "ReduceProd": (Pass("product", wrap, "1", f"({wrap})v", "a * b"), "product"),
-        "ReduceL1": (Pass("total", wrap, "0", magnitude, SUM), "total"),
-        "ReduceSumSquare": (Pass("total", wrap, "0", f"({wrap})v * ({wrap})v", SUM), "total"),
+        "ReduceSum": (RowPass("total", wrap, "0", f"({wrap})v", SUM), "total"),
+        "ReduceMean": (RowPass("total", wide, "0", "v", SUM), f"total / {max(1, count)}"),
+        "ReduceMax": (RowPass("most", kind, low, "v", "a > b ? a : b"), "most"),
+        "ReduceMin": (RowPass("least", kind, high, "v", "a < b ? a : b"), "least"),
+        "ReduceProd": (RowPass("product", wrap, "1", f"({wrap})v", "a * b"), "product"),
+        "ReduceL1": (RowPass("total", wrap, "0", magnitude, SUM), "total"),
+        "ReduceSumSquare": (RowPass("total", wrap, "0", f"({wrap})v * ({wrap})v", SUM), "total"),
     }
     if node.op.name not in table:
         raise refuse_type(node.op.name, dtype)
@@ -94,7 +94,7 @@ def arg(node: Node, lowering: Lowering) -> None:
         )
         first = str(integer_literal(int(limits[0 if is_max else 1]), x.dtype))
     passes = (
-        Pass("best", kind, first, "v", MAXIMUM if is_max else MINIMUM),
+        RowPass("best", kind, first, "v", MAXIMUM if is_max else MINIMUM),
         _place("v == best || v != v", attrs.last),
     )
     axis = axis_of(attrs.axis, len(x.shape))
@@ -103,11 +103,11 @@ def arg(node: Node, lowering: Lowering) -> None:
     enqueue_rows(lowering, node, Rows({axis}, passes, "place", "int", steps=(to_result,)))
 
 
-def _place(condition: str, last: bool) -> Pass:
+def _place(condition: str, last: bool) -> RowPass:
     """Return the pass that finds the first or last element for which a condition holds."""
     if last:
-        return Pass("place", "int", "-1", f"{condition} ? (int)k : -1", "max(a, b)")
-    return Pass("place", "int", "INT_MAX", f"{condition} ? (int)k : INT_MAX", "min(a, b)")
+        return RowPass("place", "int", "-1", f"{condition} ? (int)k : -1", "max(a, b)")
+    return RowPass("place", "int", "INT_MAX", f"{condition} ? (int)k : INT_MAX", "min(a, b)")
 
 
 LOWERINGS: Mapping[str, Lower] = {**dict.fromkeys(sorted(FLOAT), reduce), "ArgMax": arg, "ArgMin": arg}

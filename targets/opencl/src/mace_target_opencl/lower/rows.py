@@ -22,7 +22,7 @@ MANY_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)
-class Pass:
+class RowPass:
     """One number that is made of all elements of a row.
 
     name: of the number in later expressions.  first: its value for no elements.  element: an expression of
@@ -51,7 +51,7 @@ class Rows:
     """
 
     axes: Collection[int]
-    passes: tuple[Pass, ...]
+    passes: tuple[RowPass, ...]
     result: str
     result_type: str = "float"
     each: bool = False
