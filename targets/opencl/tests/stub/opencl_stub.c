@@ -1,0 +1,323 @@
+/* opencl_stub.c - stands in for the OpenCL library of a system. Buffers are memory of the heap and copies are
+ * made; kernels write nothing. Every handle is an object of the heap which says what it is, so that a handle
+ * that was released or is of another kind ends the program; so does one that is live when the program ends.
+ *
+ * The environment says what happens:
+ *   OPENCL_STUB_FAIL=FUNCTION:N:CODE  the N-th call of a function answers CODE
+ *   OPENCL_STUB_DEVICES=N             devices of the one platform (1); -1: no platform
+ *   OPENCL_STUB_TYPE=4                type of the devices: 4 a GPU, 2 a CPU
+ *   OPENCL_STUB_VERSION=TEXT          of the devices ("OpenCL 1.2 stub")
+ *   OPENCL_STUB_DRIVER=TEXT           version of the driver ("1.0")
+ *   OPENCL_STUB_GROUP=N               work-items of the largest group (256)
+ *   OPENCL_STUB_LARGEST=N             bytes of the largest buffer (1 GiB)
+ *   OPENCL_STUB_POLLS=N               how often an event is asked for before it has ended (0)
+ *   OPENCL_STUB_STATE=N               the state with which events end (0)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opencl_api.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum kind { PLATFORM, DEVICE, CONTEXT, QUEUE, MEM, PROGRAM, KERNEL, EVENT, KINDS };
+
+typedef struct object {
+  enum kind kind;
+  unsigned char *data;
+  size_t bytes;
+  int left; /* of an event: how often it is still running when it is asked */
+} object;
+
+static int live[KINDS];
+static object platform = {PLATFORM, NULL, 0, 0}, devices[8];
+
+static const char *setting(const char *name, const char *otherwise) {
+  const char *value = getenv(name);
+  return value && *value ? value : otherwise;
+}
+
+static long number(const char *name, const char *otherwise) { return strtol(setting(name, otherwise), NULL, 0); }
+
+/* What the call of a function answers: 0, or the code of the fault that was asked for. */
+static int32_t fault(const char *function) {
+  static int calls;
+  const char *const wanted = getenv("OPENCL_STUB_FAIL"), *const colon = wanted ? strchr(wanted, ':') : NULL;
+  int nth = 0, code = 0;
+  if (!colon || (size_t)(colon - wanted) != strlen(function) || strncmp(wanted, function, strlen(function)))
+    return 0;
+  if (sscanf(colon, ":%d:%d", &nth, &code) != 2) abort();
+  return ++calls == nth ? code : 0;
+}
+
+static void *make(enum kind kind, const char *function, int32_t *code) {
+  object *made;
+  const int32_t failed = fault(function);
+  if (code) *code = failed;
+  if (failed) return NULL;
+  made = calloc(1, sizeof *made);
+  made->kind = kind;
+  live[kind]++;
+  return made;
+}
+
+static object *check(void *handle, enum kind kind, const char *function) {
+  object *const o = handle;
+  if (!o || o->kind != kind) {
+    fprintf(stderr, "opencl_stub: %s got no object of kind %d\n", function, (int)kind);
+    abort();
+  }
+  return o;
+}
+
+static int32_t drop(void *handle, enum kind kind, const char *function) {
+  object *const o = check(handle, kind, function);
+  live[kind]--;
+  free(o->data);
+  o->kind = KINDS;
+  free(o);
+  return fault(function);
+}
+
+__attribute__((destructor)) static void check_live(void) {
+  for (int kind = 0; kind < KINDS; kind++)
+    if (live[kind]) {
+      fprintf(stderr, "opencl_stub: %d objects of kind %d were never released\n", live[kind], kind);
+      abort();
+    }
+}
+
+static int32_t answer(const void *value, size_t size, size_t bytes, void *to, size_t *used) {
+  if (used) *used = size;
+  if (!to) return 0;
+  if (bytes < size) return -30; /* CL_INVALID_VALUE */
+  memcpy(to, value, size);
+  return 0;
+}
+
+EXPORT int32_t clGetPlatformIDs(uint32_t most, cl_platform *to, uint32_t *count) {
+  const int32_t code = fault(__func__);
+  if (code) return code;
+  *count = number("OPENCL_STUB_DEVICES", "1") >= 0;
+  if (!*count) return CL_PLATFORM_NOT_FOUND_KHR;
+  if (to && most) to[0] = (cl_platform)&platform;
+  return 0;
+}
+
+EXPORT int32_t clGetDeviceIDs(cl_platform from, uint64_t type, uint32_t most, cl_device *to, uint32_t *count) {
+  const int32_t code = fault(__func__);
+  const long made = number("OPENCL_STUB_DEVICES", "1");
+  check(from, PLATFORM, __func__);
+  if (code) return code;
+  if (type != (uint64_t)number("OPENCL_STUB_TYPE", "4") || !made) return CL_DEVICE_NOT_FOUND;
+  *count = (uint32_t)made;
+  for (uint32_t i = 0; i < *count && i < most; i++) {
+    devices[i].kind = DEVICE;
+    to[i] = (cl_device)&devices[i];
+  }
+  return 0;
+}
+
+EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, void *to, size_t *used) {
+  const char *text = "stub";
+  uint64_t value = 1;
+  const int32_t code = fault(__func__);
+  check(device, DEVICE, __func__);
+  if (code) return code;
+  switch (what) {
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+      value = (uint64_t)number("OPENCL_STUB_LARGEST", "0x40000000");
+      return answer(&value, sizeof value, bytes, to, used);
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE: return answer(&value, sizeof(size_t), bytes, to, used);
+    case CL_DEVICE_NAME: break;
+    case CL_DRIVER_VERSION: text = setting("OPENCL_STUB_DRIVER", "1.0"); break;
+    case CL_DEVICE_VERSION: text = setting("OPENCL_STUB_VERSION", "OpenCL 1.2 stub"); break;
+    case CL_DEVICE_EXTENSIONS: text = ""; break;
+    default: return answer(&value, sizeof(uint32_t), bytes, to, used);
+  }
+  return answer(text, strlen(text) + 1, bytes, to, used);
+}
+
+EXPORT cl_context clCreateContext(const intptr_t *properties, uint32_t count, const cl_device *ids,
+                                  void (*notify)(const char *, const void *, size_t, void *), void *user,
+                                  int32_t *code) {
+  (void)properties, (void)count, (void)notify, (void)user;
+  check(ids[0], DEVICE, __func__);
+  return make(CONTEXT, __func__, code);
+}
+
+EXPORT int32_t clReleaseContext(cl_context context) { return drop(context, CONTEXT, __func__); }
+
+EXPORT cl_queue clCreateCommandQueue(cl_context context, cl_device device, uint64_t properties, int32_t *code) {
+  (void)properties;
+  check(context, CONTEXT, __func__);
+  check(device, DEVICE, __func__);
+  return make(QUEUE, __func__, code);
+}
+
+EXPORT int32_t clReleaseCommandQueue(cl_queue queue) { return drop(queue, QUEUE, __func__); }
+
+EXPORT cl_mem clCreateBuffer(cl_context context, uint64_t flags, size_t bytes, void *from, int32_t *code) {
+  object *const made = make(MEM, __func__, code);
+  check(context, CONTEXT, __func__);
+  if (!made) return NULL;
+  made->data = calloc(1, bytes);
+  made->bytes = bytes;
+  if (flags & CL_MEM_COPY_HOST_PTR) memcpy(made->data, from, bytes);
+  return (cl_mem)made;
+}
+
+EXPORT int32_t clReleaseMemObject(cl_mem memory) { return drop(memory, MEM, __func__); }
+
+EXPORT cl_program clCreateProgramWithSource(cl_context context, uint32_t count, const char **texts,
+                                            const size_t *bytes, int32_t *code) {
+  object *const made = make(PROGRAM, __func__, code);
+  check(context, CONTEXT, __func__);
+  if (!made) return NULL;
+  if (count != 1) abort();
+  made->data = malloc(bytes[0]);
+  made->bytes = bytes[0];
+  memcpy(made->data, texts[0], bytes[0]);
+  return (cl_program)made;
+}
+
+EXPORT cl_program clCreateProgramWithBinary(cl_context context, uint32_t count, const cl_device *ids,
+                                            const size_t *bytes, const unsigned char **binaries, int32_t *states,
+                                            int32_t *code) {
+  object *const made = make(PROGRAM, __func__, code);
+  check(context, CONTEXT, __func__);
+  check(ids[0], DEVICE, __func__);
+  states[0] = 0;
+  if (!made) return NULL;
+  if (count != 1) abort();
+  made->data = malloc(bytes[0]);
+  made->bytes = bytes[0];
+  memcpy(made->data, binaries[0], bytes[0]);
+  return (cl_program)made;
+}
+
+EXPORT int32_t clBuildProgram(cl_program program, uint32_t count, const cl_device *ids, const char *options,
+                              void (*notify)(cl_program, void *), void *user) {
+  (void)count, (void)notify, (void)user;
+  check(program, PROGRAM, __func__);
+  check(ids[0], DEVICE, __func__);
+  if (strncmp(options, "-cl-std=CL1.2", 13)) abort();
+  return fault(__func__);
+}
+
+EXPORT int32_t clGetProgramInfo(cl_program program, uint32_t what, size_t bytes, void *to, size_t *used) {
+  const object *const o = check(program, PROGRAM, __func__);
+  const int32_t code = fault(__func__);
+  if (code) return code;
+  if (what == CL_PROGRAM_BINARY_SIZES) return answer(&o->bytes, sizeof o->bytes, bytes, to, used);
+  memcpy(*(unsigned char **)to, o->data, o->bytes);
+  return 0;
+}
+
+EXPORT int32_t clGetProgramBuildInfo(cl_program program, cl_device device, uint32_t what, size_t bytes, void *to,
+                                     size_t *used) {
+  const char *const log = setting("OPENCL_STUB_LOG", "1 warning\nk.cl:7:3: error: unknown type name 'flaot'\nfurther lines\n");
+  const int32_t code = fault(__func__);
+  check(program, PROGRAM, __func__);
+  check(device, DEVICE, __func__);
+  (void)what;
+  return code ? code : answer(log, strlen(log) + 1, bytes, to, used);
+}
+
+EXPORT int32_t clReleaseProgram(cl_program program) { return drop(program, PROGRAM, __func__); }
+
+EXPORT cl_kernel clCreateKernel(cl_program program, const char *name, int32_t *code) {
+  const object *const o = check(program, PROGRAM, __func__);
+  if (!memmem(o->data, o->bytes, name, strlen(name))) abort();
+  return make(KERNEL, __func__, code);
+}
+
+EXPORT int32_t clSetKernelArg(cl_kernel kernel, uint32_t index, size_t bytes, const void *value) {
+  check(kernel, KERNEL, __func__);
+  if (index % 2 == 0) check(*(object *const *)value, MEM, __func__);
+  if (bytes != 8) abort();
+  return fault(__func__);
+}
+
+EXPORT int32_t clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device device, uint32_t what, size_t bytes, void *to,
+                                        size_t *used) {
+  const size_t most = (size_t)number("OPENCL_STUB_GROUP", "256");
+  const int32_t code = fault(__func__);
+  check(kernel, KERNEL, __func__);
+  check(device, DEVICE, __func__);
+  (void)what;
+  return code ? code : answer(&most, sizeof most, bytes, to, used);
+}
+
+EXPORT int32_t clReleaseKernel(cl_kernel kernel) { return drop(kernel, KERNEL, __func__); }
+
+static int32_t signal_event(cl_event *event, int32_t code) {
+  object *made;
+  if (code || !event) return code;
+  made = make(EVENT, "", NULL);
+  made->left = (int)number("OPENCL_STUB_POLLS", "0");
+  *event = (cl_event)made;
+  return 0;
+}
+
+EXPORT int32_t clEnqueueNDRangeKernel(cl_queue queue, cl_kernel kernel, uint32_t axes, const size_t *offset,
+                                      const size_t *global, const size_t *local, uint32_t count,
+                                      const cl_event *waits, cl_event *event) {
+  (void)offset, (void)waits;
+  check(queue, QUEUE, __func__);
+  check(kernel, KERNEL, __func__);
+  if (axes != 3 || count || !global[0] || (local && global[0] % local[0])) abort();
+  return signal_event(event, fault(__func__));
+}
+
+static int32_t move(cl_queue queue, cl_mem memory, size_t offset, size_t bytes, void *to, const void *from) {
+  const object *const o = check(memory, MEM, __func__);
+  check(queue, QUEUE, __func__);
+  if (offset > o->bytes || bytes > o->bytes - offset) abort();
+  memcpy(to ? to : o->data + offset, to ? o->data + offset : from, bytes);
+  return 0;
+}
+
+EXPORT int32_t clEnqueueWriteBuffer(cl_queue queue, cl_mem memory, uint32_t blocking, size_t offset, size_t bytes,
+                                    const void *from, uint32_t count, const cl_event *waits, cl_event *event) {
+  const int32_t code = fault(__func__);
+  (void)blocking, (void)count, (void)waits, (void)event;
+  return code ? code : move(queue, memory, offset, bytes, NULL, from);
+}
+
+EXPORT int32_t clEnqueueReadBuffer(cl_queue queue, cl_mem memory, uint32_t blocking, size_t offset, size_t bytes,
+                                   void *to, uint32_t count, const cl_event *waits, cl_event *event) {
+  const int32_t code = fault(__func__);
+  (void)blocking, (void)count, (void)waits, (void)event;
+  return code ? code : move(queue, memory, offset, bytes, to, NULL);
+}
+
+EXPORT int32_t clEnqueueMarkerWithWaitList(cl_queue queue, uint32_t count, const cl_event *waits, cl_event *event) {
+  (void)count, (void)waits;
+  check(queue, QUEUE, __func__);
+  return signal_event(event, fault(__func__));
+}
+
+EXPORT int32_t clGetEventInfo(cl_event event, uint32_t what, size_t bytes, void *to, size_t *used) {
+  object *const o = check(event, EVENT, __func__);
+  int32_t state = (int32_t)number("OPENCL_STUB_STATE", "0");
+  const int32_t code = fault(__func__);
+  (void)what;
+  if (code) return code;
+  if (o->left) {
+    o->left--;
+    state = 1; /* CL_RUNNING */
+  }
+  return answer(&state, sizeof state, bytes, to, used);
+}
+
+EXPORT int32_t clWaitForEvents(uint32_t count, const cl_event *events) {
+  check(events[0], EVENT, __func__);
+  if (count != 1) abort();
+  return fault(__func__);
+}
+
+EXPORT int32_t clReleaseEvent(cl_event event) { return drop(event, EVENT, __func__); }
+EXPORT int32_t clFlush(cl_queue queue) { return check(queue, QUEUE, __func__) ? fault(__func__) : 0; }
+EXPORT int32_t clFinish(cl_queue queue) { return check(queue, QUEUE, __func__) ? fault(__func__) : 0; }

@@ -1,0 +1,94 @@
+/* session_probe: opens a session of the model `m` of the library `session`, runs it, and tells what every call
+ * answered.
+ *
+ *   session_probe FALLBACK RUNS SUBMIT OPTIONS CACHE
+ *
+ * FALLBACK: 0 never, 1 at open, 2 at run. SUBMIT: 1 runs by mace_submit and mace_wait. OPTIONS: of mace_config,
+ * "-" for none. CACHE: a file for what the device compiles, "-" for none. Prints "open STATUS TEXT", "part
+ * DEVICE", "run STATUS TEXT", "busy COUNT", "output FIRST".
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+static const char *cache_path;
+
+static size_t load_entry(void *context, const char *key, void *data, size_t bytes) {
+  FILE *const file = fopen(cache_path, "rb");
+  size_t size;
+  (void)context, (void)key;
+  if (!file) return 0;
+  fseek(file, 0, SEEK_END);
+  size = (size_t)ftell(file);
+  rewind(file);
+  if (data && bytes >= size && fread(data, 1, size, file) != size) size = 0;
+  fclose(file);
+  return size;
+}
+
+static void store_entry(void *context, const char *key, const void *data, size_t bytes) {
+  FILE *const file = fopen(cache_path, "wb");
+  (void)context, (void)key;
+  if (!file) return;
+  fwrite(data, 1, bytes, file);
+  fclose(file);
+  printf("stored\n");
+}
+
+static void *resize_entry(void *context, void *memory, size_t bytes) {
+  (void)context;
+  if (bytes) return realloc(memory, bytes);
+  free(memory);
+  return NULL;
+}
+
+static mace_status run(mace_session *session, const void *const *inputs, void *const *outputs, int submit) {
+  mace_status status;
+  int busy = 0;
+  if (!submit) return mace_run(session, inputs, outputs);
+  status = mace_submit(session, inputs, outputs);
+  if (status) return status;
+  while ((status = mace_wait(session, 1)) == MACE_BUSY) busy++;
+  printf("busy %d\n", busy);
+  return status;
+}
+
+int main(int count, char **words) {
+  const mace_model *const model = session_models[0];
+  const mace_cache cache = {sizeof cache, NULL, load_entry, store_entry, resize_entry};
+  const void *inputs[8] = {NULL};
+  void *outputs[8] = {NULL};
+  mace_config config = {0};
+  mace_session *session = NULL;
+  mace_status status;
+  if (count != 6) return 2;
+  config.struct_bytes = sizeof config;
+  config.fallback = (mace_fallback)atoi(words[1]);
+  if (strcmp(words[4], "-")) config.options = words[4];
+  cache_path = words[5];
+  if (strcmp(words[5], "-")) config.cache = &cache;
+  for (int i = 0; i < model->input_count; i++) {
+    float *const values = calloc(1, model->inputs[i].bytes);
+    for (size_t j = 0; j < model->inputs[i].bytes / sizeof *values; j++) values[j] = 1;
+    inputs[i] = values;
+  }
+  for (int i = 0; i < model->output_count; i++) outputs[i] = calloc(1, model->outputs[i].bytes);
+  const size_t bytes = mace_session_bytes(model, &config);
+  void *const memory = aligned_alloc(MACE_ALIGNMENT, (bytes + MACE_ALIGNMENT - 1) / MACE_ALIGNMENT * MACE_ALIGNMENT);
+  status = mace_open(model, &config, memory, bytes, &session);
+  printf("open %d %s\n", (int)status, mace_error(session));
+  for (int i = 0; !status && i < model->part_count; i++) printf("part %s\n", mace_part_device(session, i));
+  for (int i = 0; !status && i < atoi(words[2]); i++) {
+    const mace_status answered = run(session, inputs, outputs, atoi(words[3]));
+    printf("run %d %s\n", (int)answered, mace_error(session));
+    printf("part %s\n", mace_part_device(session, 0));
+    if (!answered) printf("output %g\n", (double)*(float *)outputs[0]);
+  }
+  mace_close(session);
+  for (int i = 0; i < model->input_count; i++) free((void *)(uintptr_t)inputs[i]);
+  for (int i = 0; i < model->output_count; i++) free(outputs[i]);
+  free(memory);
+  return 0;
+}
