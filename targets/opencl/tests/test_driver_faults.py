@@ -1,7 +1,7 @@
 """A fault in every function of OpenCL that the driver calls, by a library that stands in for the system's.
 
-The program is built with the sanitizers of addresses and undefined behavior, and the stand-in ends it where a handle is used after its release, or never
-released.
+The program is built with the sanitizers of addresses and undefined behavior. The stand-in ends it where a
+handle is used after its release, or never released.
 """
 
 from __future__ import annotations
