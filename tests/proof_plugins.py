@@ -24,6 +24,7 @@ from mace_core.ir import Array
 from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.compile import link
+from mace_core.testing.compiled import with_quick_flags
 
 PLUGINS = Path(__file__).parent / "plugins"
 NAMES = ("island", "capsule", "cpu-wide", "remote")
@@ -148,9 +149,9 @@ class Probe:
 
     @classmethod
     def build(
-        cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ("-O1",)
+        cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ()
     ) -> Probe:
-        """Compile the library and the probe."""
+        """Compile the library and the probe; without flags those that take the shortest time."""
         unit = Unit("probe.c")
         source = (PLUGINS / "probe.c").read_text()
         tool = Manifest("probe", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("relay",))
@@ -158,6 +159,8 @@ class Probe:
         sources = replace(
             made.sources, files={**made.sources.files, unit.source: source}, manifests=(*library, tool)
         )
+        if not flags:
+            sources = with_quick_flags(sources, compiler)
         return cls(link(sources, compiler, folder, tuple(flags)))
 
     def run(self, *arguments: str, environment: Mapping[str, str] | None = None, status: int = 0) -> Probed:

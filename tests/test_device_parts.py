@@ -31,7 +31,7 @@ from mace_core.run import native
 from mace_core.run.compile import link, shared_library
 from mace_core.run.files import write_all
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import host, merge
+from mace_core.testing.compiled import host, merge, with_quick_flags
 from mace_core.testing.requirements import require
 from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu
@@ -116,7 +116,7 @@ def build(made: Plan, folder: Path) -> Path:
         "lib", copies=copies, units=(Unit("fake_driver.c", reads=headers),), drivers=("fake_own",)
     )
     joined = sources.manifests[0].join([driver, describe_engine(sources.manifests[0])])
-    return shared_library(replace(sources, manifests=(joined,)), host(), folder, ("-O1",))
+    return shared_library(with_quick_flags(replace(sources, manifests=(joined,))), host(), folder, ())
 
 
 @pytest.mark.sampled(cases="own-memory")

@@ -27,7 +27,7 @@ from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.files import write_all
 from mace_core.scaffold import HARDWARE, write_plugin
-from mace_core.testing.compiled import case, host
+from mace_core.testing.compiled import case, host, with_quick_flags
 
 ROOT = Path(__file__).parents[1]
 ACME = ROOT / "tests/plugins/mace-transform-acme/src"
@@ -278,7 +278,7 @@ def acme_library(
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
     job = Job(Deployment("acme", (Model("net", (file,)),)), registry.select("host")[0])
     sources = generate(job, registry).sources
-    library = shared_library(sources, host(), tmp_path)
+    library = shared_library(with_quick_flags(sources), host(), tmp_path, ())
     return {n: str(c) for n, c in sources.files.items() if isinstance(c, str)}, native.load(library, "acme")[
         "net"
     ].run({"x": X})["y"]

@@ -24,6 +24,7 @@ from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.framework import Framework
 from mace_core.run.reference import execute
+from mace_core.testing.compiled import with_quick_flags
 from mace_core.testing.requirements import require
 from mace_core.transforms import run_phases
 
@@ -64,9 +65,8 @@ class Library:
         parsed = load_with(registry, file)
         (self.parsed,) = parsed.models
         self.graph = run_phases(load(self.parsed, registry), registry)
-        library = shared_library(
-            generate(Job(parsed, choice), registry).sources, choice.compiler, folder, ("-O1",)
-        )
+        sources = with_quick_flags(generate(Job(parsed, choice), registry).sources)
+        library = shared_library(sources, choice.compiler, folder, ())
         self.model = native.load(library, "net")["net"]
         self.framework = Framework.of(self.parsed, registry)
 

@@ -21,7 +21,7 @@ from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import host, with_quick_flags
 from mace_core.testing.processor import levels_here
 from mace_core.transforms import run_phases
 from mace_core.verify import verify
@@ -61,8 +61,8 @@ def library(
         program = Cpu().lower(graph)
         placed.append(plan_calls(program))
         cases[name] = case
-    sources = code.library("pipelines", placed, levels_here(Cpu().levels("host"))[:1])
-    models = native.load(shared_library(sources, host(), folder, ("-O1",)), "pipelines")
+    sources = with_quick_flags(code.library("pipelines", placed, levels_here(Cpu().levels("host"))[:1]))
+    models = native.load(shared_library(sources, host(), folder, ()), "pipelines")
     return {name: (case, models[f"model{number}"]) for number, (name, case) in enumerate(cases.items())}
 
 

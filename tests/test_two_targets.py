@@ -21,7 +21,7 @@ from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.files import write_all
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import host, with_quick_flags
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import VECTOR, CpuLevel
 
@@ -75,11 +75,10 @@ def test_each_part_calls_the_kernels_of_its_own_target(target: Acme, tmp_path: P
     (plan,) = (model.plan for model in made.models)
     used = {part.target for part in plan.parts}
     assert used == ({"acme", "cpu"} if isinstance(target, Picky) else {"acme"})
-    both = native.load(shared_library(made.sources, host(), tmp_path / "both", ("-O1",)), "digits")["digits"]
+    both = native.load(shared_library(with_quick_flags(made.sources), host(), tmp_path / "both", ()), "digits")["digits"]
     alone = Job(work.deployment, registry.select("host")[0])
-    cpu = native.load(
-        shared_library(generate(alone, registry).sources, host(), tmp_path / "cpu", ("-O1",)), "digits"
-    )["digits"]
+    plain = with_quick_flags(generate(alone, registry).sources)
+    cpu = native.load(shared_library(plain, host(), tmp_path / "cpu", ()), "digits")["digits"]
     assert {device.partition(":")[0] for device in both.devices()} == used
     (image,) = both.inputs
     for seed in range(3):

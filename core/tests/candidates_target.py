@@ -20,7 +20,7 @@ from mace_core.program import Call, Kernel, Program
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import host, random_inputs
+from mace_core.testing.compiled import host, random_inputs, with_quick_flags
 
 SIZE = 6
 HEAD = "static void {{ name }}(const mace_workers *run, const {{ name }}_args *a, void *const *t) {\n  (void)run;\n"
@@ -147,7 +147,7 @@ def names(program: Program) -> list[tuple[str, tuple[str, ...]]]:
 def check_numbers(target: Grouping, graph: Graph, program: Program, folder: Path) -> None:
     """Compile the program for all levels and run it at the level that `is_fast` says."""
     sources = code.library("cases", [plan_calls(program)], target.levels("host"))
-    model = native.load(shared_library(sources, host(), folder / "library"), "cases")["network"]
+    model = native.load(shared_library(with_quick_flags(sources), host(), folder / "library", ()), "cases")["network"]
     inputs = random_inputs(graph)
     seen: list[str] = []
     found = model.run(inputs, lambda layer, result: seen.append(layer))

@@ -16,7 +16,7 @@ from mace_core.plan import plan_calls
 from mace_core.registry import Registry
 from mace_core.run import native
 from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import host
+from mace_core.testing.compiled import host, with_quick_flags
 from mace_core.transforms import run_phases
 from mace_target_cpu import Cpu
 
@@ -144,5 +144,5 @@ def built(graph: Graph, arrays: Any, folder: Path) -> tuple[list[str], list[Any]
     """Names of the kernels, and what the library computes."""
     program = Cpu().lower(graph)
     sources = code.library("aware", [plan_calls(program)], Cpu().levels("host"))
-    model = native.load(shared_library(sources, host(), folder), "aware")[graph.name]
+    model = native.load(shared_library(with_quick_flags(sources), host(), folder, ()), "aware")[graph.name]
     return [call.kernel.name for call in program.calls], list(model.run(arrays).values())

@@ -35,7 +35,7 @@ from mace_core.levels import with_levels
 from mace_core.registry import Registry
 from mace_core.run.compile import link, shared_library
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import generate_library, host
+from mace_core.testing.compiled import generate_library, host, with_quick_flags
 from mace_target_mdla.driver import ADAPTERS, RUNTIMES, SYMBOL, manifests
 from mace_target_mdla.network import encode_network, refuse_encoding
 from mace_tflite_writer import refuses, write_tflite
@@ -225,7 +225,8 @@ def compile_by_stub(graphs: Sequence[Graph], folder: Path) -> dict[str, bytes]:
     """What the stub was told of each graph by the driver, by the graph's name, as executor.py reads it."""
     networks = folder / "networks"
     networks.mkdir(parents=True)
-    library = shared_library(generate_library([Direct()], graphs), host(), folder / "library", ("-O1",))
+    sources = with_quick_flags(generate_library([Direct()], graphs))
+    library = shared_library(sources, host(), folder / "library", ())
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(build_adapter(folder / "vendor")),

@@ -131,11 +131,24 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
 
 def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.LoadedModel]:
     """Compile the result of `generate_library` and load it, with a session for each model."""
-    manifests = tuple(replace(m, units=_choose_flags(m.units, sources.files)) for m in sources.manifests)
-    return native.load(shared_library(replace(sources, manifests=manifests), host(), folder, ()), CASES)
+    return native.load(shared_library(with_quick_flags(sources), host(), folder, ()), CASES)
 
 
-def _choose_flags(units: Sequence[Unit], files: Mapping[str, Content]) -> tuple[Unit, ...]:
+def with_quick_flags(sources: GeneratedFiles, compiler: Compiler | None = None) -> GeneratedFiles:
+    """Return sources that a compiler compiles in the shortest time; `host()` if none is given.
+
+    Only the kernels of each target's best level are optimized; see `_choose_flags`.
+    """
+    chosen = compiler or host()
+    manifests = (
+        replace(m, units=_choose_flags(m.units, sources.files, chosen)) for m in sources.manifests
+    )
+    return replace(sources, manifests=tuple(manifests))
+
+
+def _choose_flags(
+    units: Sequence[Unit], files: Mapping[str, Content], compiler: Compiler
+) -> tuple[Unit, ...]:
     """Return the units with -O1 for the kernels of each target's best level, and -O0 for all others.
 
     Compilers take most of the time of all tests, and more than twice as long for -O1 as for -O0. Without
@@ -151,7 +164,7 @@ def _choose_flags(units: Sequence[Unit], files: Mapping[str, Content]) -> tuple[
         flags = (*unit.flags, "-O1" if is_best else "-O0")
         text = files.get(unit.source)
         if kernels and isinstance(text, str):
-            command = (*host().cc, *host().flags, *WARNINGS, *flags, "-fPIC")
+            command = (*compiler.cc, *compiler.flags, *WARNINGS, *flags, "-fPIC")
             flags += precompiled_headers(text, command)
         chosen.append(replace(unit, flags=flags))
     return tuple(chosen)
