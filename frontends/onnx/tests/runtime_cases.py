@@ -42,8 +42,8 @@ class RuntimeCase:
         for output in model.graph.output:
             output.ClearField("type")
         for name, value in self.constants.items():
-            array = np.asarray(value, np.int64 if isinstance(value, list) else np.float32)
-            array = value if isinstance(value, np.ndarray | np.generic) else array
+            dtype = np.int64 if isinstance(value, list) else np.float32
+            array = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value, dtype)
             model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
         path.write_bytes(model.SerializeToString())
 

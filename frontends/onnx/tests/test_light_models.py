@@ -46,7 +46,9 @@ def compiled(graphs: Iterable[Graph], folder: Path) -> Mapping[str, native.Loade
         program = target.lower(graph)
         placed.append(plan_calls(program))
     return native.load(
-        shared_library(code.library("light", placed, levels_here(target.levels("host"))[:1]), host(), folder, ("-O1",)),
+        shared_library(
+            code.library("light", placed, levels_here(target.levels("host"))[:1]), host(), folder, ("-O1",)
+        ),
         "light",
     )
 

@@ -144,7 +144,7 @@ def _svm_classifier(node: OnnxNode) -> Sequence[Result]:
     product = node.emit("MatMul", [values, weights], tag="sums")
     decisions = node.emit("Add", [product, rho], tag="decisions")
     # The label comes from the votes even where there are probabilities: so do LIBSVM and ONNX Runtime.
-    label = emit_label(node, emit_best_class(node, _votes(node, decisions, pairs)), labels)
+    label = emit_label(node, emit_best_class(node, _votes(node, decisions, len(sizes))), labels)
     if node.attr("prob_a"):
         probabilities = _probabilities(node, decisions, len(labels))
         return [label, apply_post_transform(node, probabilities, transform)]
@@ -186,9 +186,9 @@ def _pair_weights(node: OnnxNode, sizes: Sequence[int], pairs: Sequence[Pair]) -
     return weights
 
 
-def _votes(node: OnnxNode, decisions: str, pairs: Sequence[Pair]) -> str:
+def _votes(node: OnnxNode, decisions: str, classes: int) -> str:
     """Return how many pairs each class wins; the second class wins where the decision is not positive."""
-    classes = pairs[-1][1] + 1
+    pairs = list(combinations(range(classes), 2))
     first, second = np.zeros((2, len(pairs), classes), np.float32)
     for row, (i, j) in enumerate(pairs):
         first[row, i] = second[row, j] = 1

@@ -116,7 +116,7 @@ def _softmax(op: str) -> Handler:
         node.refuse_unless(0 <= axis <= len(shape), f"axis {axis} of a tensor of rank {len(shape)}")
         columns = prod(shape[axis:])
         # Where only the last axis is longer than 1, that is the same as today's operator on it.
-        if axis < len(shape) and columns == shape[-1]:
+        if shape[-1:] == (columns,):
             return node.done(op, [node.input(0)], {"axis": -1})
         flat = node.emit("Reshape", [node.input(0)], {"shape": (prod(shape[:axis]), columns)}, tag="flat")
         return node.done("Reshape", [node.emit(op, [flat], {"axis": 1})], {"shape": shape})

@@ -109,7 +109,8 @@ def _read_nodes(node: OnnxNode) -> tuple[TreeNodes, list[int], dict[tuple[int, i
     splits = _read_floats(node, "nodes_values")
     node.refuse_unless(len(splits) == count, f"its nodes_values are {len(splits)}; expected {count}")
     leaves = [mode == "LEAF" for mode in modes]
-    codes = [0 if is_leaf else MODES.index(mode) for is_leaf, mode in zip(leaves, modes, strict=True)]
+    # A leaf compares nothing: any mode will do.
+    codes = [MODES.index("BRANCH_LEQ" if mode == "LEAF" else mode) for mode in modes]
     features, missing = _read_column(node, "nodes_featureids", count), _read_missing(node, count)
     nodes = TreeNodes(features, codes, splits.tolist(), missing, children[0], children[1], leaves)
     # ONNX Runtime takes the first node of each tree for its root.
