@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
 
 from mace_core.emit.text import Code
-from mace_core.ir import Array, DType, Node, Shape, Tensor
+from mace_core.ir import DType, Node, Shape
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.lower.finish import finish_steps
-from mace_target_opencl.lower.maps import Map, enqueue_map_to
+from mace_target_opencl.lower.packing import Arrangement, pack
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import need_floats, refuse_type
 from mace_target_opencl.views import View, dense
 
@@ -32,10 +33,12 @@ class MatrixProduct:
 
     x, w: tensors.  batch: number of products; views: where each begins in x, w and y.
     strides: elements from one row to the next in x, w and y.
+    shifts: operands that are subtracted from each element of x and w, by name; see `_shift`.
     """
 
     x: str
     w: str
+    y: str
     count: int
     columns: int
     depth: int
@@ -46,12 +49,23 @@ class MatrixProduct:
     image: int = 0
     padded: bool = False
     transposed: bool = False
+    shifts: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[ElementStep, ...] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
+    """Append the call of a product, with the bias and limits of the node."""
+    y = lowering.tensors[node.outputs[0]]
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    steps = finish_steps(node, y, lowering.tensors[bias] if bias else None)
+    others = {"bias": bias} if bias else {}
+    enqueue_product(lowering, node, replace(product, steps=steps, others=others))
 
 
 def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
-    """Append the call of a product, with the bias and limits of the node."""
-    x, y = lowering.tensors[product.x], lowering.tensors[node.outputs[0]]
-    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    """Append the call of a product."""
+    x = lowering.tensors[product.x]
     is_float = x.dtype.is_float
     width = 4 if is_float and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
     rows = min(ROWS, max(1, product.count))
@@ -75,18 +89,25 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         "image": product.image,
         "padded": product.padded,
         "transposed": product.transposed,
+        "x_shift": _shift(product, "x_zero"),
+        "w_shift": _shift(product, "w_zero"),
     }
     across = product.columns // width
     launch = Launch(
         "product",
-        {"x": product.x, "w": product.w, **({"bias": bias} if bias else {})},
-        {"y": y.name},
+        {"x": product.x, "w": product.w, **product.shifts, **product.others},
+        {"y": product.y},
         (across, -(-product.count // rows), product.batch),
         constants,
         square_group(across),
-        finish_steps(node, y, lowering.tensors[bias] if bias else None),
+        product.steps,
     )
     enqueue(lowering, node, launch)
+
+
+def _shift(product: MatrixProduct, name: str) -> Code:
+    """Return what is subtracted from each element of a factor."""
+    return Code(f" - LOAD_{name}(0)" if name in product.shifts else "")
 
 
 def conv(node: Node, lowering: Lowering) -> None:
@@ -119,6 +140,7 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
     product = MatrixProduct(
         x.name,
         filters,
+        y.name,
         prod(y.shape[:-1]),
         columns,
         depth,
@@ -130,7 +152,7 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
         bool(axes) and (transposed or any(_reaches_over(axis) for axis in axes)),
         transposed,
     )
-    enqueue_product(lowering, node, product)
+    enqueue_finished(lowering, node, product)
 
 
 def _reaches_over(axis: tuple[int, ...]) -> bool:
@@ -140,26 +162,10 @@ def _reaches_over(axis: tuple[int, ...]) -> bool:
 
 
 def _pack_filters(node: Node, lowering: Lowering, group: int) -> str:
-    """Return the filters as [group, taps, depth, columns]; computed on the device if they are no constant."""
-    name = node.inputs[1]
-    w = lowering.tensors[name]
+    """Return the filters as [group, taps, depth, columns]."""
+    w = lowering.tensors[node.inputs[1]]
     shape = (group, w.shape[0] // group, prod(w.shape[1:-1]), w.shape[-1])
-    order = (0, 2, 3, 1)
-    constant = lowering.constant(name)
-    packed = tuple(shape[axis] for axis in order)
-    if constant is not None:
-        array = constant
-
-        def pack() -> Array:
-            return np.ascontiguousarray(array.reshape(shape).transpose(order))
-
-        return lowering.once(
-            (name, "filters", packed), lambda: lowering.weight(f"{name}_packed", packed, "float32", pack)
-        )
-    steps = dense(shape)
-    result = lowering.temporary(Tensor(f"{name}_packed", DType.F32, packed))
-    enqueue_map_to(lowering, node, Map(name, View.of((shape[axis], steps[axis]) for axis in order)), result)
-    return result
+    return pack(lowering, node, w.name, Arrangement(shape, (0, 2, 3, 1)))
 
 
 def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
@@ -167,20 +173,9 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_floats(x)
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    channels = x.shape[-1]
     # Across the channels: neighbors read neighboring weights.
-    name, taps, channels = node.inputs[1], prod(windows.kernel), x.shape[-1]
-    constant = lowering.constant(name)
-    if constant is not None:
-        array = constant.reshape(channels, taps)
-        weights = lowering.once(
-            (name, "depthwise"),
-            lambda: lowering.weight(
-                f"{name}_packed", (taps, channels), "float32", lambda: np.ascontiguousarray(array.T)
-            ),
-        )
-    else:
-        weights = lowering.temporary(Tensor(f"{name}_packed", DType.F32, (taps, channels)))
-        enqueue_map_to(lowering, node, Map(name, View.of([(taps, 1), (channels, taps)])), weights)
+    weights = pack(lowering, node, node.inputs[1], Arrangement((channels, prod(windows.kernel)), (1, 0)))
     width = 4 if channels % 4 == 0 else 1
     load = "LOAD4_w" if width > 1 else "LOAD_w"
     kernel = WindowKernel(
@@ -195,9 +190,22 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
 
 def matmul(node: Node, lowering: Lowering) -> None:
     """Any product of matrices; many left factors with one right factor are one product of more rows."""
-    a, b = (lowering.tensors[name] for name in node.inputs[:2])
+    a = lowering.tensors[node.inputs[0]]
     if a.dtype in (DType.F16, DType.F64, DType.BOOL):
         raise refuse_type(node.op.name, a.dtype)
+    enqueue_finished(lowering, node, _factors(node, lowering))
+
+
+def matmul_integer(node: Node, lowering: Lowering) -> None:
+    """A product of eight-bit integers less their zero points, in 32 bits."""
+    zeros = dict(zip(("x_zero", "w_zero"), node.inputs[2:], strict=False))
+    shifts = {name: zero for name, zero in zeros.items() if zero}
+    enqueue_product(lowering, node, replace(_factors(node, lowering), shifts=shifts))
+
+
+def _factors(node: Node, lowering: Lowering) -> MatrixProduct:
+    """Return the product of the node's first two operands."""
+    a, b = (lowering.tensors[name] for name in node.inputs[:2])
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
     rows, (depth, columns) = left[-2], right[-2:]
@@ -209,10 +217,8 @@ def matmul(node: Node, lowering: Lowering) -> None:
     )
     if prod(right[:-2]) == 1:
         rows, batch, views = rows * prod(left[:-2]), (), (View((), ()),) * 3
-    product = MatrixProduct(
-        a.name, b.name, rows, columns, depth, (depth, columns, columns), prod(batch), views
-    )
-    enqueue_product(lowering, node, product)
+    strides = (depth, columns, columns)
+    return MatrixProduct(a.name, b.name, node.outputs[0], rows, columns, depth, strides, prod(batch), views)
 
 
 def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
@@ -222,4 +228,9 @@ def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
     return [(n, 0 if padded[axis] == 1 else steps[axis]) for axis, n in enumerate(batch)]
 
 
-LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "ConvTranspose": conv_transpose, "MatMul": matmul}
+LOWERINGS: Mapping[str, Lower] = {
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "MatMul": matmul,
+    "MatMulInteger": matmul_integer,
+}

@@ -1,0 +1,41 @@
+"""Weights in the order in which a kernel reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace_core.ir import Array, DType, Node, Shape, Tensor
+from mace_core.lowering import Lowering
+from mace_target_opencl.lower.maps import Map, enqueue_map_to
+from mace_target_opencl.views import View, dense
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A transposition.  shape: as which the weights are seen.  order: their axes in the packed form."""
+
+    shape: Shape
+    order: tuple[int, ...]
+
+
+def pack(lowering: Lowering, node: Node, name: str, arrangement: Arrangement) -> str:
+    """Return weights of f32 in another order: packed at build time if they are constant, else on the device."""
+    shape, order = arrangement.shape, arrangement.order
+    packed = tuple(shape[axis] for axis in order)
+    constant = lowering.constant(name)
+    if constant is None:
+        steps = dense(shape)
+        result = lowering.temporary(Tensor(f"{name}_packed", DType.F32, packed))
+        view = View.of((shape[axis], steps[axis]) for axis in order)
+        enqueue_map_to(lowering, node, Map(name, view), result)
+        return result
+    array = constant
+
+    def make() -> Array:
+        return np.ascontiguousarray(array.reshape(shape).transpose(order))
+
+    return lowering.once(
+        (name, arrangement), lambda: lowering.weight(f"{name}_packed", packed, "float32", make)
+    )
