@@ -21,7 +21,7 @@ class Arrangement:
 
 
 def pack(lowering: Lowering, node: Node, name: str, arrangement: Arrangement) -> str:
-    """Return weights of f32 in another order: packed at build time if they are constant, else on the device."""
+    """Return weights of f32 in another order: packed at build time if constant, else on the device."""
     shape, order = arrangement.shape, arrangement.order
     packed = tuple(shape[axis] for axis in order)
     constant = lowering.constant(name)
