@@ -26,7 +26,7 @@ def places(shape: tuple[int, ...]) -> Array:
     return np.arange(prod(shape)).reshape(shape)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(SHAPES, st.data())
 def test_a_transposed_tensor_is_found_by_its_strides(shape: tuple[int, ...], data: st.DataObject) -> None:
     perm = data.draw(st.permutations(range(len(shape))))
@@ -34,7 +34,7 @@ def test_a_transposed_tensor_is_found_by_its_strides(shape: tuple[int, ...], dat
     assert evaluate(view, prod(shape)) == places(shape).transpose(perm).reshape(-1).tolist()
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(SHAPES, st.data())
 def test_an_operand_is_broadcast_as_numpy_does_it(out: tuple[int, ...], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(out)))
