@@ -13,14 +13,14 @@ from mace_target_opencl.views import View, dense
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class WeightOrder:
     """A transposition.  shape: as which the weights are seen.  order: their axes in the packed form."""
 
     shape: Shape
     order: tuple[int, ...]
 
 
-def pack(lowering: Lowering, node: Node, name: str, arrangement: Arrangement) -> str:
+def pack(lowering: Lowering, node: Node, name: str, arrangement: WeightOrder) -> str:
     """Return weights of f32 in another order: packed at build time if constant, else on the device."""
     shape, order = arrangement.shape, arrangement.order
     packed = tuple(shape[axis] for axis in order)

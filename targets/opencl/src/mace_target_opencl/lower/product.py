@@ -15,7 +15,7 @@ from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.lower.finish import finish_steps
-from mace_target_opencl.lower.packing import Arrangement, pack
+from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
@@ -165,7 +165,7 @@ def _pack_filters(node: Node, lowering: Lowering, group: int) -> str:
     """Return the filters as [group, taps, depth, columns]."""
     w = lowering.tensors[node.inputs[1]]
     shape = (group, w.shape[0] // group, prod(w.shape[1:-1]), w.shape[-1])
-    return pack(lowering, node, w.name, Arrangement(shape, (0, 2, 3, 1)))
+    return pack(lowering, node, w.name, WeightOrder(shape, (0, 2, 3, 1)))
 
 
 def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
@@ -175,7 +175,7 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     channels = x.shape[-1]
     # Across the channels: neighbors read neighboring weights.
-    weights = pack(lowering, node, node.inputs[1], Arrangement((channels, prod(windows.kernel)), (1, 0)))
+    weights = pack(lowering, node, node.inputs[1], WeightOrder((channels, prod(windows.kernel)), (1, 0)))
     width = 4 if channels % 4 == 0 else 1
     load = "LOAD4_w" if width > 1 else "LOAD_w"
     kernel = WindowKernel(

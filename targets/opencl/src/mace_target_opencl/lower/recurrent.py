@@ -12,7 +12,7 @@ from mace_core.ops.gru import GRUAttributes
 from mace_core.ops.lstm import LSTMAttributes
 from mace_core.ops.rnn import DIRECTIONS, RecurrentActivation, RecurrentAttributes, activations
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
-from mace_target_opencl.lower.packing import Arrangement, pack
+from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_product
 from mace_target_opencl.types import literal, need_floats
 from mace_target_opencl.views import View
@@ -58,7 +58,7 @@ def recurrent(node: Node, lowering: Lowering) -> None:
     products = lowering.temporary(Tensor(f"{node.inputs[0]}.w", DType.F32, (time, batch, directions, rows)))
     product = MatrixProduct(
         operands["x"],
-        pack(lowering, node, operands["w"], Arrangement((directions, rows, width), (0, 2, 1))),
+        pack(lowering, node, operands["w"], WeightOrder((directions, rows, width), (0, 2, 1))),
         products,
         time * batch,
         rows,
@@ -68,7 +68,7 @@ def recurrent(node: Node, lowering: Lowering) -> None:
         (View((), ()), View.of([(directions, rows * width)]), View.of([(directions, rows)])),
     )
     enqueue_product(lowering, node, product)
-    r = pack(lowering, node, operands["r"], Arrangement((directions, rows, hidden), (0, 2, 1)))
+    r = pack(lowering, node, operands["r"], WeightOrder((directions, rows, hidden), (0, 2, 1)))
     functions = tuple(tuple(map(_express, row)) for row in activations(attrs, DEFAULTS[op]))
     constants = {
         "time": time,
