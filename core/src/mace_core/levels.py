@@ -71,7 +71,9 @@ def _restrict(target: Target, abi: str, names: tuple[str, ...]) -> Target:
 def with_levels(target: Target, levels: Sequence[Level]) -> Target:
     """Return the target with other levels."""
     chosen = tuple(levels)
-    derived = type(type(target).__name__, (type(target),), {"levels": lambda _self, _abi: chosen})
+    # The class states its module, because it would get that of its metaclass, of which no file can be read.
+    members = {"levels": lambda _self, _abi: chosen, "__module__": type(target).__module__}
+    derived = type(type(target).__name__, (type(target),), members)
     leveled = copy(target)
     leveled.__class__ = derived
     return leveled

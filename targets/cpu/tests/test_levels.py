@@ -10,6 +10,7 @@ import pytest
 
 from mace_core.commands import load_job
 from mace_core.errors import MaceError, PluginError
+from mace_core.fingerprint import fingerprint
 from mace_core.generation import generate
 from mace_core.ir import Array, DType
 from mace_core.job import Job
@@ -128,6 +129,7 @@ def test_a_level_of_another_width_is_refused() -> None:
 
 
 FLAGS = {
+    "amx": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "amx_tile", "amx_int8"},
     "avx512vnni": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
     "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
     "avxvnni": {"avx2", "fma", "avx_vnni"},
@@ -155,6 +157,7 @@ def levels_of(features: tuple[str, ...], abi: str = "amd64") -> list[str]:
 def test_a_library_holds_the_levels_of_cpu_features_and_one_for_every_processor() -> None:
     assert levels_of(()) == ["avx512vnni", "avx2", "sse2"]
     assert levels_of(("avx2", "avx512")) == ["avx512", "avx2", "sse2"]
+    assert levels_of(("amx",)) == ["amx", "sse2"]
     assert levels_of(("sse2",)) == ["sse2"]
     assert levels_of(("generic",), "riscv64") == ["generic"]
 
@@ -165,7 +168,7 @@ def test_levels_that_a_target_derived_from_the_cpu_was_not_written_for_stay_out(
 
 
 def test_a_level_that_no_target_has_is_refused_with_those_that_it_has() -> None:
-    text = "cpu_features: no level avx9 for amd64; choose among avx512vnni, avx512, avxvnni, avx2, sse2"
+    text = "cpu_features: no level avx9 for amd64; choose among amx, avx512vnni, avx512"
     with pytest.raises(MaceError, match=text):
         levels_of(("avx2", "avx9"))
 
@@ -187,3 +190,8 @@ def test_the_deployment_file_chooses_the_levels(tmp_path: Path) -> None:
     sources = generate(Job(parsed, choice), registry).sources
     kernels = sorted(name for name in sources.files if "_kernels_" in name)
     assert kernels == ["one_cpu_kernels_avx2.c", "one_cpu_kernels_sse2.c"]
+    # What a build depends on names the package of the target, not that of the class made for the levels.
+    assert any(
+        line.startswith("mace_target_cpu ")
+        for line in fingerprint(Job(parsed, choice), registry).splitlines()
+    )

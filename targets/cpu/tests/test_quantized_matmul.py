@@ -11,9 +11,10 @@ from quantized_graphs import I8, I16, U8, check, conv, graph, inputs_of, product
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
-from mace_core.levels import Level
-from mace_core.testing.compiled import run_merged
+from mace_core.levels import Level, with_levels
+from mace_core.testing.compiled import plan_graph, run_merged
 from mace_core.testing.processor import levels_here
+from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, X86
 
@@ -70,10 +71,16 @@ def shapes_of_tiles() -> list[Graph]:
             (11, 66, 48),
             (13, 4, 100),
             (2, 130, 143),
+            (32, 68, 64),
+            (49, 272, 100),
+            (100, 64, 17),
         )
     ]
     return [
         *graphs,
+        # Windows whose pieces and chunks of quads end at different places.
+        conv("pieces", (1, 12, 12, 28), (40, 5, 5, 28), (I8, DType.I8, I8), pads_before=(2, 2)),
+        conv("stem_seven", (1, 24, 24, 3), (64, 7, 7, 3), (U8, DType.I8, U8), strides=(2, 2)),
         conv("floats", (1, 5, 5, 9), (40, 3, 3, 9), (U8, DType.I8, None)),
         conv("wide", (1, 5, 5, 9), (40, 3, 3, 9), (I8, DType.U8, I16)),
         conv("sixteen", (1, 5, 5, 9), (40, 3, 3, 9), (I16, DType.I8, I8)),
@@ -106,6 +113,20 @@ LARGEST = [
     for weight in (DType.I8, DType.U8)
     for value in (np.iinfo(weight.numpy).min, np.iinfo(weight.numpy).max)
 ]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
+def test_tiles_read_nothing_beside_their_tensors(level: Level, tmp_path: Path) -> None:
+    # Two levels, because a library of one does not ask the processor, and with it for permission of tiles.
+    levels, graphs = [level, GENERIC[0]], shapes_of_tiles()
+    plans = {g.name: plan_graph(with_levels(Cpu(), levels), g) for g in graphs}
+    library = Sanitized(plans, levels, tmp_path / "sanitized")
+    inputs = {g.name: inputs_of(g) for g in graphs}
+    expected = run_merged(Cpu(), graphs, tmp_path / "plain", inputs, [SCALAR])
+    for g in graphs:
+        found = library.run(g.name, inputs[g.name])
+        assert np.array_equal(found["y"], expected[g.name]["y"]), g.name
 
 
 @pytest.mark.exhaustive

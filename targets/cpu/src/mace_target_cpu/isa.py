@@ -34,6 +34,7 @@ class CpuLevel(Level):
     depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
     dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" as
     two pairs that shifts take out of four bytes, "vnni" four at a time and exactly (vpdpbusd).
+    byte_tiles: whether it multiplies tiles of bytes besides (AMX).
 
     PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their
     panel.
@@ -47,6 +48,7 @@ class CpuLevel(Level):
     registers: int = 16
     depth_step: int = 4
     dot: str = "pairs"
+    byte_tiles: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 
     def __post_init__(self) -> None:
@@ -125,14 +127,22 @@ AVX2 = CpuLevel(
     dot="quads",
     probe=KERNELS / "x86.h.in",
 )
+AVX512_VNNI = replace(
+    AVX512,
+    name="avx512vnni",
+    flags=(*AVX512_FLAGS, "-mavx512vnni"),
+    available="has_avx512_vnni()",
+    dot="vnni",
+)
 X86 = (
     replace(
-        AVX512,
-        name="avx512vnni",
-        flags=(*AVX512_FLAGS, "-mavx512vnni"),
-        available="has_avx512_vnni()",
-        dot="vnni",
+        AVX512_VNNI,
+        name="amx",
+        flags=(*AVX512_VNNI.flags, "-mamx-tile", "-mamx-int8"),
+        available="has_amx_int8()",
+        byte_tiles=True,
     ),
+    AVX512_VNNI,
     AVX512,
     replace(AVX2, name="avxvnni", flags=(*AVX2_FLAGS, "-mavxvnni"), available="has_avx_vnni()", dot="vnni"),
     AVX2,

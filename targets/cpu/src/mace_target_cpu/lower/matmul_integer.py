@@ -11,13 +11,14 @@ from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.gemm import optional
-from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows, pack_bytes
+from mace_target_cpu.lower.igemm import IGEMM, block_args, block_scratch, pack_bytes
 from mace_target_cpu.lower.types import c_type
 
 FIELDS = (
     ("rows", "i64"),
     ("depth", "i64"),
-    ("block", "i64"),
+    ("byte_rows", "i64"),
+    ("wide_rows", "i64"),
     ("columns", "i32"),
     ("panel", "i32"),
     ("is_signed", "i32"),
@@ -60,13 +61,12 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
     column_sums = np.zeros(-(-columns // panel) * panel, np.int32)
     # Modulo 2^32, as kernels add.
     column_sums[:columns] = (matrix[0].astype(np.int64) - zero).sum(0).astype(np.int32)
-    block = block_rows(rows, depth)
     args = {
         "rows": rows,
         "depth": depth,
         "columns": columns,
         "panel": panel,
-        "block": block,
+        **block_args(rows, depth),
         "is_signed": a.dtype is DType.I8,
         "b_zero": zero,
     }
@@ -82,7 +82,7 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
     reads = [a.name, w, sums, optional(node, 2)]
     lowering.call(
         node,
-        Call(kernel, args, reads, node.outputs, scratch=block_bytes(block, depth, 0) + column_sums.nbytes),
+        Call(kernel, args, reads, node.outputs, scratch=block_scratch(rows, depth, 0) + column_sums.nbytes),
     )
 
 

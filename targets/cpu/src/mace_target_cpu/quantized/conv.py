@@ -16,7 +16,15 @@ from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
-from mace_target_cpu.lower.igemm import IGEMM, INTEGER, REQUANTIZE, block_bytes, block_rows
+from mace_target_cpu.lower.igemm import (
+    IGEMM,
+    INTEGER,
+    REQUANTIZE,
+    block_args,
+    block_scratch,
+    byte_rows,
+    wide_scratch,
+)
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
 from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import C_TYPES, CODES, RESULT, Scale, clamp, result
@@ -25,7 +33,8 @@ from mace_target_cpu.quantized.strips import Strip
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
 MATRIX = (
     *((name, "i32") for name in ("x_type", "results", "group", "panel", "strip")),
-    ("rows", "i64"),
+    ("byte_rows", "i64"),
+    ("wide_rows", "i64"),
 )
 STRIP = KERNELS / "igemm_strip.h.in"
 CONV = KERNELS / "conv_quantized.c.in"
@@ -57,8 +66,8 @@ def conv(node: Node, lowering: Lowering) -> None:
         return
     columns = columns.without_zero_point(x, weights.sums(tuple(range(1, weights.values.ndim))))
     # Gathered windows, their 16-bit copies and their sums must fit one worker's scratch.
-    rows = block_rows(math.prod(y.shape[:-1]), filters.depth)
-    strip = Strip.from_geometry(args, filters, rows)
+    rows, depth = math.prod(y.shape[:-1]), filters.depth
+    strip = Strip.from_geometry(args, filters, byte_rows(rows, depth))
     matrices = weights.values.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
     w = pack_once(node.inputs[1], matrices, lowering)
     args |= {
@@ -67,15 +76,15 @@ def conv(node: Node, lowering: Lowering) -> None:
         "results": y.shape[-1],
         "group": filters.group,
         "panel": panel_width(lowering),
-        "rows": rows,
+        **block_args(rows, depth),
         "strip": strip.pays and x.dtype is not DType.I16,
     }
     w_strip = ""
     if args["strip"] and strip.pads:
         w_strip = pack_once(node.inputs[1], strip.pad_pieces(matrices), lowering, "pieces")
-    scratch = block_bytes(rows, filters.depth, x.dtype.size)
-    if strip.pays:
-        scratch = max(scratch, strip.scratch)
+    scratch = block_scratch(rows, depth, x.dtype.size)
+    if args["strip"]:
+        scratch = max(wide_scratch(rows, depth, x.dtype.size), strip.scratch)
     reads = [x.name, w, *column_weights(lowering, y.name, columns, filters.group), w_strip]
     lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=scratch))
 

@@ -13,7 +13,14 @@ from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
-from mace_target_cpu.lower.igemm import IGEMM, block_bytes, block_rows, padded_depth
+from mace_target_cpu.lower.igemm import (
+    IGEMM,
+    block_args,
+    block_scratch,
+    padded_depth,
+    wide_rows,
+    wide_scratch,
+)
 from mace_target_cpu.quantized.conv import conv_kernel
 from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
@@ -48,7 +55,7 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
     columns = ColumnScales.from_node(node, lowering, weights, weights.reach((-2,)))
     columns = columns.without_zero_point(x, weights.sums((-2,)))
     # One image of one row: a product is a convolution of one-pixel windows.
-    pixels, block = (1, 1, rows), block_rows(rows, depth)
+    pixels = (1, 1, rows)
     args = {
         "batch": 1,
         "channels": depth,
@@ -64,12 +71,12 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
         "results": results,
         "group": 1,
         "panel": panel_width(lowering),
-        "rows": block,
+        **block_args(rows, depth),
         "strip": False,
         **result(y, *clamp(node)),
     }
     reads = [x.name, w, *column_weights(lowering, y.name, columns, 1), ""]
-    lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=block_bytes(block, depth, 0)))
+    lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=block_scratch(rows, depth, 0)))
 
 
 def _lower_computed(node: Node, lowering: Lowering) -> None:
@@ -92,7 +99,7 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
     )
     sums = ColumnScales.from_node(node, lowering, weights, np.zeros(columns, np.int64))
     panel = panel_width(lowering)
-    block, padded_columns = block_rows(rows, depth), -(-columns // panel) * panel
+    block, padded_columns = wide_rows(rows, depth), -(-columns // panel) * panel
     args = {
         "batches": 1 if single else math.prod(a.shape[:-2]),
         "rows": rows,
@@ -109,7 +116,7 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
         **result(y, *clamp(node)),
     }
     reads = [a.name, b.name, *column_weights(lowering, y.name, sums, 1)]
-    scratch = block_bytes(block, depth, 0) + (padded_depth(depth)) * padded_columns
+    scratch = wide_scratch(rows, depth, 0) + padded_depth(depth) * padded_columns
     lowering.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
 
 
