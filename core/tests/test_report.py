@@ -113,6 +113,10 @@ def test_the_line_of_the_arena(size: int, bound: int, text: str) -> None:
     assert arena_line(replace(SMALL, arena_bytes=size, arena_lower_bound=bound)) == text
 
 
+def test_the_line_of_the_arena_counts_what_devices_hold_and_what_is_copied() -> None:
+    assert arena_line(MODEL).endswith(" live set), 9 bytes of 'island' memory, 1 copies of 8 bytes")
+
+
 def test_everything_that_was_decided_is_told() -> None:
     ledger = (LedgerLine("n", "Exp", "cpu", (REFUSED,)), LedgerLine("m", "Relu", "npu", ()))
     text = show_explanations([Explanation("net", replace(MODEL, summary=""), ledger)])
@@ -134,7 +138,12 @@ def test_everything_that_was_decided_is_told() -> None:
         "arena 640 bytes (largest live set 512), weights 4 bytes, 5 transposes",
         "island: 9 bytes",
     ]
-    assert show_explanations([Explanation("net", MODEL, ledger)]) == "net\nfits\n"
+    summarized = show_explanations([Explanation("net", MODEL, ledger)])
+    assert summarized == text.replace("  n (Exp): on cpu", "  fits\n  n (Exp): on cpu"), "a line more, behind the parts"
+    project = replace(MODEL, parts=MODEL.parts[:1])
+    assert show_explanations([Explanation("net", project, ledger)]) == "net\nfits\n"
+    device = show_explanations([Explanation("net", replace(MODEL, layers=()), ledger)])
+    assert device.startswith("net\n"), "no empty table of kernels"
     assert Explanation("net", SMALL, ledger).as_json()["nodes"] == [
         {"node": "n", "op": "Exp", "target": "cpu"}, {"node": "m", "op": "Relu", "target": "npu"}
     ]  # fmt: skip

@@ -62,17 +62,20 @@ def _show(explanation: Explanation) -> Iterator[str]:
     from mace_core.run.tables import table
 
     report = explanation.report
-    if report.summary:
+    if report.summary and not any(part.driver for part in report.parts):
+        # A project: core plans nothing of it.
         yield f"{explanation.model}\n{report.summary}\n"
         return
     calls = [(layer.node, layer.kernel, ", ".join(layer.sources)) for layer in report.layers]
-    yield table((explanation.model, "kernel", "computes"), calls)
+    yield table((explanation.model, "kernel", "computes"), calls) if calls else f"{explanation.model}\n"
     if len({line.target for line in explanation.ledger}) > 1 or any(part.driver for part in report.parts):
         parts = [
             (part.name, part.target, part.driver or "plain calls", str(len(part.nodes)))
             for part in report.parts
         ]
         yield table(("part", "target", "driver", "nodes"), parts)
+    if report.summary:
+        yield f"  {report.summary}\n"
     for line in explanation.ledger:
         for refused in line.refusals:
             reason = f"{refused.refusal} [{refused.refusal.code}]"

@@ -109,8 +109,8 @@ class ModelReport:
     fallback_bytes: of the weights that the fallback for the CPU adds to the library.
     states: what sessions keep from run to run, which is neither among inputs nor among outputs.
     selections: nodes that several candidates could compute: what was chosen at each level, and why.
-    summary: what a target tells people about a project; details: what it tells programs, plain data of its
-    own.
+    summary: what targets tell people about a project, or about their parts; details: what they tell
+    programs, plain data of their own.
     """
 
     arena_bytes: int
@@ -238,9 +238,9 @@ def report_plan(plan: Plan) -> ModelReport:
     parts = tuple(PartReport(part.name, part.target, part.nodes, part.driver) for part in plan.parts)
     project = next((part.figures for part in plan.parts if part.figures.layers), None)
     details = dict(chain.from_iterable(part.figures.details.items() for part in plan.parts))
-    summary = "".join(part.figures.summary for part in plan.parts)
     if project:
-        return _report_project(project, parts, summary, details)
+        return _report_project(project, parts, project.summary, details)
+    summaries = [f"{part.name}: {part.figures.summary}" for part in plan.parts if part.figures.summary]
     layers = (
         LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels)
         for c in program.calls
@@ -259,7 +259,7 @@ def report_plan(plan: Plan) -> ModelReport:
         states=tuple(StateReport(program.tensors[state.input], state.start_text) for state in plan.states),
         spaces={name: arena.bytes for name, arena in plan.arenas.items() if name != "host"},
         selections=program.selections,
-        summary=summary,
+        summary="; ".join(summaries),
         details=details,
     )
 
@@ -282,9 +282,15 @@ def _report_project(
 
 
 def arena_line(model: ModelReport) -> str:
-    """Return the arena's size beside its lower bound, for the build's log."""
+    """Return the arenas' sizes and the copies between memory spaces, for the build's log."""
     bound = max(model.arena_lower_bound, 1)
-    return f"arena {model.arena_bytes} bytes ({model.arena_bytes / bound:.3f} x the largest live set)"
+    line = f"arena {model.arena_bytes} bytes ({model.arena_bytes / bound:.3f} x the largest live set)"
+    for space, size in model.spaces.items():
+        line += f", {size} bytes of {space!r} memory"
+    if model.transfers:
+        copied = sum(transfer.size for transfer in model.transfers)
+        line += f", {len(model.transfers)} copies of {copied} bytes"
+    return line
 
 
 def stored_line(details: Json) -> str:

@@ -86,7 +86,7 @@ class Opencl(KernelTarget):
             nodes=tuple(node.name for node in region.graph.nodes),
             figures=PartFigures(
                 summary=f"{blob.calls} calls of {blob.kernels} kernels",
-                details={"calls": blob.calls, "kernels": blob.kernels, "source_bytes": blob.source_bytes},
+                details={region.name: {"kernels": blob.kernels, "source_bytes": blob.source_bytes}},
             ),
         )
 
