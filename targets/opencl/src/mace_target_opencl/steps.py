@@ -31,5 +31,3 @@ class ElementStep:
     expression: Code
     arguments: tuple[Lookup | None, ...]
     type: Code
-
-

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from mace_core.api import BlobBody, BuildConfig, Manifest, MemorySpace, Part, PartFigures, Region, Target
 from mace_core.deployment import Model
+from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
@@ -66,7 +67,13 @@ class Opencl(KernelTarget):
 
     def configure(self, model: Model) -> Target:
         """Return the target with the options of a model."""
-        return Opencl(OpenclOptions.of_model(model)) if model.options(self.name) else self
+        options = OpenclOptions.of_model(model)
+        # A model that asks for nothing leaves the target as whoever made it configured it.
+        return self if options == OpenclOptions() else Opencl(options)
+
+    def worth(self, region: Graph) -> bool:
+        """Tell whether a region is faster here, where the processor shares the model; else always."""
+        return not self.options.is_selective or self.options.costs.is_worth(region)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""

@@ -1,0 +1,77 @@
+"""Options of the target in a deployment file."""
+
+from __future__ import annotations
+
+import pytest
+
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_target_opencl.costs import Costs
+from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.target import Opencl
+
+PLACE = "model 'm': target_options: opencl"
+
+
+def test_the_defaults() -> None:
+    options = OpenclOptions.of({}, PLACE)
+    assert (options.storage, options.arithmetic, options.is_selective, options.costs) == (
+        "f32",
+        "f32",
+        False,
+        Costs(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"storag": "f32"}, "'storag' is no option of the target; did you mean 'storage'?"),
+        (
+            {"zzz": 1},
+            "'zzz' is no option of the target; remove it; the options are storage, arithmetic, regions, costs",
+        ),
+        ({"storage": "f64"}, "storage: 'f64' is not allowed; write f32 or f16"),
+        ({"arithmetic": "f16"}, "arithmetic: f16 is not supported yet; write f32"),
+        ({"regions": "some"}, "regions: 'some' is not allowed; write auto or all or worthwhile"),
+        ({"costs": 1}, "costs: 1 is no mapping; write some of sync_us"),
+        ({"costs": {"sync": 1}}, "costs: 'sync' is unknown; choose among sync_us"),
+        ({"costs": {"sync_us": 0}}, "costs: sync_us: 0 is no positive number; write one"),
+        ({"costs": {"sync_us": True}}, "costs: sync_us: True is no positive number; write one"),
+        ({"costs": {"sync_us": float("nan")}}, "costs: sync_us: nan is no positive number; write one"),
+    ],
+)
+def test_what_is_not_allowed_is_refused(stated: dict[str, object], message: str) -> None:
+    with pytest.raises(MaceError) as caught:
+        OpenclOptions.of(stated, PLACE)
+    assert f"{PLACE}: {message}" in str(caught.value)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(MaceError) as caught:
+        OpenclOptions.of({"storage": 1, "regions": 2, "costs": {"x": 3}}, PLACE)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("regions", "runtimes", "is_selective"),
+    [
+        ("auto", ("cpu", "gpu"), True),
+        ("auto", ("gpu",), False),
+        ("auto", ("cpu",), False),
+        ("all", ("cpu", "gpu"), False),
+        ("worthwhile", ("gpu",), True),
+    ],
+)
+def test_regions_are_selected_where_the_processor_shares_the_model(
+    regions: str, runtimes: tuple[str, ...], is_selective: bool
+) -> None:
+    assert OpenclOptions.of({"regions": regions}, PLACE, runtimes).is_selective == is_selective
+
+
+def test_a_target_is_configured_by_the_model() -> None:
+    target = Opencl()
+    assert target.configure(Model("m", ())) is target
+    configured = target.configure(Model("m", (), runtimes=("cpu", "gpu")))
+    assert isinstance(configured, Opencl)
+    assert configured.options.is_selective
