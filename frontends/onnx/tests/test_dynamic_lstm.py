@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
 from mace_core.verify import verify
@@ -54,3 +56,17 @@ def test_dynamic_lstm(direction: str, per_column: bool, tmp_path: Path) -> None:
         # Half a step of x, 4 / 255, through weights of about 0.3.
         assert np.abs(found[name] - wanted[name]).max() < 0.02, name
         assert np.corrcoef(found[name].reshape(-1), wanted[name].reshape(-1))[0, 1] > 0.999
+    # Without the attribute the hidden size is that of the recurrent weights.
+    model = onnx.load(path)
+    model.graph.node[0].attribute.remove(helper.make_attribute("hidden_size", HIDDEN))
+    path.write_bytes(model.SerializeToString())
+    same = execute(verify(Onnx().load((path,), Model("m", (path,)), core_ops())), x)
+    np.testing.assert_array_equal(same["y"], found["y"])
+    (weights,) = (tensor for tensor in model.graph.initializer if tensor.name == "r")
+    given = helper.make_tensor_value_info("r", TensorProto.INT8, weights.dims)
+    model.graph.initializer.remove(weights)
+    model.graph.input.append(given)
+    path.write_bytes(model.SerializeToString())
+    problem = r"its weights \(input 2\) are computed at run time; export them as constants"
+    with pytest.raises(MaceError, match=problem):
+        Onnx().load((path,), Model("m", (path,)), core_ops())

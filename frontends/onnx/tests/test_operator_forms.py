@@ -17,6 +17,7 @@ MEL = {
 }
 NAMES = '"a", "b", "c"'
 ROWS = np.array([[3, 1, 3], [2, 9, 2]], np.int64)
+FILTERS = normal(4, 3, 2, 5)
 
 CASES = {
     "one hot of floats with an integer depth": RuntimeCase(
@@ -34,7 +35,7 @@ CASES = {
         "v, i = MaxPool<kernel_shape=[2,2]>(x) y = MaxUnpool<kernel_shape=[2,2]>(v, i)", "float[1,1,4,5] x"
     ),
     "transposed convolution in groups": RuntimeCase(
-        "y = ConvTranspose<group=2>(x, w)", "float[1,4,3,3] x", {"w": normal(4, 3, 2, 5)}
+        "y = ConvTranspose<group=2>(x, w)", "float[1,4,3,3] x", {"w": FILTERS}
     ),
     "transposed convolution in groups of computed weights": RuntimeCase(
         "y = ConvTranspose<group=2>(x, w)", "float[1,4,3,3] x, float[4,3,2,5] w"
@@ -70,6 +71,33 @@ CASES = {
         for power in ("f4", "i4", "i8")
     },
     "pad that cuts all": RuntimeCase("y = Pad(x, p)", "float[2,3] x", {"p": [0, -1, 0, -2]}),
+    **{
+        f"expand {ports} to {shape}": RuntimeCase("y = Expand(x, s)", f"float[{ports}] x", {"s": shape})
+        for ports, shape in (("3", [4, 3]), ("1,2,1", [2, 5]), ("1,2,1", [5]), ("1", [2, 1, 3]))
+    },
+    "constant without elements": RuntimeCase(
+        "c = ConstantOfShape(s) y = Concat<axis=0>(c, x)", "float[2,3] x", {"s": [0, 3]}
+    ),
+    "unit matrix beside the diagonal": RuntimeCase(
+        "e = EyeLike<k=-1, dtype=1>(x) y = Add(e, x)", "float[3,4] x"
+    ),
+    "rotation of wide heads": RuntimeCase(
+        "y = com.microsoft.RotaryEmbedding(x, p, c, s)",
+        "float[2,5,24] x",
+        {"p": np.array([1]), "c": normal(9, 4), "s": normal(9, 4, seed=2)},
+    ),
+    "rotation of a part of one head": RuntimeCase(
+        "y = com.microsoft.RotaryEmbedding<num_heads=1, rotary_embedding_dim=4>(x, p, c, s)",
+        "float[2,5,8] x",
+        {"p": np.array([1]), "c": normal(9, 2), "s": normal(9, 2, seed=2)},
+    ),
+    "linear classifier of one score about 0": RuntimeCase(
+        "l, y = ai.onnx.ml.LinearClassifier<coefficients=[1.0,0.0], intercepts=[0.0], "
+        "classlabels_ints=[3,7]>(x)",
+        "float[5,2] x",
+        outputs="l y",
+        values={"x": np.array([[-0.5, 1], [0.5, 1], [0.9, 0], [1.5, 2], [0, 3]])},
+    ),
     "concat of one": RuntimeCase("y = Concat<axis=-1>(x)", "float[2,3] x"),
     "split of 18 into a smaller last part": RuntimeCase(
         "y, z, u = Split<num_outputs=3, axis=-1>(x)", "float[2,7] x", opset=18, outputs="y z u"
@@ -128,6 +156,16 @@ def test_quantized_integers(tmp_path: Path) -> None:
         (RuntimeCase("y = Pow(x, p)", "int32[2,3] x, float[3] p"), ["Cast", "Pow", "Cast"]),
         (RuntimeCase("y = Softmax<axis=1>(x)", "float[3,5] x", opset=11), ["Softmax"]),
         (RuntimeCase("y = Softmax<axis=2>(x)", "float[3,5] x", opset=11), ["Reshape", "Softmax", "Reshape"]),
+        (
+            RuntimeCase(
+                "y = ConvTranspose<group=2>(x, w, b)", "float[1,4,3,3] x, float[6] b", {"w": FILTERS}
+            ),
+            ["Transpose", "ConvTranspose", "Transpose"],
+        ),
+        (
+            RuntimeCase("y = MatMulInteger(x, w)", "uint8[2,4] x", {"w": np.ones((4, 3), np.int8)}),
+            ["MatMulInteger"],
+        ),
         (RuntimeCase("y = Cast<to=1>(x)", "float[3,5] x"), []),
         (RuntimeCase("y = Transpose<perm=[0,1]>(x)", "float[3,5] x"), []),
     ],

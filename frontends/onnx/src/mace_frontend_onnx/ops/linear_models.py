@@ -74,8 +74,9 @@ def _kernel(node: OnnxNode, vectors: Array) -> str:
     x v.
     """
     kind, x = str(node.attr("kernel_type")), as_float(node, input_matrix(node))
-    parameters = (1, 0, 1) if kind == "LINEAR" else float_list(node, "kernel_params", (3,))
-    gamma, coef0, degree = map(float, parameters)
+    if kind == "LINEAR":
+        return node.emit("MatMul", [x, node.add_constant(vectors.T, tag="vectors")], tag="product")
+    gamma, coef0, degree = map(float, float_list(node, "kernel_params", (3,)))
     if kind == "RBF":
         # One op of its own: |x|² - 2 x v + |v|² would lose the digits of close vectors.
         distance = node.emit(
@@ -84,8 +85,6 @@ def _kernel(node: OnnxNode, vectors: Array) -> str:
         exponent = node.emit("Mul", [distance, node.add_float(-gamma, "gamma")], tag="scaled")
         return node.emit("Exp", [exponent], tag="kernel")
     product = node.emit("MatMul", [x, node.add_constant(vectors.T, tag="vectors")], tag="product")
-    if kind == "LINEAR":
-        return product
     problem = f"kernel type {kind!r}; known are LINEAR, POLY, RBF, SIGMOID"
     node.refuse_unless(kind in ("POLY", "SIGMOID"), problem)
     scaled = node.emit("Mul", [product, node.add_float(gamma, "gamma")], tag="scaled")

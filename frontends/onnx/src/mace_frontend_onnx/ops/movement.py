@@ -145,8 +145,8 @@ def _pad(node: OnnxNode) -> Sequence[Result]:
         axes = tuple(node.axis(axis, rank) for axis in node.ints(3, "axes"))
     node.refuse_unless(len(pads) == 2 * len(axes), f"{len(pads)} pads for {len(axes)} axes")
     before, after = [0] * rank, [0] * rank
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = pads[i], pads[i + len(axes)]
+    for axis, low, high in zip(axes, pads, pads[len(axes) :], strict=False):
+        before[axis], after[axis] = low, high
     mode = node.attr("mode")
     node.refuse_unless(mode in PAD_MODES, f"mode {mode!r}")
     attrs = {"before": _positive(before), "after": _positive(after), "mode": mode, "value": value}

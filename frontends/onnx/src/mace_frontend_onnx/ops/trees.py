@@ -207,9 +207,8 @@ def _two_classes(node: OnnxNode, transform: str, used: int) -> Sequence[Result]:
     is_probability = bool((_read_floats(node, "class_weights") >= 0).all())
     score = scores
     if used:
-        rows = node.builder.shape(scores)[0]
-        second = {"starts": (0, 1), "sizes": (rows, 1), "steps": (1, 1)}
-        score = node.emit("Slice", [scores], second, tag="second")
+        columns = {"axis": 1, "sizes": (1, 1)}
+        _, score = node.emit_all("Split", [scores], columns, count=2, tag="classes")
     limit = node.add_float(0.5 if is_probability else 0, "limit")
     is_second = node.emit("Greater", [score, limit], tag="above")
     label = emit_label(node, emit_second_class_if(node, is_second), labels)
@@ -236,8 +235,9 @@ def _ensemble(node: OnnxNode) -> Sequence[Result]:
     targets = np.asarray(node.attr("leaf_targetids"), np.int64)
     node.refuse_unless(len(targets) == len(weights), "its lists differ in length")
     nodes, is_double = _read_nodes_and_leaves(node, len(weights))
-    count, leaves = len(nodes.leaves) - len(weights), len(weights)
-    ranges = [(0, 0)] * count + [(i, i + 1) for i in range(leaves)]
+    leaves = len(weights)
+    # Nobody reads the ranges of the inner nodes, which stand before the leaves.
+    ranges = [(i, i + 1) for i in range(leaves - len(nodes.leaves), leaves)]
     roots = node.attr("tree_roots") or ()
     outputs = int(node.attr("n_targets") or 0)
     aggregate = _read_code(node, "aggregate_function", AGGREGATES)
