@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from neuron_session import STUB
+from test_network_operators import stub_network
 
 from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Model
@@ -14,15 +18,24 @@ from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.lint import LintReport
 from mace_core.run.reference import execute
 from mace_target_mdla.acceptance import examine
+from mace_target_mdla.compilers.compiled import Compiled
 from mace_target_mdla.legalize import legalize_for
+from mace_target_mdla.network import NetworkKind, encode_network, find_tflite
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.target import Mdla
-from mace_tflite_writer import refuses
+from mace_tflite_writer import refuses, write_tflite
 from mace_tflite_writer.rewrites import weights_per_tensor
+
+sys.path.insert(0, str(STUB))
+import executor
 
 KEEP = MdlaOptions("1.5")
 EXACT = MdlaOptions("1.5", stores_uint8=True)
 LOSSY = MdlaOptions("1.5", stores_uint8=True, weights_per_tensor=True)
+
+
+CHANNELS = (0.01, 0.02, 0.005, 0.01)
+"""Scales of the four output channels of a convolution."""
 
 
 def network(seed: int, channels: Sequence[float] | None, dtype: DType = DType.I8) -> Graph:
@@ -102,9 +115,40 @@ def test_a_clamp_from_stored_to_real_numbers_is_left_alone() -> None:
     assert examine(graph.nodes[0], graph, EXACT).refusal is not None
 
 
-def test_scales_for_each_channel_are_refused_with_the_remedy() -> None:
-    graph = network(0, (0.01, 0.02, 0.005, 0.01))
-    answers = [examine(node, graph, EXACT) for node in graph.nodes]
+@pytest.mark.parametrize("seed", range(4))
+def test_scales_for_each_channel_are_told_beside_uint8(seed: int) -> None:
+    """The file keeps int8, which alone it has beside such scales; the adapter is told the same numbers in uint8."""
+    graph = network(seed, CHANNELS)
+    assert [examine(node, graph, EXACT).refusal for node in graph.nodes] == [None] * len(graph.nodes)
+    legal, losses = legalize_for(graph, EXACT)
+    assert losses == ()
+    tflite = write_tflite(legal)
+    encoded = encode_network(legal, tflite, unsigned=True)
+    assert find_tflite(encoded) == tflite
+    told = stub_network(encoded)
+    operands = executor.Network(told).operands
+    filters = [o for o in operands if o.type == executor.T_CHANNELS]
+    assert len(filters) == 2
+    assert all(o.scales and o.axis == 0 for o in filters)
+    signed = [o for o in operands if o.type == executor.T_INT8]
+    assert len(signed) == 2, "the ports alone"
+    x = sample(graph, seed)["x"].tobytes()
+    assert executor.run(executor.translate(told), x) == executor.run(tflite, x)
+
+
+def test_a_compiled_file_that_must_hold_int8_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = Compiled(b"compiled", NetworkKind.DLA, "ncc-tflite", "7.0", ("ncc-tflite",))
+    monkeypatch.setattr("mace_target_mdla.compilers.compile_network", lambda *_: compiled)
+    config = BuildConfig("host", "host+mdla", Model("m", ()))
+    for channels, notes in ((CHANNELS, 1), (None, 0)):
+        part = Mdla(EXACT).compile(Region(Mdla(EXACT), network(0, channels)), config)
+        assert sum("was given int8" in note for note in part.notes) == notes
+
+
+def test_scales_for_each_channel_are_refused_where_a_compiler_reads_the_file() -> None:
+    graph = network(0, CHANNELS)
+    options = replace(EXACT, compiler="ncc")
+    answers = [examine(node, graph, options) for node in graph.nodes]
     refused = [answer.refusal for answer in answers if answer.refusal]
     assert [node.op.name for node, a in zip(graph.nodes, answers, strict=True) if a.refusal] == ["Conv"] * 2
     assert {refusal.code for refusal in refused} == {"quantization"}
@@ -113,12 +157,12 @@ def test_scales_for_each_channel_are_refused_with_the_remedy() -> None:
 
 @pytest.mark.parametrize("options", [KEEP, LOSSY])
 def test_without_the_wish_or_with_the_leave_nothing_is_refused(options: MdlaOptions) -> None:
-    graph = network(0, (0.01, 0.02, 0.005, 0.01))
+    graph = network(0, CHANNELS)
     assert [examine(node, graph, options).refusal for node in graph.nodes] == [None] * len(graph.nodes)
 
 
 def test_integers_stay_as_they_are_unless_the_options_ask_for_it() -> None:
-    graph = network(0, (0.01, 0.02, 0.005, 0.01))
+    graph = network(0, CHANNELS)
     legal, losses = legalize_for(graph, KEEP)
     assert losses == ()
     assert stored_types(legal) == {DType.I8}
@@ -134,7 +178,7 @@ def test_weights_beside_sixteen_bits_stay_int8() -> None:
 
 
 def test_int8_weights_beside_uint8_become_uint8() -> None:
-    graph = network(0, (0.01, 0.02, 0.005, 0.01), DType.U8)
+    graph = network(0, CHANNELS, DType.U8)
     legal, losses = legalize_for(graph, LOSSY)
     assert len(losses) == 2
     assert {legal.tensors[node.inputs[1]].dtype for node in legal.nodes if node.op.name == "Conv"} == {
@@ -146,7 +190,7 @@ def test_int8_weights_beside_uint8_become_uint8() -> None:
 
 
 def lint(options: MdlaOptions) -> LintReport:
-    return Mdla(options).lint(network(0, (0.01, 0.02, 0.005, 0.01)))
+    return Mdla(options).lint(network(0, CHANNELS))
 
 
 def test_lint_shows_the_loss_of_each_node() -> None:
@@ -156,11 +200,11 @@ def test_lint_shows_the_loss_of_each_node() -> None:
     }
     assert "% of their norm" in found["Conv"][0]
     assert found["Add"] == []
-    assert lint(EXACT).nodes[0].findings[0].rule == "weights-per-channel"
+    assert lint(replace(EXACT, compiler="ncc")).nodes[0].findings[0].rule == "weights-per-channel"
 
 
 def test_the_part_notes_the_loss() -> None:
-    graph = network(0, (0.01, 0.02, 0.005, 0.01))
+    graph = network(0, CHANNELS)
     config = BuildConfig("host", "host+mdla", Model("m", ()))
     part = Mdla(LOSSY).compile(Region(Mdla(LOSSY), graph), config)
     assert sum("of their norm" in note for note in part.notes) == 2

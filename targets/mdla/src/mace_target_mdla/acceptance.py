@@ -66,5 +66,5 @@ def _examine_as_is(node: Node, graph: Graph, options: MdlaOptions) -> tuple[Judg
     # A compiler that the options name reads the file itself, or the build ends. With `auto` nobody knows yet
     # who compiles, so that the adapter, which has fewer operators than the file, must be able to.
     if refusal is None and not options.is_compiled_before:
-        refusal = refuse_encoding(node, graph)
+        refusal = refuse_encoding(node, graph, unsigned=options.stores_uint8)
     return judgment, refusal

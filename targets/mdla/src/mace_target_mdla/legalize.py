@@ -49,12 +49,15 @@ def refuse_conversion(node: Node, graph: Graph, options: MdlaOptions) -> Refusal
     """Tell why the integers of a node cannot be stored as the options ask; None where they can."""
     if not options.stores_uint8 or options.weights_per_tensor or not has_weights_of_scales(node, graph):
         return None
+    if not options.is_compiled_before:
+        # The file has int8, and the adapter receives uint8 beside these weights: see UnsignedModel.
+        return None
     weights = node.inputs[1]
     return Refusal(
         "quantization",
-        f"{weights} has a scale for each channel, and weights have one scale beside activations of uint8",
+        f"{weights} has a scale for each channel, which a file for a compiler does not have beside uint8",
         "state `weights: per-tensor` to quantize them again, with a loss that `mace lint` then shows; "
-        "or leave `int8: to-uint8` out",
+        "or leave `int8: to-uint8` or the compiler out",
     )
 
 

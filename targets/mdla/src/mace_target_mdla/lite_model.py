@@ -99,10 +99,13 @@ _EMPTY_TABLE = bytearray(b"\x04\x00\x04\x00\x04\x00\x00\x00")
 
 
 class LiteModel:
-    """Reads a TFLite file."""
+    """Reads a TFLite file.
+
+    data: the file; a subclass may put constants behind it.  file_bytes: the length of the file.
+    """
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
+        self.data, self.file_bytes = data, len(data)
         self._model = tflite.Model.GetRootAs(data, 0)
         self._subgraph = self._model.Subgraphs(0)
 

@@ -21,6 +21,7 @@ from mace_target_mdla.lite_model import LiteModel
 from mace_target_mdla.network_operators import LOWERINGS
 from mace_target_mdla.network_table import PLACE, NetworkTable
 from mace_target_mdla.neuron import MAX_RANK
+from mace_target_mdla.unsigned_model import UnsignedModel
 
 MAGIC = b"MACEMDLA"
 VERSION = 1
@@ -58,14 +59,15 @@ class _Sections:
     data: bytes
 
 
-def encode_network(graph: Graph, tflite: bytes, relax_float: bool = False) -> bytes:
+def encode_network(graph: Graph, tflite: bytes, relax_float: bool = False, unsigned: bool = False) -> bytes:
     """Return the network of a graph, for a device whose runtime compiles it.
 
     tflite: the graph as a TFLite file, with inputs and outputs in the graph's order.
     relax_float: whether the device may compute real numbers of 32 bits with 16, as MDLA does.
+    unsigned: whether the device receives the int8 tensors between the ports as uint8.
     MaceError with all operators that the adapter cannot be told, or where file and graph differ.
     """
-    model = LiteModel(tflite)
+    model = UnsignedModel(tflite, signed_ports=True) if unsigned else LiteModel(tflite)
     _compare_ports(graph, model)
     return encode_lite_model(model, relax_float)
 
@@ -89,12 +91,14 @@ def encode_lite_model(model: LiteModel, relax_float: bool = False) -> bytes:
     if faults:
         raise MaceError.of(dict.fromkeys(faults))
     sections = _encode_table(table, ports)
-    counts = (len(model.inputs), len(model.outputs), len(model.data))
+    counts = (len(model.inputs), len(model.outputs), model.file_bytes)
     return _join(NetworkKind.OPERATIONS, RELAX_FLOAT if relax_float else 0, counts, sections)
 
 
-def refuse_encoding(node: Node, graph: Graph) -> Refusal | None:
+def refuse_encoding(node: Node, graph: Graph, unsigned: bool = False) -> Refusal | None:
     """Tell why the adapter cannot be told a node; None where it can.
+
+    unsigned: whether it receives the int8 tensors as uint8.
 
     The node's own TFLite file is encoded and thrown away, so that the answer is that of `encode_network`.
     """
@@ -108,7 +112,9 @@ def refuse_encoding(node: Node, graph: Graph) -> Refusal | None:
     tensors = {name: graph.tensors[name] for name in names}
     single = Graph(graph.name, (node,), tensors, weights, inputs, node.outputs)
     try:
-        encode_network(single, write_tflite(single))
+        tflite = write_tflite(single)
+        # All tensors, because those of this file lie between the ports of the region.
+        encode_lite_model(UnsignedModel(tflite, signed_ports=False) if unsigned else LiteModel(tflite))
     except MaceError as error:
         return Refusal("unsupported-op", f"the Neuron adapter: {error.relocate('')}")
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import chain
 from typing import ClassVar
 
 from mace_core.api import (
@@ -98,13 +99,19 @@ class Mdla(Target):
         graph, losses = legalize_for(region.graph, options)
         tflite = write_tflite(graph)
         compiled = compile_network(tflite, options, f"{config.model.name}: region {region.name}")
+        notes = [*_note_half_precision(region), *_note_squares(region), *(f"mdla: {loss}" for loss in losses)]
         if compiled is None:
             # The hardware has no arithmetic of 32 bits for floats: without leave the device would refuse.
-            network = encode_network(graph, tflite, relax_float=True)
+            network = encode_network(graph, tflite, relax_float=True, unsigned=options.stores_uint8)
             built_by, figures = BUILT_BY, PartFigures()
         else:
             network = encode_compiled(graph, compiled.content, compiled.kind)
             built_by = compiled.built_by
+            if options.stores_uint8 and _has_int8_results(graph):
+                notes.append(
+                    f"mdla: {built_by} was given int8 in place of uint8, because the file format has no "
+                    "scales for each channel beside uint8"
+                )
             figures = PartFigures(summary=f"compiled by {built_by}", details=compiled.as_json())
         inputs, outputs = (tuple(replace(p, kinds=KINDS) for p in ports) for ports in region.ports())
         body = BlobBody(network, built_by=built_by, built_for=options.device)
@@ -117,11 +124,7 @@ class Mdla(Target):
             body,
             driver=DRIVER,
             nodes=nodes,
-            notes=(
-                *_note_half_precision(region),
-                *_note_squares(region),
-                *(f"mdla: {loss}" for loss in losses),
-            ),
+            notes=tuple(notes),
             figures=figures,
         )
 
@@ -146,6 +149,12 @@ def _note_half_precision(region: Region) -> tuple[str, ...]:
     if all(tensor.dtype is not DType.F32 for tensor in region.graph.tensors.values()):
         return ()
     return ("mdla: floats of 32 bits are computed with 16: the hardware has no others",)
+
+
+def _has_int8_results(graph: Graph) -> bool:
+    """Tell whether a node between the edges of a region computes int8."""
+    results = chain.from_iterable(node.outputs for node in graph.nodes)
+    return any(graph.tensors[name].dtype is DType.I8 for name in results if name not in graph.outputs)
 
 
 def _note_squares(region: Region) -> tuple[str, ...]:

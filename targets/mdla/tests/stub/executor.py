@@ -191,6 +191,22 @@ class Call:
     def emit(self, name: str, inputs: list[int], options: str = "", **values: object) -> None:
         self.writer.call(name, inputs, [self.writer.tensor(i) for i in self.results], options, **values)
 
+    def emit_product(self, name: str, inputs: list[int], options: str, **values: object) -> None:
+        """Emit a product with filters; in int8 where they have scales of channels, which TFLite has beside int8 alone."""
+        x, y = self.operands[0], self.outputs[0]
+        if self.operands[1].type != T_CHANNELS or x.type != T_UINT8:
+            self.emit(name, inputs, options, **values)
+            return
+        assert y.type == T_UINT8
+        data = self.tensors(0)[0]
+        signed, product = (
+            self.writer.add("i1", o.shape, b"", ([o.scale], [o.zero - 128], 0)) for o in (x, y)
+        )
+        self.writer.call("QUANTIZE", [data], [signed])
+        inputs = [signed if number == data else number for number in inputs]
+        self.writer.call(name, inputs, [product], options, **values)
+        self.writer.call("QUANTIZE", [product], [self.writer.tensor(self.results[0])])
+
     def expect(self, count: int, most: int | None = None) -> None:
         assert count <= len(self.operands) <= (most or count), f"{len(self.operands)} inputs"
 
@@ -233,8 +249,9 @@ def convolution(c: Call) -> None:
     bias = c.check_bias()
     channel_first(c, 7)
     assert c.operands[1].type != T_CHANNELS or c.operands[1].axis == 0
-    c.emit("CONV_2D", [*c.tensors(0, 1), bias], "Conv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4), strideH=c.scalar(5),
-           fusedActivationFunction=FUSED[c.scalar(6)], dilationWFactor=c.optional(8, 1), dilationHFactor=c.optional(9, 1))  # fmt: skip
+    c.emit_product("CONV_2D", [*c.tensors(0, 1), bias], "Conv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4),
+           strideH=c.scalar(5), fusedActivationFunction=FUSED[c.scalar(6)],
+           dilationWFactor=c.optional(8, 1), dilationHFactor=c.optional(9, 1))  # fmt: skip
 
 
 def depthwise(c: Call) -> None:
@@ -243,8 +260,8 @@ def depthwise(c: Call) -> None:
     channel_first(c, 8)
     assert c.operands[1].type != T_CHANNELS or c.operands[1].axis == 3
     assert c.operands[1].shape[3] == c.operands[0].shape[3] * c.scalar(6)
-    c.emit("DEPTHWISE_CONV_2D", [*c.tensors(0, 1), bias], "DepthwiseConv2DOptions", padding=padding(c.scalar(3)), strideW=c.scalar(4),
-           strideH=c.scalar(5), depthMultiplier=c.scalar(6), fusedActivationFunction=FUSED[c.scalar(7)],
+    c.emit_product("DEPTHWISE_CONV_2D", [*c.tensors(0, 1), bias], "DepthwiseConv2DOptions", padding=padding(c.scalar(3)),
+           strideW=c.scalar(4), strideH=c.scalar(5), depthMultiplier=c.scalar(6), fusedActivationFunction=FUSED[c.scalar(7)],
            dilationWFactor=c.optional(9, 1), dilationHFactor=c.optional(10, 1))  # fmt: skip
 
 
@@ -254,8 +271,8 @@ def transpose_convolution(c: Call) -> None:
     channel_first(c, 8)
     assert c.operands[3].type == T_INT32
     data, filters, shape = c.tensors(0, 1, 3)
-    c.emit("TRANSPOSE_CONV", [shape, filters, data, bias], "TransposeConvOptions", padding=padding(c.scalar(4)), strideW=c.scalar(5),
-           strideH=c.scalar(6), fusedActivationFunction=FUSED[c.scalar(7)])  # fmt: skip
+    c.emit_product("TRANSPOSE_CONV", [shape, filters, data, bias], "TransposeConvOptions", padding=padding(c.scalar(4)),
+           strideW=c.scalar(5), strideH=c.scalar(6), fusedActivationFunction=FUSED[c.scalar(7)])  # fmt: skip
 
 
 def fully_connected(c: Call) -> None:
