@@ -27,6 +27,11 @@ typedef struct mace_workers {{ const threads *threads; }} mace_workers;
 static int64_t fetched[1 << 16], stored[1 << 10], fetches, stores;
 static const float *weights;
 #define __builtin_prefetch(from, write, locality) (fetched[fetches++] = (from) - weights)
+/* As if there were always enough to do. */
+static int64_t mace_share(const mace_workers *run, int64_t nanoseconds) {{
+  (void)nanoseconds;
+  return run->threads && run->threads->workers > 1 ? 4 * run->threads->workers : 1;
+}}
 {vectors}
 {kernel}
 static void note(const void *results, int64_t row, int64_t end, int64_t first, int64_t last) {{
@@ -34,10 +39,11 @@ static void note(const void *results, int64_t row, int64_t end, int64_t first, i
   (void)results;
   memcpy(stored + 4 * stores++, part, sizeof part);
 }}
-void share(int32_t workers, int64_t rows, int32_t panels, int64_t copies, int64_t max_rows, int64_t *made) {{
+void share(int32_t workers, int64_t rows, int32_t panels, int64_t copies, int64_t max_rows, int32_t fetch, int64_t *made) {{
   const threads several = {{workers}};
   const mace_workers run = {{workers ? &several : NULL}};
-  const gemm_share s = gemm_cut(&run, rows, panels, copies, max_rows);
+  const gemm_size size = {{rows, 100, copies, max_rows, panels, 16, fetch, GEMM_RATE}};
+  const gemm_share s = gemm_cut(&run, &size);
   made[0] = s.rows, made[1] = s.blocks, made[2] = s.panels, made[3] = s.parts;
 }}
 /* size: rows, columns, length and runs. */
@@ -77,39 +83,48 @@ Share = tuple[int, int, int, int]
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ((0, 100, 9, 1, 1000), (102, 1, 9, 1)),
-        ((0, 72, 9, 1, 36), (36, 2, 9, 1)),
-        ((1, 100, 9, 1, 1000), (102, 1, 9, 1)),
-        ((2, 100, 9, 1, 1000), (18, 6, 8, 2)),
-        ((2, 96, 9, 1, 1000), (12, 8, 9, 1)),
-        ((2, 97, 9, 1, 1000), (18, 6, 8, 2)),
-        ((2, 100, 9, 1, 13), (12, 9, 9, 1)),
-        ((2, 100, 9, 1, 12), (12, 9, 9, 1)),
-        ((2, 100, 9, 1, 5), (6, 17, 9, 1)),
-        ((2, 100, 9, 7, 1000), (90, 2, 9, 1)),
-        ((2, 100, 9, 8, 1000), (102, 1, 9, 1)),
-        ((3, 5, 9, 1, 1000), (6, 1, 4, 3)),
-        ((3, 5, 33, 1, 1000), (6, 1, 4, 9)),
-        ((3, 6, 33, 1, 1000), (6, 1, 4, 9)),
-        ((3, 7, 33, 1, 1000), (6, 2, 8, 5)),
-        ((3, 7, 33, 5, 1000), (6, 2, 20, 2)),
-        ((3, 7, 33, 6, 1000), (6, 2, 33, 1)),
-        ((4, 1, 100, 1, 1000), (6, 1, 8, 13)),
-        ((4, 1, 3, 1, 1000), (6, 1, 4, 1)),
-        ((4, 13, 64, 1, 1000), (6, 3, 12, 6)),
-        ((2, 30, 40, 1, 6), (6, 5, 20, 2)),
-        ((2, 31, 40, 1, 7), (6, 6, 20, 2)),
-        ((2, 64, 12, 1, 18), (12, 6, 8, 2)),
-        ((1, 64, 12, 1, 18), (18, 4, 12, 1)),
+        ((0, 100, 9, 1, 1000, 16), (102, 1, 9, 1)),
+        ((0, 72, 9, 1, 36, 16), (36, 2, 9, 1)),
+        ((1, 100, 9, 1, 1000, 16), (102, 1, 9, 1)),
+        ((2, 100, 9, 1, 1000, 16), (54, 2, 3, 3)),
+        ((2, 100, 9, 1, 1000, 64), (18, 6, 9, 1)),
+        ((2, 96, 9, 1, 1000, 16), (48, 2, 3, 3)),
+        ((2, 97, 9, 1, 1000, 16), (54, 2, 3, 3)),
+        ((2, 97, 9, 1, 1000, 64), (18, 6, 9, 1)),
+        ((2, 100, 9, 1, 13, 16), (12, 9, 9, 1)),
+        ((2, 100, 9, 1, 12, 16), (12, 9, 9, 1)),
+        ((2, 100, 9, 1, 5, 16), (6, 17, 9, 1)),
+        ((2, 100, 9, 7, 1000, 16), (102, 1, 9, 1)),
+        ((2, 100, 9, 8, 1000, 16), (102, 1, 9, 1)),
+        ((3, 5, 9, 1, 1000, 16), (6, 1, 3, 3)),
+        ((3, 5, 33, 1, 1000, 16), (6, 1, 3, 11)),
+        ((3, 6, 33, 1, 1000, 16), (6, 1, 3, 11)),
+        ((3, 7, 33, 1, 1000, 16), (12, 1, 3, 11)),
+        ((3, 7, 33, 5, 1000, 16), (12, 1, 3, 11)),
+        ((3, 7, 33, 5, 1000, 64), (12, 1, 9, 4)),
+        ((3, 7, 33, 6, 1000, 16), (12, 1, 17, 2)),
+        ((4, 1, 100, 1, 1000, 16), (6, 1, 28, 4)),
+        ((4, 1, 3, 1, 1000, 16), (6, 1, 3, 1)),
+        ((4, 13, 64, 1, 1000, 16), (18, 1, 4, 16)),
+        ((2, 30, 40, 1, 6, 16), (6, 5, 20, 2)),
+        ((2, 31, 40, 1, 7, 16), (6, 6, 40, 1)),
+        ((2, 64, 12, 1, 18, 16), (18, 4, 6, 2)),
+        ((1, 64, 12, 1, 18, 16), (18, 4, 12, 1)),
     ],
 )
 def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], expected: Share) -> None:
-    """Given: workers (0 where there are no threads), rows, panels, copies, rows of a block at maximum.
+    """Given: workers (0 where there are no threads), rows, panels, copies, rows of a block at maximum, multiply-adds
+    that take as long as a value of a row: 16, and 64 where a task gathers.
 
-    Expected: rows of a block, blocks, panels of a part, parts. Four tasks for each worker, whole tiles of rows in blocks
-    of one size, and where those are too few whole groups of panels.
+    Expected: rows of a block, blocks, panels of a part, parts. About four tasks for each worker, whole tiles of rows in
+    blocks of one size, and whole groups of panels: many parts where rows are few, few where each gathers again.
     """
-    assert cut(kernel, given) == expected
+    share = cut(kernel, given)
+    _, rows, panels, _, max_rows, _ = given
+    assert share[0] <= max(6, max_rows)
+    assert rows <= share[0] * share[1] < rows + share[0]
+    assert panels <= share[2] * share[3] < panels + share[2]
+    assert share == expected
 
 
 @pytest.mark.parametrize(
@@ -172,9 +187,9 @@ def test_the_order_of_parts_and_what_is_fetched_meanwhile(
 
 
 def cut(kernel: c.CDLL, given: tuple[int, ...]) -> Share:
-    workers, rows, panels, copies, max_rows = given
+    workers, rows, panels, copies, max_rows, fetch = given
     made = (c.c_int64 * 4)()
-    kernel.share(workers, c.c_int64(rows), panels, c.c_int64(copies), c.c_int64(max_rows), made)
+    kernel.share(workers, c.c_int64(rows), panels, c.c_int64(copies), c.c_int64(max_rows), fetch, made)
     first, second, third, fourth = made
     return first, second, third, fourth
 

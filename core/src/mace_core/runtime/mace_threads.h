@@ -12,7 +12,11 @@
 extern "C" {
 #endif
 
-/* A pool of so many workers, the caller's thread among them. NULL if the system gives no memory or threads. */
+/* A pool of so many workers, the caller's thread among them, but no more than processors that this thread may
+ * use; `workers` of the pool says how many. NULL if the system gives no memory or threads.
+ * A worker looks for tasks for 200 microseconds before it sleeps, unless more threads of pools are awake than
+ * there are processors. Sessions in several threads may share a pool: while it computes for one of them, the
+ * others compute in their own threads. */
 MACE_API mace_threads *mace_threads_new(int32_t workers);
 
 /* End the threads and free the pool; NULL is allowed. */

@@ -129,9 +129,14 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
     return choice, replace(installed, targets={target.name: target for target in targets})
 
 
-def load_library(sources: GeneratedFiles, folder: Path) -> dict[str, native.LoadedModel]:
-    """Compile the result of `generate_library` and load it, with a session for each model."""
-    return native.load(shared_library(with_quick_flags(sources), host(), folder, ()), CASES)
+def load_library(
+    sources: GeneratedFiles, folder: Path, flags: tuple[str, ...] = ()
+) -> dict[str, native.LoadedModel]:
+    """Compile the result of `generate_library` and load it, with a session for each model.
+
+    flags: further ones of the compiler.
+    """
+    return native.load(shared_library(with_quick_flags(sources), host(), folder, flags), CASES)
 
 
 def with_quick_flags(sources: GeneratedFiles, compiler: Compiler | None = None) -> GeneratedFiles:
@@ -140,9 +145,7 @@ def with_quick_flags(sources: GeneratedFiles, compiler: Compiler | None = None) 
     Only the kernels of each target's best level are optimized; see `_choose_flags`.
     """
     chosen = compiler or host()
-    manifests = (
-        replace(m, units=_choose_flags(m.units, sources.files, chosen)) for m in sources.manifests
-    )
+    manifests = (replace(m, units=_choose_flags(m.units, sources.files, chosen)) for m in sources.manifests)
     return replace(sources, manifests=tuple(manifests))
 
 
