@@ -27,8 +27,10 @@ class KernelSource:
     """What the template of one kernel sees besides its constants.
 
     arguments: the declarations of the kernel's parameters.  pointers: statements that make a pointer of each
-    pair, under the operand's name.  `LOAD_x(i)`, `LOAD4_x(i)`, `STORE_y(v, i)` and `STORE4_y(v, i)` are
-    macros for each operand, so that a template does not know in how many bits an element is stored.
+    pair, under the operand's name.  `LOAD_x(i)`, `LOAD4_x(i)`, `LOADU4_x(i)`, `STORE_y(v, i)` and
+    `STORE4_y(v, i)` are macros for each operand, so that a template does not know in how many bits an element
+    is stored. Those of four elements want a place that is a multiple of four, except for LOADU4: compilers
+    load a vector whole only where they know that it is aligned.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -60,7 +62,8 @@ class KernelSource:
             return Code(f"LOAD_{operand}({view.locate(index)})")
         kind = f"{self._types[CIdentifier(operand)]}{width}"
         if view.is_identity or (view.can_load(width) and view.strides[-1:] == (1,)):
-            return Code(f"LOAD{width}_{operand}({view.locate(index)})")
+            unaligned = "" if view.is_aligned(width) else "U"
+            return Code(f"LOAD{unaligned}{width}_{operand}({view.locate(index)})")
         if view.can_load(width):
             return Code(f"({kind})(LOAD_{operand}({view.locate(index)}))")
         parts = (f"LOAD_{operand}({view.locate(f'({index} + {i})')})" for i in range(width))
@@ -139,22 +142,25 @@ def _define(operand: KernelOperand) -> str:
         pairs = {
             f"LOAD_{name}(i)": f"vload_half((i), {name})",
             f"LOAD4_{name}(i)": f"vload_half4(0, {name} + (i))",
+            f"LOADU4_{name}(i)": f"vload_half4(0, {name} + (i))",
             f"STORE_{name}(v, i)": f"vstore_half((v), (i), {name})",
             f"STORE4_{name}(v, i)": f"vstore_half4((v), 0, {name} + (i))",
         }
     else:
         pairs = {
             f"LOAD_{name}(i)": f"{name}[i]",
-            f"LOAD4_{name}(i)": f"vload4(0, {name} + (i))",
+            f"LOAD4_{name}(i)": f"*(__global const {operand.type}4 *)({name} + (i))",
+            f"LOADU4_{name}(i)": f"vload4(0, {name} + (i))",
             f"STORE_{name}(v, i)": f"{name}[i] = (v)",
-            f"STORE4_{name}(v, i)": f"vstore4((v), 0, {name} + (i))",
+            f"STORE4_{name}(v, i)": f"*(__global {operand.type}4 *)({name} + (i)) = (v)",
         }
     chosen = pairs if operand.is_written else {k: v for k, v in pairs.items() if k.startswith("LOAD")}
     return "\n".join(f"#define {head} {body}" for head, body in chosen.items())
 
 
 def _undefine(operand: KernelOperand) -> str:
-    macros = ("LOAD", "LOAD4", "STORE", "STORE4") if operand.is_written else ("LOAD", "LOAD4")
+    loads, stores = ("LOAD", "LOAD4", "LOADU4"), ("STORE", "STORE4")
+    macros = (*loads, *stores) if operand.is_written else loads
     return "\n".join(f"#undef {macro}_{operand.name}" for macro in macros)
 
 

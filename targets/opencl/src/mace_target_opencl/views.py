@@ -51,6 +51,11 @@ class View:
         """Tell whether `width` elements from a multiple of it lie in a row, or are one and the same."""
         return not self.dims or (self.dims[-1] % width == 0 and self.strides[-1] in (0, 1))
 
+    def is_aligned(self, width: int) -> bool:
+        """Tell whether a view that loads `width` elements does so from a multiple of it, for each multiple."""
+        steps = (self.offset, *self.strides[:-1])
+        return all(step % width == 0 for step in steps)
+
     def locate(self, index: str) -> Code:
         """Return the C expression of the place for a flat index."""
         terms = []

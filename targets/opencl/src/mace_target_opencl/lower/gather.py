@@ -42,6 +42,7 @@ def _enqueue(node: Node, lowering: Lowering, gathering: Gathering) -> None:
         "base": gathering.base,
         "places": gathering.places,
         "entries": tuple(gathering.entries),
+        "aligned": gathering.base.is_aligned(4) and all(step % 4 == 0 for _, step in gathering.entries),
         "unsigned": indices.dtype is DType.U64,
         "value_type": storage_type(x),
     }

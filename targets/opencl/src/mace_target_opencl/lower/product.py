@@ -64,31 +64,20 @@ def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> 
 
 
 def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
-    """Append the call of a product."""
-    x = lowering.tensors[product.x]
-    is_float = x.dtype.is_float
+    """Append the call of a product: by tiles in local memory if it is large."""
+    tile = choose_tile(lowering.tensors[product.x].dtype, product)
+    if tile is not None:
+        enqueue_tiles(lowering, node, product, tile)
+        return
+    is_float = lowering.tensors[product.x].dtype.is_float
     width = 4 if is_float and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
     rows = min(ROWS, max(1, product.count))
-    x_view, w_view, y_view = product.views
     constants = {
-        "type": Code("float" if is_float else wrap_type(x.dtype)),
-        "count": product.count,
-        "columns": product.columns,
-        "depth": product.depth,
+        **_constants(product),
+        "type": Code("float" if is_float else wrap_type(lowering.tensors[product.x].dtype)),
         "deep": 4 if is_float and product.depth % 4 == 0 else 1,
-        "x_stride": product.strides[0],
-        "w_stride": product.strides[1],
-        "y_stride": product.strides[2],
-        "batch": product.batch,
-        "x_view": x_view,
-        "w_view": w_view,
-        "y_view": y_view,
         "rows": rows,
         "width": width,
-        "axes": product.axes,
-        "image": product.image,
-        "padded": product.padded,
-        "transposed": product.transposed,
         "x_shift": _shift(product, "x_zero"),
         "w_shift": _shift(product, "w_zero"),
     }
@@ -100,6 +89,111 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         (across, -(-product.count // rows), product.batch),
         constants,
         square_group(across),
+        product.steps,
+    )
+    enqueue(lowering, node, launch)
+
+
+def _constants(product: MatrixProduct) -> dict[str, object]:
+    """Return what both templates of products read."""
+    x_view, w_view, y_view = product.views
+    x_stride, w_stride, y_stride = product.strides
+    return {
+        "count": product.count,
+        "columns": product.columns,
+        "depth": product.depth,
+        "x_stride": x_stride,
+        "w_stride": w_stride,
+        "y_stride": y_stride,
+        "batch": product.batch,
+        "x_view": x_view,
+        "w_view": w_view,
+        "y_view": y_view,
+        "axes": product.axes,
+        "image": product.image,
+        "padded": product.padded,
+        "transposed": product.transposed,
+    }
+
+
+@dataclass(frozen=True)
+class ProductTile:
+    """The results of a group: work-items across columns and down rows, and fours of each in a work-item."""
+
+    across: int
+    down: int
+    column_parts: int
+    row_parts: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile."""
+        return 4 * self.across * self.column_parts
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile."""
+        return 4 * self.down * self.row_parts
+
+
+TILES = (ProductTile(8, 8, 2, 2), ProductTile(8, 8, 1, 1))
+"""The largest first. Groups of 64: every device has them, and registers for 64 sums of a work-item."""
+
+MIN_GROUPS = 96
+"""Groups from which on a tile keeps a large GPU busy; below, smaller tiles give it more of them."""
+
+MIN_TILES = 16
+"""Groups of the smallest tile below which the plain kernel has more work-items."""
+
+
+def choose_tile(dtype: DType, product: MatrixProduct) -> ProductTile | None:
+    """Return the tile of a product; None for one that the plain kernel computes."""
+    numbers = (product.columns, product.depth, *product.strides, product.image)
+    is_vector = dtype is DType.F32 and all(number % 4 == 0 for number in numbers)
+    is_aligned = all(step % 4 == 0 for step in (axis[6] for axis in product.axes))
+    is_aligned = is_aligned and all(_has_aligned_steps(view) for view in product.views)
+    if not is_vector or not is_aligned or product.transposed or product.depth < BLOCK:
+        return None
+    for tile in TILES:
+        if _count_groups(product, tile) >= (MIN_GROUPS if tile is not TILES[-1] else MIN_TILES):
+            return tile
+    return None
+
+
+def _has_aligned_steps(view: View) -> bool:
+    return all(step % 4 == 0 for step in view.strides)
+
+
+def _count_groups(product: MatrixProduct, tile: ProductTile) -> int:
+    return -(-product.count // tile.rows) * -(-product.columns // tile.columns) * product.batch
+
+
+BLOCK = 16
+"""Elements of the depth that lie in local memory at a time: 8 KiB of both factors for the largest tile."""
+
+
+def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: ProductTile) -> None:
+    """Append the call of a product by tiles."""
+    items = tile.across * tile.down
+    constants = {
+        **_constants(product),
+        "across": tile.across,
+        "down": tile.down,
+        "column_parts": tile.column_parts,
+        "row_parts": tile.row_parts,
+        "tile_rows": tile.rows,
+        "tile_columns": tile.columns,
+        "block": BLOCK,
+        "taps": prod(axis[2] for axis in product.axes),
+    }
+    groups = (-(-product.columns // tile.columns), -(-product.count // tile.rows), product.batch)
+    launch = Launch(
+        "tile",
+        {"x": product.x, "w": product.w, **product.others},
+        {"y": product.y},
+        (groups[0] * items, groups[1], groups[2]),
+        constants,
+        (items, 1, 1),
         product.steps,
     )
     enqueue(lowering, node, launch)

@@ -1,0 +1,78 @@
+"""Products: which kernel computes them, and that each computes what the reference does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opencl_device import load_on_device, measure_error, require_device
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Graph, Shape
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import merge, random_inputs
+from mace_target_opencl.target import Opencl
+
+
+def build_conv(name: str, x: Shape, w: Shape, attrs: Mapping[str, object] | None = None) -> Graph:
+    """Return a convolution with a bias and a Relu."""
+    builder, rng = Builder(name), np.random.default_rng(0)
+    weights = rng.standard_normal(w).astype(np.float32)
+    operands = [
+        builder.input("x", DType.F32, x),
+        builder.weight("w", weights),
+        builder.weight("b", weights.reshape(w[0], -1)[:, 0]),
+    ]
+    plain = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    return builder.finish([builder.one("Relu", [builder.one("Conv", operands, {**plain, **(attrs or {})})])])
+
+
+def build_product(name: str, x: Shape, y: Shape) -> Graph:
+    builder = Builder(name)
+    factors = [builder.input(factor, DType.F32, shape) for factor, shape in (("x", x), ("y", y))]
+    return builder.finish([builder.one("MatMul", factors)])
+
+
+LARGE = (
+    build_conv("edges", (1, 33, 31, 24), (68, 3, 3, 24), {"pads_before": (1, 1), "pads_after": (1, 1)}),
+    build_conv("rows", (2, 40, 40, 32), (132, 1, 1, 32)),
+    build_conv(
+        "groups", (1, 40, 41, 32), (64, 3, 3, 16), {"group": 2, "strides": (2, 1), "dilations": (1, 2)}
+    ),
+    build_product("batch", (3, 100, 36), (3, 36, 72)),
+    build_product("repeat", (2, 1, 64, 16), (3, 16, 64)),
+)
+SMALL = (
+    build_conv("few_rows", (1, 7, 7, 64), (8, 1, 1, 64)),
+    build_conv("odd_channels", (1, 40, 40, 30), (64, 3, 3, 30)),
+    build_product("odd_columns", (300, 64), (64, 301)),
+    build_product("vector", (64,), (64, 300)),
+)
+
+
+def name_template(graph: Graph) -> str:
+    (call,) = Opencl().lower(graph).calls
+    return call.kernel.template.name
+
+
+@pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)
+def test_a_large_product_of_vectors_is_computed_by_tiles(graph: Graph) -> None:
+    assert name_template(graph) == "tile.cl.in"
+
+
+@pytest.mark.parametrize("graph", SMALL, ids=lambda graph: graph.name)
+def test_a_small_or_odd_product_is_computed_without(graph: Graph) -> None:
+    assert name_template(graph) == "product.cl.in"
+
+
+@pytest.mark.exhaustive
+def test_tiles_compute_what_the_references_do(tmp_path: Path) -> None:
+    require_device()
+    graph = merge("products", (*LARGE, *SMALL))
+    model = load_on_device([graph], tmp_path)["products"]
+    inputs = random_inputs(graph)
+    expected, outputs = execute(graph, inputs), model.run(inputs)
+    errors = {name: measure_error(outputs[name], expected[name]) for name in graph.outputs}
+    assert max(errors.values()) < 1e-6, errors
