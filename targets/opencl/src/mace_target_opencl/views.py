@@ -52,7 +52,7 @@ class View:
         return not self.dims or (self.dims[-1] % width == 0 and self.strides[-1] in (0, 1))
 
     def is_aligned(self, width: int) -> bool:
-        """Tell whether a view that loads `width` elements does so from a multiple of it, for each multiple."""
+        """Tell whether a view that loads `width` elements does so from a multiple of it, each time."""
         steps = (self.offset, *self.strides[:-1])
         return all(step % width == 0 for step in steps)
 
