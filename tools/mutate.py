@@ -44,7 +44,13 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transforms": (r"plugins/standard/src/.*\.py", ("plugins/standard/tests",)),
     "cpu": (
         r"targets/cpu/src/.*\.(py|c\.in|h\.in)",
-        ("targets/cpu/tests", "targets/cpu/tests/test_contract.py"),
+        (
+            "targets/cpu/tests",
+            *(
+                f"targets/cpu/tests/test_{name}.py"
+                for name in ("contract", "conv", "pool", "quantized_matmul")
+            ),
+        ),
     ),
     "max78000": (
         r"(targets/max78000|frontends/ai8x)/src/.*\.py",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mace_core import compilation as compilation_module
 from mace_core.api import BlobBody, BuildConfig, Part, Refusal, Region
-from mace_core.compilation import Compilation, compile_graph, refuse_unknown_forms
+from mace_core.compilation import Compilation, compile_graph, read_file, refuse_unknown_forms
 from mace_core.deployment import Model
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.text import CIdentifier
@@ -218,3 +222,33 @@ def test_a_report_survives_its_file() -> None:
     assert [part.target for part in model.parts] == ["cpu", "picky", "cpu"]
     assert model.refusals == made.refusals
     assert model.arena_bytes >= model.arena_lower_bound > 0
+
+
+def test_regions_are_counted_from_0() -> None:
+    assert Region(Cpu(), graph()).name == "cpu0"
+
+
+def test_a_file_that_is_not_there_is_no_model(tmp_path: Path) -> None:
+    registry = Registry.load()
+    with pytest.raises(MaceError) as refusal:
+        read_file(tmp_path / "m.onnx", registry)
+    assert (
+        str(refusal.value)
+        == f"{tmp_path / 'm.onnx'}: no such file; correct its path, or leave the option out"
+    )
+    (tmp_path / "m.unheard_of").write_bytes(b"x")
+    with pytest.raises(MaceError, match="unheard_of"):
+        read_file(tmp_path / "m.unheard_of", registry)
+
+
+def test_every_dimension_that_the_engine_cannot_hold_is_named() -> None:
+    shapes = {"x": (2, 2**31), "y": (2**31 - 1, 1), "z": (), "w": (2**40,)}
+    tensors = {name: SimpleNamespace(shape=shape) for name, shape in shapes.items()}
+    plan: Any = SimpleNamespace(name="m", program=SimpleNamespace(tensors=tensors))
+    with pytest.raises(MaceError) as refusal:
+        compilation_module._with_small_dimensions(plan)
+    remedy = f"a dimension above {2**31 - 1}; state a smaller one under input_shapes"
+    assert str(refusal.value).splitlines() == [
+        f"m: tensor 'x' has shape [2, {2**31}], {remedy}",
+        f"m: tensor 'w' has shape [{2**40}], {remedy}",
+    ]

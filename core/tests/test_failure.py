@@ -53,6 +53,17 @@ def test_a_defect_names_a_file_with_its_details(
     assert path.stat().st_mode & 0o077 == 0
 
 
+def test_a_defect_is_told_by_the_start_of_its_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stream = io.StringIO()
+    assert report_failure(raised(ValueError(180 * "x" + "\nsecond")), stream) == 3
+    assert f"(ValueError: {180 * 'x'});" in stream.getvalue()
+    assert report_failure(raised(ValueError(300 * "x")), stream) == 3
+    assert f"(ValueError: {188 * 'x'});" in stream.getvalue()
+
+
 def test_a_folder_that_takes_no_file_is_no_second_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from mace_core.ir import DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError
+from mace_core.ops.rnn import ACTIVATIONS
 
 GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
 ATTRIBUTE_NAMES: Mapping[str, str] = {
@@ -177,3 +179,26 @@ def test_inference_refuses(change: dict[int, Any], given: dict[str, Any], text: 
     op = core_ops()["LSTM"]
     with pytest.raises(OpError, match=text):
         infer(op, arrays, op.complete({"hidden": 6, **given}))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Relu", [0, 0, 0, 0.5, 2]),
+        ("Affine", [-5, -2, 1, 2.5, 7]),
+        ("LeakyRelu", [-6, -3, 0, 0.5, 2]),
+        ("ThresholdedRelu", [0, 0, 0, 0, 0]),
+        ("HardSigmoid", [0, 0, 1, 1, 1]),
+        ("Elu", [3 * np.expm1(-2), 3 * np.expm1(-1), 0, 0.5, 2]),
+        ("Softsign", [-2 / 3, -1 / 2, 0, 1 / 3, 2 / 3]),
+    ],
+)
+def test_activations_at_their_limits(name: str, expected: list[float]) -> None:
+    x = np.array([-2, -1, 0, 0.5, 2])
+    found = replace(ACTIVATIONS[name], alpha=3.0, beta=1.0)(x)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_what_is_at_the_threshold_is_not_above_it() -> None:
+    x = np.array([-1, 0.5, 0.75])
+    assert replace(ACTIVATIONS["ThresholdedRelu"], alpha=0.5)(x).tolist() == [0, 0, 0.75]

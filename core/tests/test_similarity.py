@@ -62,6 +62,10 @@ def test_pixels_are_compared_by_their_greatest_channel() -> None:
     assert pixel_accuracy(np.zeros((0, 2)), np.zeros((0, 2))) == 1
 
 
+def test_two_channels_have_a_greatest() -> None:
+    assert pixel_accuracy(np.array([[0, 1], [1, 0]]), np.array([[0, 1], [0, 1]])) == 0.5
+
+
 def test_the_worst_of_each_figure() -> None:
     several = [Similarity(1, 10, 0.5, 1), Similarity(0.5, 20, 0.1, 0.9)]
     assert Similarity.worst(several) == Similarity(0.5, 10, 0.5, 0.9)

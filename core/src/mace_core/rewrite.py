@@ -22,6 +22,10 @@ class Match:
     builder: Builder
     uses: Mapping[str, int]
 
+    def is_read_once(self, tensor: str) -> bool:
+        """Tell whether one node alone reads a tensor; what a rule has made, the one that it was made for reads."""
+        return self.uses.get(tensor, 1) == 1
+
     def sole_producer(self, index: int, *ops: str) -> Node | None:
         """Return the node that computes input `index`, if only this node reads it, else None.
 
@@ -31,7 +35,7 @@ class Match:
         # would lose that rounding, and with it the numbers of a quantized model.
         inputs = self.node.inputs
         producer = self.builder.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
-        if producer is None or (ops and producer.op.name not in ops) or self.uses.get(inputs[index], 1) != 1:
+        if producer is None or (ops and producer.op.name not in ops) or not self.is_read_once(inputs[index]):
             return None
         return None if self._rounds(producer, inputs[index]) else producer
 

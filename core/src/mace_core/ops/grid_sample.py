@@ -63,7 +63,7 @@ def _reflect(v: Array, low: float, high: float) -> Array:
         return np.zeros_like(v)
     # By the number of reflections instead of a loop, because a coordinate may lie 2**24 elements outside.
     # After an even number it counts from the border that it passed, after an odd number from the other one.
-    beyond = np.where(v < low, low - v, v - high)
+    beyond = np.maximum(low - v, v - high)
     turns = np.floor(beyond / span)
     rest = beyond - turns * span
     from_low = (v < low) == (turns % 2 == 0)

@@ -14,10 +14,10 @@ EIGHT_BITS = (DType.I8, DType.U8)
 
 
 def _infer(inputs: Inputs, attrs: Attributes) -> list[Spec]:
-    a, b, *zeros = (*inputs, None, None)[:4]
+    a, b, a_zero, b_zero = (*inputs, None, None)[:4]
     assert a is not None
     assert b is not None
-    for factor, zero, name in ((a, zeros[0], "a"), (b, zeros[1], "b")):
+    for factor, zero, name in ((a, a_zero, "a"), (b, b_zero, "b")):
         need(factor.dtype in EIGHT_BITS, f"{name} is {factor.dtype.value}, expected eight-bit integers")
         need(zero is None or zero.dtype is factor.dtype, f"the zero point of {name} is of another type")
         need(zero is None or zero.elements == 1, f"{name} has several zero points; one is supported")

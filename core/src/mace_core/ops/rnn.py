@@ -70,11 +70,11 @@ _ALL = (
     RecurrentActivation("Tanh", lambda x, _a, _b: np.tanh(x)),
     RecurrentActivation("Sigmoid", lambda x, _a, _b: 1 / (1 + np.exp(-x))),
     RecurrentActivation("Affine", lambda x, a, b: a * x + b, 1.0, 0.0),
-    RecurrentActivation("LeakyRelu", lambda x, a, _b: np.where(x < 0, a * x, x), 0.01),
+    RecurrentActivation("LeakyRelu", lambda x, a, _b: np.maximum(x, 0) + a * np.minimum(x, 0), 0.01),
     RecurrentActivation("ThresholdedRelu", lambda x, a, _b: np.where(x > a, x, 0), 1.0),
     RecurrentActivation("ScaledTanh", lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
     RecurrentActivation("HardSigmoid", lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
-    RecurrentActivation("Elu", lambda x, a, _b: np.where(x < 0, a * np.expm1(x), x), 1.0),
+    RecurrentActivation("Elu", lambda x, a, _b: np.maximum(x, 0) + a * np.expm1(np.minimum(x, 0)), 1.0),
     RecurrentActivation("Softsign", lambda x, _a, _b: x / (1 + np.abs(x))),
     RecurrentActivation("Softplus", lambda x, _a, _b: np.logaddexp(0, x)),
 )

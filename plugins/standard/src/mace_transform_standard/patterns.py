@@ -111,7 +111,7 @@ def _factors(match: Match, tensor: str) -> FactorProduct:
         return FactorProduct(constant.astype(np.float64), ())
     node = find_maker(match.builder, tensor, "Mul", "Div", "Neg")
     # A factor that others read must be computed anyway, and a stored one has been rounded.
-    is_single = match.uses.get(tensor, 1) == 1 and not match.builder.tensors[tensor].quant
+    is_single = match.is_read_once(tensor) and not match.builder.tensors[tensor].quant
     inner = read_product(match, node) if node and is_single else None
     return inner or FactorProduct(ONE.factor, (tensor,))
 

@@ -56,7 +56,7 @@ def _cancel_split(match: Match) -> Sequence[str] | None:
     # Parts or pieces that are stored differently are rounded on the way.
     if pieces is None or len(storages) > 1:
         return None
-    if any(len(parts) > 1 for parts in pieces) and match.uses.get(match.node.inputs[0], 1) != 1:
+    if any(len(parts) > 1 for parts in pieces) and not match.is_read_once(match.node.inputs[0]):
         return None  # the whole is needed as well: its pieces are copied either way
     results = zip(pieces, match.node.outputs, strict=True)
     return [

@@ -30,7 +30,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         reshape is None
         or first is None
         or first.op.name != "Transpose"
-        or match.uses.get(reshape.inputs[0], 1) != 1
+        or not match.is_read_once(reshape.inputs[0])
     ):
         return None
     permutation = _lift_permutation(match, _permutation_of(node), reshape)

@@ -49,7 +49,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 def _find_stored_conv(match: Match) -> Node | None:
     """A Conv whose result is stored as the Slice's is, so that cutting it rounds nothing more."""
     name = match.node.inputs[0] if match.node.op.name == "Slice" else ""
-    conv = match.builder.producer(name) if name and match.uses.get(name, 1) == 1 else None
+    conv = match.builder.producer(name) if name and match.is_read_once(name) else None
     same = conv and match.builder.tensors[name].storage == match.builder.storages.get(match.node.outputs[0])
     return conv if conv and same and conv.op.name == "Conv" else None
 

@@ -78,7 +78,7 @@ def _match_clip(match: Match) -> Fused | None:
         return None
     (x,) = slope.terms
     # The filters take in slope, offset and limits at no cost; a HardSigmoid is a pass of its own.
-    if find_maker(match.builder, x, *FILTERED) and match.uses.get(x, 1) == 1:
+    if find_maker(match.builder, x, *FILTERED) and match.is_read_once(x):
         return None
     return Fused("HardSigmoid", [x], HardSigmoidAttributes(slope.number, beta))
 

@@ -74,7 +74,7 @@ def _fuse_quotient(match: Match) -> Sequence[str] | None:
     """Fuse (x - mean) * Rsqrt(v) or (x - mean) / Sqrt(v)."""
     is_quotient = match.node.op.name == "Div"
     root_op = "Sqrt" if is_quotient else "Rsqrt"
-    for value, divisor in both_orders(match.node)[: 1 if is_quotient else 2]:
+    for value, divisor in both_orders(match.node)[:1] if is_quotient else both_orders(match.node):
         root = find_maker(match.builder, divisor, root_op)
         moments = _read_moments(match.builder, root.inputs[0]) if root else None
         if moments is None:
@@ -89,7 +89,7 @@ def _fuse_quotient(match: Match) -> Sequence[str] | None:
 def _fuse_parts(match: Match) -> Sequence[str] | None:
     """Fuse x * r + (bias - mean * r), or x * r - (mean * r + bias)."""
     is_sum = match.node.op.name == "Add"
-    for scaled, shift in both_orders(match.node)[: 2 if is_sum else 1]:
+    for scaled, shift in both_orders(match.node) if is_sum else both_orders(match.node)[:1]:
         product = find_maker(match.builder, scaled, "Mul")
         for x, r in both_orders(product) if product else ():
             fused = _match_parts(match, (x, r, shift), is_sum=is_sum)

@@ -80,7 +80,7 @@ def _comes_from_filters(match: Match, tensor: str) -> bool:
     """
     node = match.builder.producer(tensor)
     # Read by others, the tensor must be computed as it is, and nothing is saved.
-    if node is None or match.uses.get(tensor, 1) != 1 or len(node.outputs) != 1:
+    if node is None or not match.is_read_once(tensor) or len(node.outputs) != 1:
         return False
     if node.op.name in FILTERED:
         return True

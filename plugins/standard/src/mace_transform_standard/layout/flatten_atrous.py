@@ -39,7 +39,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         conv is None
         or conv.op.name != "Conv"
         or not _is_plain(conv)
-        or match.uses.get(conv.outputs[0], 1) != 1
+        or not match.is_read_once(conv.outputs[0])
     ):
         return None
     last_before = match.builder.producer(conv.inputs[0])

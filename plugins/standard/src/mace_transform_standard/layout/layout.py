@@ -56,8 +56,10 @@ def _sink(match: Match) -> Sequence[str] | None:
     node = match.node
     assert node.op.move is not None
     perm = _find_common_permutation(match)
-    moved = node.op.move(node.attrs, perm) if perm else None
-    if perm is None or moved is None:
+    if perm is None:
+        return None
+    moved = node.op.move(node.attrs, perm)
+    if moved is None:
         return None
     attrs, after = moved
     inputs = [_strip_transpose(match, name, perm) for name in node.inputs]

@@ -115,7 +115,7 @@ def _find_moves(match: Match) -> list[Node]:
         and not node.op.inputs[0].endswith("*")
         and len(node.outputs) == 1
     ):
-        if match.uses.get(tensor, 1) != 1 or match.builder.tensors[tensor].quant or node.op.name == "Pad":
+        if not match.is_read_once(tensor) or match.builder.tensors[tensor].quant or node.op.name == "Pad":
             break
         moves.append(node)
         tensor = node.inputs[0]
@@ -129,7 +129,7 @@ def _find_real_op(match: Match, tensor: str) -> Node | None:
     if (
         node is None
         or len(node.outputs) != 1
-        or match.uses.get(tensor, 1) != 1
+        or not match.is_read_once(tensor)
         or builder.tensors[tensor].quant
     ):
         return None
