@@ -55,6 +55,9 @@ def test_two_elements_keep_a_transpose_where_it_is(expressions: Any, ops_after: 
         (((1, 4, 5), (5, 4)), (2, 0, 1), ["Reshape", "Transpose"]),
         # Axes that were apart are merged: a Transpose stays before, worth it only for channels last to first.
         (((2, 3, 4, 5), (2, 20, 3)), (0, 3, 2, 1), ["Transpose", "Reshape", "Transpose"]),
+        (((2, 3, 4, 5, 6), (2, 30, 3, 4)), (0, 4, 3, 1, 2), ["Transpose", "Reshape", "Transpose"]),
+        (((2, 2, 3, 2, 3, 2), (2, 6, 2, 3, 2)), (0, 5, 4, 1, 2, 3), ["Transpose", "Reshape", "Transpose"]),
+        (((2, 3, 4, 5, 6), (2, 30, 4, 3)), (0, 4, 3, 2, 1), ["Transpose", "Reshape"]),
         (((2, 3, 4), (12, 2)), (2, 1, 0), ["Transpose", "Reshape"]),
         (((2, 3, 4), (3, 8)), (2, 1, 0), ["Transpose", "Reshape"]),
         # All axes together, in their order or not.
