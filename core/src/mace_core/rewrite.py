@@ -23,7 +23,7 @@ class Match:
     uses: Mapping[str, int]
 
     def is_read_once(self, tensor: str) -> bool:
-        """Tell whether one node alone reads a tensor, as what a rule has made is read by what it was made for."""
+        """Tell whether one node alone reads a tensor; so it is with one that a rule has made."""
         return self.uses.get(tensor, 1) == 1
 
     def sole_producer(self, index: int, *ops: str) -> Node | None:
