@@ -254,7 +254,6 @@ TESTED_ELSEWHERE = {
     ),
     "build_folder": ("core/tests/test_scons.py", "SCons alone asks for the folder's lock"),
     "cli": ("core/tests/test_commands.py", "commands are tried from the command line"),
-    "cli_options": ("core/tests/test_commands.py", "commands are tried from the command line"),
     "deployment/convert": ("core/tests/test_deployment.py", "values are converted as a file is read"),
     "deployment/faults": ("core/tests/test_deployment.py", "faults are told as a file is read"),
     "deployment/objects": ("core/tests/test_deployment.py", "data without behavior"),
