@@ -293,6 +293,16 @@ EXPORT int32_t clEnqueueReadBuffer(cl_queue queue, cl_mem memory, uint32_t block
   return code ? code : move(queue, memory, offset, bytes, to, NULL);
 }
 
+EXPORT int32_t clEnqueueFillBuffer(cl_queue queue, cl_mem memory, const void *pattern, size_t size, size_t offset,
+                                   size_t bytes, uint32_t count, const cl_event *waits, cl_event *event) {
+  const object *const o = check(memory, MEM, __func__);
+  (void)pattern, (void)count, (void)waits, (void)event;
+  check(queue, QUEUE, __func__);
+  if (bytes % size || offset > o->bytes || bytes > o->bytes - offset) abort();
+  memset(o->data + offset, 0, bytes);
+  return fault(__func__);
+}
+
 EXPORT int32_t clEnqueueMarkerWithWaitList(cl_queue queue, uint32_t count, const cl_event *waits, cl_event *event) {
   (void)count, (void)waits;
   check(queue, QUEUE, __func__);

@@ -93,6 +93,8 @@ enum {
     (cl_queue, cl_mem, uint32_t, size_t, size_t, const void *, uint32_t, const cl_event *, cl_event *))       \
   X(clEnqueueReadBuffer, int32_t,                                                                             \
     (cl_queue, cl_mem, uint32_t, size_t, size_t, void *, uint32_t, const cl_event *, cl_event *))             \
+  X(clEnqueueFillBuffer, int32_t,                                                                             \
+    (cl_queue, cl_mem, const void *, size_t, size_t, size_t, uint32_t, const cl_event *, cl_event *))         \
   X(clEnqueueMarkerWithWaitList, int32_t, (cl_queue, uint32_t, const cl_event *, cl_event *))                 \
   X(clGetEventInfo, int32_t, (cl_event, uint32_t, size_t, void *, size_t *))                                  \
   X(clWaitForEvents, int32_t, (uint32_t, const cl_event *))                                                   \

@@ -122,6 +122,37 @@ static mace_status finish_program(mace_loaded *part, mace_text text) {
   return MACE_OK;
 }
 
+/* Compute the part once with zeros. Some drivers, PoCL among them, compile a kernel when it is enqueued for the
+ * first time: what save keeps would lack that, and the first run of each session would take seconds. A device
+ * that cannot do it does without; what is wrong with it shows in the first run. */
+static void warm_up(mace_loaded *part) {
+  const mace_device *const device = part->device;
+  const mace_payload *const payload = part->payload;
+  const size_t count = count_ports(payload);
+  mace_memory *const memories = calloc(count, sizeof *memories);
+  mace_binding *const ports = calloc(count, sizeof *ports);
+  const mace_text nowhere = {NULL, 0};
+  const uint32_t zero = 0;
+  int ready = memories && ports;
+  for (size_t i = 0; ready && i < count; i++) {
+    const size_t dense =
+        i < (size_t)payload->inputs + (size_t)payload->outputs ? payload->ports[i].bytes : payload->scratch.bytes;
+    const size_t bytes = (dense + sizeof zero - 1) / sizeof zero * sizeof zero;
+    const cl_mem made = bytes ? device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, NULL) : NULL;
+    memories[i].buffer.handle = (uint64_t)(uintptr_t)made;
+    ports[i].memory = &memories[i];
+    /* Zeros are valid indices, so that no kernel leaves its tensors. */
+    ready = made && !device->cl.clEnqueueFillBuffer(device->queue, made, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
+  }
+  if (ready) mace_opencl_run(part, ports, 0, nowhere);
+  if (!ready) device->cl.clFinish(device->queue);
+  for (size_t i = 0; memories && i < count; i++)
+    if (memories[i].buffer.handle) device->cl.clReleaseMemObject((cl_mem)(uintptr_t)memories[i].buffer.handle);
+  free(memories);
+  free(ports);
+  memset(part->bound, 0, sizeof *part->bound * count);
+}
+
 mace_status mace_opencl_compile(mace_loaded *part, mace_text text) {
   const opencl_header *const header = part->blob.header;
   mace_device *const device = part->device;
@@ -140,7 +171,10 @@ mace_status mace_opencl_compile(mace_loaded *part, mace_text text) {
   free(source);
   if (!part->program) return mace_opencl_judge(MACE_FAILED, "clCreateProgramWithSource", code, text);
   status = finish_program(part, text);
-  if (status) forget_program(part);
+  if (status)
+    forget_program(part);
+  else
+    warm_up(part);
   return status;
 }
 

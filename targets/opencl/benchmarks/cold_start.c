@@ -1,0 +1,83 @@
+/* cold_start: opens a session of the first model of the library `cold`, and tells how long each step took.
+ *
+ *   cold_start CACHE OPTIONS
+ *
+ * CACHE: a file for what the device compiles, "-" for none. OPTIONS: of mace_config, "-" for none. Prints
+ * "open MS", "first MS", "warm MS" (the best of five), "device NAME".
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cold.h"
+
+static const char *path;
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
+static size_t load_entry(void *context, const char *key, void *data, size_t bytes) {
+  FILE *const file = fopen(path, "rb");
+  size_t size;
+  (void)context, (void)key;
+  if (!file) return 0;
+  fseek(file, 0, SEEK_END);
+  size = (size_t)ftell(file);
+  rewind(file);
+  if (data && bytes >= size && fread(data, 1, size, file) != size) size = 0;
+  fclose(file);
+  return size;
+}
+
+static void store_entry(void *context, const char *key, const void *data, size_t bytes) {
+  FILE *const file = fopen(path, "wb");
+  (void)context, (void)key;
+  if (!file) return;
+  fwrite(data, 1, bytes, file);
+  fclose(file);
+}
+
+static void *resize_entry(void *context, void *memory, size_t bytes) {
+  (void)context;
+  if (bytes) return realloc(memory, bytes);
+  free(memory);
+  return NULL;
+}
+
+int main(int count, char **words) {
+  const mace_model *const model = cold_models[0];
+  const mace_cache cache = {sizeof cache, NULL, load_entry, store_entry, resize_entry};
+  const void *inputs[16] = {NULL};
+  void *outputs[16] = {NULL};
+  mace_config config = {0};
+  mace_session *session = NULL;
+  double start, best = 1e30;
+  if (count != 3) return 2;
+  config.struct_bytes = sizeof config;
+  path = words[1];
+  if (strcmp(words[1], "-")) config.cache = &cache;
+  if (strcmp(words[2], "-")) config.options = words[2];
+  for (int i = 0; i < model->input_count; i++) inputs[i] = calloc(1, model->inputs[i].bytes);
+  for (int i = 0; i < model->output_count; i++) outputs[i] = calloc(1, model->outputs[i].bytes);
+  const size_t bytes = mace_session_bytes(model, &config);
+  void *const memory = aligned_alloc(MACE_ALIGNMENT, (bytes + MACE_ALIGNMENT - 1) / MACE_ALIGNMENT * MACE_ALIGNMENT);
+  start = now();
+  if (mace_open(model, &config, memory, bytes, &session)) return fprintf(stderr, "%s\n", mace_error(session)), 1;
+  printf("open %.1f\n", now() - start);
+  start = now();
+  if (mace_run(session, inputs, outputs)) return fprintf(stderr, "%s\n", mace_error(session)), 1;
+  printf("first %.1f\n", now() - start);
+  for (int i = 0; i < 5; i++) {
+    start = now();
+    if (mace_run(session, inputs, outputs)) return 1;
+    if (now() - start < best) best = now() - start;
+  }
+  printf("warm %.1f\ndevice %s\n", best, mace_part_device(session, 0));
+  mace_close(session);
+  return 0;
+}

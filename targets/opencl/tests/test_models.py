@@ -1,0 +1,71 @@
+"""Real models on a real device: the results are those of the references, whatever the processor has to compute."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opencl_device import measure_error, require_device
+
+from mace_core.compilation import Compilation, compile_graph, compile_model
+from mace_core.deployment import Model, load_deployment
+from mace_core.ir import Graph
+from mace_core.registry import Registry
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import generate_library, load_library, random_inputs
+from mace_target_opencl.target import Opencl
+
+pytestmark = pytest.mark.slow
+
+MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
+WHOLE = (
+    "onnx2c_mnist/model.onnx",
+    "mlperf_kws/kws_fp32.tflite",
+    "mlperf_ic/ic_fp32.tflite",
+    "mlperf_ad/ad_fp32.tflite",
+    "ultraface_rfb/version-RFB-320.onnx",
+)
+"""Models that the device computes alone."""
+LIMIT = 1e-4
+"""Of the range of an output, which the sums of a convolution in another order stay within."""
+
+
+def read_graph(name: str, folder: Path) -> Graph:
+    """Return a model's graph as targets are asked for it."""
+    path = MODELS / name
+    if not path.exists():
+        pytest.skip(f"no {path}; set MACE_MODELS to the folder of real models")
+    (folder / "m.yml").write_text(
+        f"library_name: m\nmodels:\n  m:\n    model_file_path: {path}\n", encoding="utf-8"
+    )
+    registry = Registry.load()
+    (model,) = load_deployment(folder / "m.yml").models
+    return compile_model(model, Compilation(registry.select("host")[0], registry)).graph
+
+
+@pytest.mark.sampled(cases="mnist")
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_model_computes_what_its_reference_does(name: str, tmp_path: Path) -> None:
+    require_device()
+    graph = read_graph(name, tmp_path)
+    sources = generate_library([Opencl()], [graph])
+    session = load_library(sources, tmp_path)[graph.name]
+    assert len(session.devices()) == 1
+    inputs = random_inputs(graph)
+    expected, outputs = execute(graph, inputs), session.run(inputs)
+    for output in graph.outputs:
+        assert np.isfinite(outputs[output]).all()
+        assert measure_error(outputs[output], expected[output]) < LIMIT, output
+
+
+def test_a_whole_model_is_copied_at_its_edges_alone(tmp_path: Path) -> None:
+    """One region, a copy for each input and output, and no other."""
+    graph = read_graph(WHOLE[0], tmp_path)
+    registry = Registry.load()
+    compiled = compile_graph(Model("m", ()), graph, Compilation(registry.select("host+opencl")[0], registry))
+    report = compiled.report()
+    assert [part.target for part in report.parts] == ["opencl"]
+    assert {transfer.tensor for transfer in report.transfers} == {*graph.inputs, *graph.outputs}
+    assert len(report.transfers) == len(graph.inputs) + len(graph.outputs)
