@@ -12,8 +12,10 @@ from quantized_graphs import I8, I16, U8, WINDOW, check, conv, graph, storage
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Quant
+from mace_core.levels import Level, with_levels
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
+from mace_target_cpu.isa import X86
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +91,31 @@ def test_windows_that_differ_along_every_axis(tmp_path: Path) -> None:
             graphs.append(graph(f"{stem}_mean{count_pad}", "AveragePool", [(x, shape)], attrs, y))
     kernels = check(graphs, tmp_path, levels_here(Cpu().levels("host"))[:1])
     assert not [name for name in kernels.values() if "dequantize" in name]
+
+
+VNNI = [level for level in levels_here(X86) if level.dot == "vnni" and not level.byte_tiles]
+
+
+@pytest.mark.sampled(every=2)
+@pytest.mark.parametrize("level", VNNI, ids=lambda level: str(level.name))
+def test_lines_of_depthwise_windows_end_where_windows_reach_outside(level: Level, tmp_path: Path) -> None:
+    border = {"pads_before": (1, 1), "pads_after": (1, 1)}
+    graphs = []
+    for channels, size, how in (
+        (100, (7, 20), {**border}),
+        (32, (6, 9), {**border, "strides": (2, 2)}),
+        (70, (9, 8), {"pads_before": (2, 0), "pads_after": (0, 3), "strides": (1, 3)}),
+        (5, (9, 11), {"pads_before": (2, 2), "pads_after": (2, 2), "dilations": (2, 2)}),
+        (64, (4, 3), {"pads_before": (0, 0), "pads_after": (0, 0)}),
+    ):
+        # uint8 weights less their zero point take 9 bits, and so more than nine slots.
+        for kinds in ((I8, DType.I8, U8), (U8, DType.U8, I8)):
+            name = f"{kinds[1].value}_{channels}"
+            graphs.append(conv(name, (2, *size, channels), (channels, 3, 3, 1), kinds, group=channels, **how))
+    check(graphs, tmp_path, [level])
+    target = with_levels(Cpu(), [level])
+    kernels = {call.kernel.name for g in graphs for call in target.lower(g).calls}
+    assert kernels == {"conv_depthwise_bytes_i8", "conv_depthwise_bytes_u8"}
 
 
 def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats(tmp_path: Path) -> None:
