@@ -36,9 +36,11 @@ def require_device() -> None:
     require(find_missing())
 
 
-def load_on_device(graphs: Sequence[Graph], folder: Path) -> dict[str, native.LoadedModel]:
-    """Return a session of each graph, computed completely by the device."""
-    return load_library(generate_library([Opencl()], graphs), folder)
+def load_on_device(
+    graphs: Sequence[Graph], folder: Path, target: Opencl | None = None
+) -> dict[str, native.LoadedModel]:
+    """Return a session of each graph, computed completely by the device.  target: with other options."""
+    return load_library(generate_library([target or Opencl()], graphs), folder)
 
 
 def measure_error(actual: Array, expected: Array) -> float:

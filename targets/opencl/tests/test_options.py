@@ -23,6 +23,10 @@ def test_the_defaults() -> None:
     )
 
 
+def test_storage_in_half_precision_is_stated() -> None:
+    assert OpenclOptions.of({"storage": "f16"}, PLACE).storage == "f16"
+
+
 @pytest.mark.parametrize(
     ("stated", "message"),
     [

@@ -42,7 +42,7 @@ class OpenclOptions:
             value = options.get(name, "f32")
             if value not in TYPES:
                 faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(TYPES)}")
-            elif value == "f16":
+            elif name == "arithmetic" and value == "f16":
                 faults.append(f"{place}: {name}: f16 is not supported yet; write f32")
         regions = options.get("regions", "auto")
         if regions not in REGIONS:
@@ -55,7 +55,8 @@ class OpenclOptions:
         if faults:
             raise MaceError.of(faults)
         shares = {"cpu", "gpu"} <= {*runtimes}
-        return cls(is_selective=regions == "worthwhile" or (regions == "auto" and shares), costs=costs)
+        is_selective = regions == "worthwhile" or (regions == "auto" and shares)
+        return cls(str(options.get("storage", "f32")), is_selective=is_selective, costs=costs)
 
     @classmethod
     def of_model(cls, model: Model) -> OpenclOptions:

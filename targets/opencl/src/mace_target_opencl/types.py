@@ -25,7 +25,7 @@ C_TYPES: Mapping[DType, Code] = {
 RAW_TYPES: Mapping[DType, Code] = {DType.F16: Code("ushort"), DType.F64: Code("ulong")}
 """Types as which elements are moved that kernels do not compute with: devices need not have them."""
 
-HALF = Code("half")
+FLOAT, HALF = Code("float"), Code("half")
 
 CAST = "let the model cast it to f32 before this node"
 """What a user can do about an element type that no kernel computes."""
