@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from writer_cases import Grower
+from writer_grower import Grower
 from writer_oracle import check_graph
 
 from mace_core.graph_builder import Builder

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_rewrites import check_rewrite, conv, node_graph
-from writer_cases import Grower
+from rewrite_checks import check_rewrite, conv, node_graph
+from writer_grower import Grower
 from writer_oracle import check_graph, evaluate, real
 
 from mace_core.ir import Array, DType, Graph, Quant, Storage

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import tflite
-from writer_cases import Grower
+from writer_grower import Grower
 
 from mace_core.ir import DType, Graph, Quant, Tensor
 from mace_core.lowering import Refused

@@ -41,6 +41,22 @@ from mace_target_mdla.network import encode_network, refuse_encoding
 from mace_tflite_writer import refuses, write_tflite
 
 STUB = Path(__file__).parent / "stub"
+BUILDS = (
+    "NeuronModel_create",
+    "NeuronModel_addOperand",
+    "NeuronModel_setOperandValue",
+    "NeuronModel_addOperation",
+    "NeuronModel_identifyInputsAndOutputs",
+    "NeuronModel_relaxComputationFloat32toFloat16",
+    "NeuronModel_finish",
+    "NeuronModel_getSupportedOperations",
+    "NeuronCompilation_create",
+    "NeuronCompilation_setPreference",
+    "NeuronCompilation_setPriority",
+    "NeuronCompilation_finish",
+    "NeuronExecution_create",
+)
+"""The functions of the vendor by which the driver builds a network, in the order of its calls."""
 EXECUTOR = {"NEURON_STUB_EXECUTOR": f"{sys.executable} {STUB / 'executor.py'}"}
 SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BUFFERS = (BufferKind.DMABUF, BufferKind.AHARDWAREBUFFER)

@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from neuron_session import SANITIZED, Direct, SessionProgram, Told, build_adapter, build_session, small_graph
+from neuron_session import (
+    BUILDS,
+    SANITIZED,
+    Direct,
+    SessionProgram,
+    Told,
+    build_adapter,
+    build_session,
+    small_graph,
+)
 
 from mace_core.testing.requirements import require
 from mace_target_mdla.driver import ADAPTERS
@@ -26,22 +35,6 @@ BUILDING = {1: FAILED, 4: STALE, 8: STALE, 10: NO_DEVICE, 13: FAILED, 15: LOST, 
 """Of the vendor's code while a session is opened to the status that it becomes."""
 RUNNING = {1: FAILED, 4: FAILED, 7: FAILED, 10: LOST, 11: TIMEOUT, 15: LOST}
 """As BUILDING, in a run."""
-BUILDS = (
-    "NeuronModel_create",
-    "NeuronModel_addOperand",
-    "NeuronModel_setOperandValue",
-    "NeuronModel_addOperation",
-    "NeuronModel_identifyInputsAndOutputs",
-    "NeuronModel_relaxComputationFloat32toFloat16",
-    "NeuronModel_finish",
-    "NeuronModel_getSupportedOperations",
-    "NeuronCompilation_create",
-    "NeuronCompilation_setPreference",
-    "NeuronCompilation_setPriority",
-    "NeuronCompilation_finish",
-    "NeuronExecution_create",
-)
-"""In the order in which the driver calls them."""
 RUNS = (
     "NeuronExecution_setInput",
     "NeuronExecution_setOutput",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from neuron_session import STUB
-from test_network_operators import stub_network
+from operator_files import stub_network
 
 from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Model
@@ -26,8 +24,8 @@ from mace_target_mdla.target import Mdla
 from mace_tflite_writer import refuses, write_tflite
 from mace_tflite_writer.rewrites import weights_per_tensor
 
-sys.path.insert(0, str(STUB))
-import executor
+import executor  # isort: skip  # operator_files puts the folder of the stub in reach
+import neuron_network  # isort: skip
 
 KEEP = MdlaOptions("1.5")
 EXACT = MdlaOptions("1.5", stores_uint8=True)
@@ -66,7 +64,7 @@ def network(seed: int, channels: Sequence[float] | None, dtype: DType = DType.I8
 
 
 def sample(graph: Graph, seed: int) -> dict[str, Array]:
-    """Inputs that fill the range of their type."""
+    """Return inputs that use the whole range of their type."""
     tensor = graph.tensors["x"]
     limits = np.iinfo(tensor.dtype.numpy)
     random = np.random.default_rng(seed)
@@ -126,11 +124,11 @@ def test_scales_for_each_channel_are_told_beside_uint8(seed: int) -> None:
     encoded = encode_network(legal, tflite, unsigned=True)
     assert find_tflite(encoded) == tflite
     told = stub_network(encoded)
-    operands = executor.Network(told).operands
-    filters = [o for o in operands if o.type == executor.T_CHANNELS]
+    operands = neuron_network.Network(told).operands
+    filters = [o for o in operands if o.type == neuron_network.T_CHANNELS]
     assert len(filters) == 2
     assert all(o.scales and o.axis == 0 for o in filters)
-    signed = [o for o in operands if o.type == executor.T_INT8]
+    signed = [o for o in operands if o.type == neuron_network.T_INT8]
     assert len(signed) == 2, "the ports alone"
     x = sample(graph, seed)["x"].tobytes()
     assert executor.run(executor.translate(told), x) == executor.run(tflite, x)

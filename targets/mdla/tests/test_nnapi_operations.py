@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
-from test_network_operators import FILES, file_of, stub_network
+from operator_files import FILES, file_of, stub_network
 
 from mace_target_mdla.lite_model import LiteModel
 from mace_target_mdla.network import encode_lite_model
 from mace_target_mdla.neuron import NeuronOperation, OperandType
 
-import executor  # isort: skip  # test_network_operators puts it in reach
+import neuron_network  # isort: skip  # operator_files puts the folder of the stub in reach
 
 TABLE: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "nnapi_operations.yml").read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def test_the_table_has_every_operation_with_its_number() -> None:
 @pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("case", FILES)
 def test_operands_have_the_order_and_the_types_of_the_page(case: str) -> None:
-    network = executor.Network(stub_network(encode_lite_model(LiteModel(file_of(case)[0]))))
+    network = neuron_network.Network(stub_network(encode_lite_model(LiteModel(file_of(case)[0]))))
     assert network.operations
     for code, inputs, _ in network.operations:
         entry = TABLE[NeuronOperation(code).name]
@@ -87,6 +87,6 @@ def test_operands_have_the_order_and_the_types_of_the_page(case: str) -> None:
 def test_the_files_make_every_operation_of_the_table() -> None:
     told = set()
     for case in FILES:
-        network = executor.Network(stub_network(encode_lite_model(LiteModel(file_of(case)[0]))))
+        network = neuron_network.Network(stub_network(encode_lite_model(LiteModel(file_of(case)[0]))))
         told |= {NeuronOperation(code).name for code, _, _ in network.operations}
     assert set(TABLE) - told == set(REPLACED)
