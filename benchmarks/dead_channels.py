@@ -94,7 +94,7 @@ def time_in_turns(
 
 
 def main() -> None:
-    """Make, compile, compare and time both forms."""
+    """Generate and compile the model with and without its dead channels, compare the results, time both."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)

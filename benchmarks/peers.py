@@ -22,7 +22,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,31 @@ MAX_BURST = 200
 FLOAT_TOLERANCE = 1e-3
 INT8_TOLERANCE = 0.15
 SEED = 11
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The times of one runtime on one model, which `--json` writes as an object with these keys.
+
+    level: the instruction-set level of our library; "" for other runtimes.
+    ratio_to_best_peer: min_ms as a multiple of the best peer's; None without a peer that agrees with ours.
+    disagreement: what is wrong with its outputs; "" if they agree with ours.
+    """
+
+    model: str
+    dtype: str
+    threads: int
+    runtime: str
+    level: str
+    min_ms: float
+    median_ms: float
+    ratio_to_best_peer: float | None
+    disagreement: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether the runtime is a library of ours."""
+        return self.runtime.startswith("ours")
 
 
 class BuildError(Exception):
@@ -212,45 +237,43 @@ def choose_clock(options: argparse.Namespace, threads: int) -> Callable[[], int]
     return time.process_time_ns if options.processor_time and threads == 1 else time.perf_counter_ns
 
 
-def rows_of(model: PeerModel, threads: int, contestants: list[Contestant]) -> list[dict[str, object]]:
-    """Return a record for each runtime, as --json writes them."""
+def rows_of(model: PeerModel, threads: int, contestants: list[Contestant]) -> list[Measurement]:
+    """Return the measurement of each runtime."""
     peers = [c.min_ms for c in contestants if not c.is_ours and not c.problem]
     best = min(peers, default=math.nan)
     return [
-        {
-            "model": model.name,
-            "dtype": model.dtype,
-            "threads": threads,
-            "runtime": contestant.name,
-            "level": contestant.session.level,
-            "min_ms": contestant.min_ms,
-            "median_ms": statistics.median(contestant.times) / 1e6,
-            "ratio_to_best_peer": contestant.min_ms / best if peers else None,
-            "disagreement": contestant.problem,
-        }
+        Measurement(
+            model=model.name,
+            dtype=model.dtype,
+            threads=threads,
+            runtime=contestant.name,
+            level=contestant.session.level,
+            min_ms=contestant.min_ms,
+            median_ms=statistics.median(contestant.times) / 1e6,
+            ratio_to_best_peer=contestant.min_ms / best if peers else None,
+            disagreement=contestant.problem,
+        )
         for contestant in contestants
     ]
 
 
-def summarize(records: list[dict[str, object]]) -> str:
+def summarize(measurements: list[Measurement]) -> str:
     """Return a table with a line for each model and number of threads, and the geometric means."""
-    runners = list(dict.fromkeys(str(record["runtime"]) for record in records))
-    lines, ratios = [], defaultdict(list)
-    for model, threads in dict.fromkeys((r["model"], r["threads"]) for r in records):
-        found = {r["runtime"]: r for r in records if (r["model"], r["threads"]) == (model, threads)}
-        cells = [f"{found[name]['min_ms']:.4f}" if name in found else "-" for name in runners]
-        for name in runners:
-            if name.startswith("ours") and name in found and found[name]["ratio_to_best_peer"]:
-                ratio = float(str(found[name]["ratio_to_best_peer"]))
-                ratios[name, found[name]["dtype"], threads].append(ratio)
-                cells.append(f"{ratio:.2f}")
-            elif name.startswith("ours"):
-                cells.append("-")
-        rivals = {
-            n: r["min_ms"] for n, r in found.items() if not n.startswith("ours") and not r["disagreement"]
-        }
-        lines.append((str(model), str(threads), *cells, min(rivals, key=rivals.__getitem__, default="-")))
-    ours = [f"{name} / best" for name in runners if name.startswith("ours")]
+    runners = list(dict.fromkeys(m.runtime for m in measurements))
+    our_runners = list(dict.fromkeys(m.runtime for m in measurements if m.is_ours))
+    lines: list[tuple[str, ...]] = []
+    ratios: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for model, threads in dict.fromkeys((m.model, m.threads) for m in measurements):
+        found = {m.runtime: m for m in measurements if (m.model, m.threads) == (model, threads)}
+        cells = [f"{found[name].min_ms:.4f}" if name in found else "-" for name in runners]
+        for name in our_runners:
+            ratio = found[name].ratio_to_best_peer if name in found else None
+            if ratio:
+                ratios[name, found[name].dtype, threads].append(ratio)
+            cells.append(f"{ratio:.2f}" if ratio else "-")
+        rivals = {name: m.min_ms for name, m in found.items() if not m.is_ours and not m.disagreement}
+        lines.append((model, str(threads), *cells, min(rivals, key=rivals.__getitem__, default="-")))
+    ours = [f"{name} / best" for name in our_runners]
     text = table(("model", "threads", *runners, *ours, "best peer"), lines)
     for (name, dtype, threads), found_ratios in ratios.items():
         mean = math.exp(statistics.fmean(math.log(ratio) for ratio in found_ratios))
@@ -267,21 +290,21 @@ def bind_processors(count: int, every: list[int]) -> None:
 
 def measure(
     model: PeerModel, peers: list[runtimes.Runtime], options: argparse.Namespace
-) -> list[dict[str, object]]:
-    """Return the records of one model at every number of threads; BuildError where ours does not build."""
+) -> list[Measurement]:
+    """Return the measurements of a model at every number of threads; BuildError where ours does not build."""
     library = build(model, options.no_build)
     ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
     processors = sorted(os.sched_getaffinity(0))
-    records = []
+    measurements: list[Measurement] = []
     for threads in map(int, split(options.threads)):
         bind_processors(threads, processors)
         contestants = open_all(model, ours, peers, threads)
         race(contestants, options.seconds, choose_clock(options, threads))
-        records += rows_of(model, threads, contestants)
+        measurements += rows_of(model, threads, contestants)
         del contestants
         gc.collect()
         os.sched_setaffinity(0, processors)
-    return records
+    return measurements
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -298,7 +321,7 @@ def main(arguments: Sequence[str]) -> int:
         say(f"{peer.name} {peer.version or 'is not installed'}")
     peers = [peer for peer in peers if peer.version]
     (FOLDER / "libraries").mkdir(parents=True, exist_ok=True)
-    records: list[dict[str, object]] = []
+    measurements: list[Measurement] = []
     failures = 0
     for model in models:
         if reason := prepare(model):
@@ -306,15 +329,15 @@ def main(arguments: Sequence[str]) -> int:
             continue
         say(model.name)
         try:
-            records += measure(model, peers, options)
+            measurements += measure(model, peers, options)
         except BuildError as error:
             say(str(error))
             failures += 1
         # After each model: a run that is cut short keeps what it has.
         if options.json:
-            options.json.write_text(json.dumps(records, indent=1) + "\n")
-    sys.stdout.write(summarize(records))
-    return int(failures > 0 or any(record["disagreement"] for record in records))
+            options.json.write_text(json.dumps([asdict(m) for m in measurements], indent=1) + "\n")
+    sys.stdout.write(summarize(measurements))
+    return int(failures > 0 or any(m.disagreement for m in measurements))
 
 
 if __name__ == "__main__":

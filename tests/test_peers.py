@@ -1,4 +1,4 @@
-"""benchmarks/peers.py: what it takes for agreement, and how it sums up."""
+"""benchmarks/peers.py: which outputs it accepts as equal, and how it summarizes times."""
 
 from __future__ import annotations
 
@@ -10,22 +10,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("onnxruntime", reason="the benchmarks compare with frameworks")
-peers = pytest.importorskip("peers")
-peer_models = pytest.importorskip("peer_models")
+import peer_models  # it imports onnxruntime
+import peers
 
 
-def record(
-    model: str, runtime: str, least: float, ratio: float | None, problem: str = ""
-) -> dict[str, object]:
-    return {
-        "model": model,
-        "dtype": "int8",
-        "threads": 1,
-        "runtime": runtime,
-        "min_ms": least,
-        "ratio_to_best_peer": ratio,
-        "disagreement": problem,
-    }
+def measurement(
+    model: str, runtime: str, min_ms: float, ratio: float | None, disagreement: str = ""
+) -> peers.Measurement:
+    return peers.Measurement(model, "int8", 1, runtime, "", min_ms, min_ms, ratio, disagreement)
 
 
 def test_outputs_agree_within_the_tolerance_of_their_type() -> None:
@@ -46,14 +38,14 @@ def test_what_is_no_number_or_of_another_size_disagrees(dtype: str) -> None:
 
 
 def test_the_summary_compares_with_the_best_peer_that_agrees() -> None:
-    records = [
-        record("a", "ours", 2.0, 2.0),
-        record("a", "fast", 1.0, 1.0),
-        record("a", "wrong", 0.1, 0.1, "output 0 differs"),
-        record("b", "ours", 2.0, 0.5),
-        record("b", "fast", 4.0, 1.0),
+    measurements = [
+        measurement("a", "ours", 2.0, 2.0),
+        measurement("a", "fast", 1.0, 1.0),
+        measurement("a", "wrong", 0.1, 0.1, "output 0 differs"),
+        measurement("b", "ours", 2.0, 0.5),
+        measurement("b", "fast", 4.0, 1.0),
     ]
-    text = peers.summarize(records)
+    text = peers.summarize(measurements)
     assert [line.split()[-1] for line in text.splitlines() if line.split()[:1] in (["a"], ["b"])] == [
         "fast"
     ] * 2

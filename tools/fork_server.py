@@ -157,7 +157,9 @@ def run_tests(request: dict[str, Any], tell: Events) -> None:
         words.append("-x")
     try:
         tell(end=int(pytest.main(words, plugins=[Recorder(tell, request.get("order"), tracer)])), why="")
-    except BaseException as error:  # noqa: BLE001  # a fault may raise anything; the one who asks is told
+    # A planted fault may raise anything in pytest, SystemExit and KeyboardInterrupt as well. If the error left
+    # this function, the forked process would go on in the server's own loop; so it is reported and ends here.
+    except BaseException as error:  # noqa: BLE001
         tell(end=-1, why=repr(error))
 
 

@@ -86,10 +86,10 @@ def test_one_part_that_cannot_leaves_all(calls: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "private", [{"outputs": "a,out"}, {"aliases": {"view": "a"}}, {"aliases": {"a": "root"}}]
+    ("outputs", "aliases"), [("a,out", {}), ("out", {"view": "a"}), ("out", {"a": "root"})]
 )
-def test_bytes_that_are_seen_elsewhere_stay(private: dict[str, object]) -> None:
-    before = program([call("f in>a"), call("f in>b"), call(JOIN)], **private)  # type: ignore[arg-type]
+def test_bytes_that_are_seen_elsewhere_stay(outputs: str, aliases: dict[str, str]) -> None:
+    before = program([call("f in>a"), call("f in>b"), call(JOIN)], outputs, aliases)
     assert join_results(before, place).calls == before.calls
 
 
