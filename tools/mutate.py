@@ -77,6 +77,7 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "ethosu": (r"targets/ethosu/src/.*\.py", ("targets/ethosu/tests",)),
     "mdla": (r"targets/mdla/src/.*\.py", ("targets/mdla/tests",)),
+    "opencl": (r"targets/opencl/src/.*\.py", ("targets/opencl/tests",)),
 }
 """Area -> the files in which faults are planted, and the folders and files of tests that run in turn.
 
