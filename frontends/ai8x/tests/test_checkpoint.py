@@ -381,3 +381,16 @@ def test_no_bombs(tmp_path: Path) -> None:
         (tmp_path / "large").write_bytes(data)
         with pytest.raises(MaceError, match="entry 'archive/data/2' is not stored plainly"):
             load_checkpoint(tmp_path / "large")
+
+
+def test_layers_are_weights_of_several_axes() -> None:
+    shapes = {
+        "conv.op.weight": (4, 3, 3, 3),
+        "conv.op.bias": (4,),
+        "norm.weight": (4,),
+        "mixing.bias": (4, 4),
+        "fc.weight": (2, 4),
+        "weight": (2, 4),
+    }
+    state = CheckpointState(Path("a.pth.tar"), {name: np.zeros(shape) for name, shape in shapes.items()})
+    assert list(state.layers()) == [("conv", "conv.op"), ("fc", "fc")]

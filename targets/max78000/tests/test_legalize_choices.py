@@ -8,7 +8,9 @@ from automatic_graphs import Writer, assert_same
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import LayerActivation, Operation
 from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.legalize.convolutions import share_stride
 from mace_target_max78000.legalize.pipeline import legalize_graph
+from mace_target_max78000.legalize.window_plans import WindowAxis
 from mace_target_max78002.device import MAX78002
 
 DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
@@ -128,3 +130,23 @@ def test_a_part_of_the_batch_or_of_every_second_row_is_refused() -> None:
         y = writer.conv(writer.one("Slice", [x], attrs), 4, (1, 1))
         with pytest.raises(MaceError, match="it takes a part that the hardware cannot take"):
             legalize_graph(writer.graph(y), MAX78000)
+
+
+@pytest.mark.parametrize(
+    ("axes", "strides"),
+    [
+        (((4, 2), (4, 2)), (2, 2)),
+        (((4, 2), (4, 3)), None),
+        (((2, 2), (4, 3)), None),
+        (((4, 2), (2, 3)), None),
+        (((1, 2), (4, 3)), (3, 3)),
+        (((4, 2), (1, 3)), (2, 2)),
+        (((1, 2), (1, 3)), (1, 1)),
+    ],
+)
+def test_an_axis_of_one_result_takes_the_stride_of_the_other(
+    axes: tuple[tuple[int, int], ...], strides: tuple[int, int] | None
+) -> None:
+    """Pairs of results and stride along each axis."""
+    shared = share_stride([WindowAxis(9, count, stride, (0, 1)) for count, stride in axes])
+    assert (shared and tuple(axis.stride for axis in shared)) == strides

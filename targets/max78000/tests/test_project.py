@@ -109,8 +109,29 @@ def test_input_made_from_a_few_words(build: Build) -> None:
     assert run_firmware(build(image, network_of(), options), MAX78000, accelerator).passed
     assert tuple(v for a, v, _ in accelerator.writes if a == FIFO) == words
     assert "0x00010208" not in emit_project(image, network_of(), options, "")["sampledata.h"]
-    with pytest.raises(MaceError, match="groups of 4"):
-        emit_project(image, network_of(), replace(options, synthesize_words=4), "")
+
+
+@pytest.mark.parametrize(
+    ("through_fifo", "group", "problem"),
+    [
+        (True, 2, ""),
+        (True, 6, ""),
+        (True, 4, "6 words of input in groups of 4; use a FIFO and a divisor"),
+        (False, 2, "words of input in groups of 2; use a FIFO and a divisor"),
+    ],
+)
+def test_input_in_groups_that_differ_by_a_constant(through_fifo: bool, group: int, problem: str) -> None:
+    image = image_of(MAX78000)
+    if through_fifo:
+        image = fed_by_fifo(image, fifos=1)
+        image = replace(image, inputs=(replace(image.inputs[0], words=tuple(range(6))),))
+    options = Options(fifo=through_fifo, synthesize_input=0x10203, synthesize_words=group)
+    if problem:
+        with pytest.raises(MaceError, match=f"synthesize_input: .*{problem}"):
+            emit_project(image, network_of(), options, "")
+        return
+    files = emit_project(image, network_of(), options, "")
+    assert any(f"[i % {group}] + 0x00010203 * (i / {group})" in str(text) for text in files.values())
 
 
 @pytest.mark.slow
