@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from quantized_graphs import I8, I16, POOL, U8, conv, graph, storage
 
-from mace_core.ir import Array, Graph
+from mace_core.ir import Array, DType, Graph
 from mace_core.levels import with_levels
 from mace_core.run import native
 from mace_core.testing.compiled import (
@@ -40,6 +41,17 @@ PRODUCTS = {
 }
 """Lanes of a level -> tasks of products, convolutions and pools, which its tiles decide."""
 OTHERS = [12, 12, 6, 6, 6, 2, 2, 2, 10, 2, 6, 3, 10, 24, 5, 5, 24, 8, 42, 85, 17]
+
+STORED = {
+    "amx": [6, 3, 3, 9, 12, 6, 9, 9, 9, 12, 3, 2],
+    "avx512vnni": [10, 3, 8, 12, 12, 10, 9, 9, 9, 12, 3, 7],
+    "avx512": [10, 3, 8, 12, 12, 10, 9, 9, 9, 12, 3, 7],
+    "avxvnni": [12, 19, 8, 12, 12, 10, 9, 9, 9, 12, 3, 10],
+    "avx2": [12, 19, 8, 12, 12, 10, 9, 9, 9, 12, 3, 10],
+    "sse2": [12, 19, 12, 12, 12, 12, 9, 9, 9, 12, 3, 10],
+    "generic": [12, 19, 12, 12, 12, 12, 9, 9, 9, 12, 3, 10],
+}
+"""Level -> tasks of the kernels of stored integers."""
 
 
 class Threads(c.Structure):
@@ -168,6 +180,36 @@ def test_numbers_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     alone, together, counts = run_both(graphs, tmp_path)
     assert isinstance(LEVEL, CpuLevel)
     assert counts == [*PRODUCTS[LEVEL.lanes], *OTHERS]
+    for name, array in alone.items():
+        np.testing.assert_array_equal(together[name], array, err_msg=name)
+
+
+def stored() -> list[Graph]:
+    """Kernels of stored integers whose work is shared out, more rows and columns than one task takes."""
+    narrow, legacy = (I8, DType.I8, I8), (U8, DType.U8, storage(DType.U8, 0.3, 100))
+    pixel = {"pads_before": (0, 0), "pads_after": (0, 0)}
+    graphs = [
+        conv("pixel", (2, 9, 10, 13), (70, 1, 1, 13), narrow, **pixel),
+        conv("row", (1, 1, 3, 66), (300, 1, 1, 66), legacy, **pixel),
+        conv("window", (2, 9, 10, 6), (40, 3, 3, 6), legacy, strides=(1, 2)),
+        conv("strip", (2, 20, 21, 16), (16, 3, 3, 16), narrow),
+        conv("groups", (2, 9, 10, 6), (12, 3, 3, 3), narrow, group=2),
+        conv("wide", (2, 9, 10, 5), (19, 3, 3, 5), (I16, DType.I8, I16)),
+        conv("deep", (2, 9, 10, 37), (37, 3, 3, 1), narrow, group=37),
+        conv("deep_wide", (2, 9, 10, 21), (21, 3, 3, 1), (I16, DType.I8, I16), group=21),
+        graph("mean", "AveragePool", [(I8, (2, 9, 10, 20))], {**POOL, "count_pad": False}, U8),
+        graph("greatest", "MaxPool", [(I8, (2, 9, 10, 70))], POOL, I8),
+        graph("heads", "MatMul", [(I8, (3, 37, 11)), (I8, (3, 11, 21))], {}, storage(DType.I8, 0.3, 2)),
+    ]
+    rng = np.random.default_rng(0)
+    factors = [rng.integers(-9, 9, shape).astype(np.int8) for shape in ((37, 19), (19, 70))]
+    return [*graphs, case("integers", "MatMulInteger", factors, constants=(1,))]
+
+
+def test_stored_integers_do_not_depend_on_the_workers(tmp_path: Path) -> None:
+    graphs = stored()
+    alone, together, counts = run_both(graphs, tmp_path)
+    assert counts == STORED[LEVEL.name]
     for name, array in alone.items():
         np.testing.assert_array_equal(together[name], array, err_msg=name)
 
