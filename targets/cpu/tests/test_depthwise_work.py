@@ -1,0 +1,169 @@
+"""Which results of a depthwise convolution take the fast ways: no result shows it, for all ways give the same bits."""
+
+from __future__ import annotations
+
+import ctypes as c
+import itertools
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from mace_core.emit.render import render
+from mace_core.emit.text import CIdentifier
+from mace_core.testing.compiled import host
+from mace_target_cpu.isa import KERNELS, VECTOR, CpuLevel
+
+LANES = 8
+LEVEL = CpuLevel("wide", (), "", VECTOR, lanes=LANES, rows=6, columns=16)
+COLUMNS = 4
+"""Columns that are computed at a time."""
+
+FORMS = ((0, 0), (3, 1), (3, 2))
+"""Widths of windows and steps that kernels are unrolled for; 0 for any."""
+
+SOURCE = """
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#define MACE_UNUSED __attribute__((unused))
+typedef struct threads {{ int32_t workers; }} threads;
+typedef struct mace_workers {{ const threads *threads; }} mace_workers;
+#define PLAIN __attribute__((no_instrument_function))
+PLAIN static void mace_parallel(const mace_workers *run, void (*task)(void *, int32_t, int32_t), void *context,
+    int32_t tasks) {{
+  for (int32_t i = 0; i < tasks; i++) task(context, i, 0);
+}}
+PLAIN static int64_t mace_share(const mace_workers *run, int64_t nanoseconds) {{ return 3; }}
+typedef struct sizes {{
+  int32_t batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+  float low, high;
+}} sizes;
+{vectors}
+{kernels}
+static int64_t counts[3];
+/* Hidden: else calls would reach the empty functions of the C library. */
+PLAIN __attribute__((visibility("hidden"))) void __cyg_profile_func_enter(void *entered, void *from);
+PLAIN __attribute__((visibility("hidden"))) void __cyg_profile_func_exit(void *left, void *to);
+PLAIN void __cyg_profile_func_enter(void *entered, void *from) {{
+  counts[0] += {pixel};
+  counts[1] += {columns};
+  counts[2] += {inside};
+}}
+PLAIN void __cyg_profile_func_exit(void *left, void *to) {{ }}
+typedef void way(const mace_workers *run, const sizes *a, void *const *t);
+PLAIN void compute(int form, const sizes *a, void *const *t, int64_t *result) {{
+  way *const ways[] = {{{ways}}};
+  const mace_workers run = {{NULL}};
+  memset(counts, 0, sizeof counts);
+  ways[form](&run, a, t);
+  memcpy(result, counts, sizeof counts);
+}}
+"""
+
+
+class Sizes(c.Structure):
+    _fields_ = (
+        *((name, c.c_int32) for name in ("batch", "channels")),
+        *((name, c.c_int32 * 3) for name in ("in", "out", "kernel", "stride", "dilation", "pad")),
+        *((name, c.c_float) for name in ("low", "high")),
+    )
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
+    folder = tmp_path_factory.mktemp("depthwise")
+    template = KERNELS / "conv_depthwise.c.in"
+    names = [f"deep{width}{stride}" for width, stride in FORMS]
+    kernels = [
+        f"typedef sizes {name}_args;\n{render(template, name=CIdentifier(name), width=width, stride=stride, level=LEVEL)}"
+        for name, (width, stride) in zip(names, FORMS, strict=True)
+    ]
+    entered = {
+        way: " || ".join(
+            f"entered == (void *){name}_{way}" for name in names if way != "inside" or "0" not in name
+        )
+        for way in ("pixel", "columns", "inside")
+    }
+    vectors = render(KERNELS / "vector.h.in", level=LEVEL)
+    text = SOURCE.format(vectors=vectors, kernels="\n".join(kernels), ways=", ".join(names), **entered)
+    (folder / "deep.c").write_text(text, encoding="utf-8")
+    compiler = host()
+    words = [*compiler.cc, "-w", "-O0", "-finstrument-functions", *compiler.shared, "-o", "deep.so", "deep.c"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    return c.CDLL(str(folder / "deep.so"))
+
+
+Axes = tuple[int, int, int]
+
+
+def places(axis: int, size: Axes, kernel: Axes, how: tuple[Axes, Axes, Axes, Axes]) -> tuple[int, list[bool]]:
+    """The results along an axis, and for each whether its window lies inside."""
+    stride, dilation, before, after = (values[axis] for values in how)
+    reach = (kernel[axis] - 1) * dilation
+    count = (size[axis] + before + after - reach - 1) // stride + 1
+    starts = [i * stride - before for i in range(count)]
+    return count, [start >= 0 and start + reach < size[axis] for start in starts]
+
+
+ONE = (1, 1, 1)
+NONE = (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "channels", "windows"),
+    [
+        (0, 20, ((1, 6, 10), (1, 3, 3), (ONE, ONE, (0, 1, 1), (0, 1, 1)))),
+        (1, 20, ((1, 6, 10), (1, 3, 3), (ONE, ONE, (0, 1, 1), (0, 1, 1)))),
+        (1, 8, ((1, 6, 11), (1, 3, 3), (ONE, ONE, (0, 0, 2), (0, 2, 0)))),
+        (1, 8, ((1, 6, 6), (1, 3, 3), (ONE, ONE, (0, 1, 1), (0, 1, 1)))),
+        (1, 8, ((1, 6, 5), (1, 3, 3), (ONE, ONE, (0, 1, 1), (0, 1, 1)))),
+        (1, 7, ((1, 6, 10), (1, 3, 3), (ONE, ONE, NONE, NONE))),
+        (1, 9, ((1, 6, 10), (1, 3, 3), (ONE, ONE, NONE, NONE))),
+        (1, 16, ((2, 6, 10), (2, 3, 3), (ONE, ONE, NONE, NONE))),
+        (1, 16, ((1, 9, 10), (1, 2, 3), (ONE, ONE, (0, 1, 1), (0, 1, 1)))),
+        (1, 16, ((1, 9, 10), (1, 5, 3), (ONE, ONE, (0, 1, 1), (0, 1, 1)))),
+        (2, 16, ((1, 9, 19), (1, 3, 3), ((1, 2, 2), ONE, (0, 1, 1), (0, 1, 1)))),
+        (2, 16, ((1, 9, 20), (1, 3, 3), ((1, 1, 2), ONE, (0, 1, 3), (0, 1, 2)))),
+        (0, 16, ((1, 9, 20), (1, 3, 4), ((1, 1, 3), (1, 2, 2), (0, 2, 4), (0, 2, 5)))),
+        (0, 16, ((1, 2, 3), (1, 3, 5), (ONE, ONE, (0, 1, 2), (0, 1, 2)))),
+        (0, 16, ((1, 2, 5), (1, 1, 5), (ONE, ONE, (0, 0, 4), (0, 0, 4)))),
+        (0, 16, ((1, 2, 8), (1, 1, 5), (ONE, ONE, (0, 0, 4), (0, 0, 4)))),
+    ],
+)
+def test_windows_inside_take_the_fast_way(
+    library: c.CDLL, form: int, channels: int, windows: tuple[Axes, Axes, tuple[Axes, Axes, Axes, Axes]]
+) -> None:
+    """Windows: the sizes of the input and of the window; strides, dilations and padding before and after."""
+    size, kernel, how = windows
+    (planes, _), (rows, down), (results, across) = (places(axis, size, kernel, how) for axis in range(3))
+    given = Sizes(2, channels, size, (planes, rows, results), kernel, *how[:3], float("-inf"), float("inf"))
+    lengths = (
+        2 * size[0] * size[1] * size[2] * channels,
+        125 * channels,
+        channels,
+        2 * planes * rows * results * channels,
+    )
+    arrays = [(c.c_float * length)() for length in lengths]
+    tensors = (c.c_void_p * 4)(*(c.addressof(array) for array in arrays))
+    found = (c.c_int64 * 3)()
+    library.compute(form, c.byref(given), tensors, found)
+    assert list(found) == expected(FORMS[form][0], kernel, channels, (planes, down, across))
+
+
+def expected(
+    width: int, kernel: Axes, channels: int, results: tuple[int, Sequence[bool], Sequence[bool]]
+) -> list[int]:
+    """Calls for single results, for four columns of a vector, and for four columns of all channels."""
+    planes, down, across = results
+    inside = sum(across) if channels >= LANES and sum(across) >= COLUMNS else 0
+    calls = [0, 0, 0]
+    for _, _, is_inside in itertools.product(range(2), range(planes), down):
+        calls[0] += len(across) - inside
+        groups = -(-inside // COLUMNS)
+        if width and is_inside and kernel[:2] == (1, width):
+            calls[2] += groups
+        else:
+            calls[1] += groups * -(-channels // LANES)
+    return calls
