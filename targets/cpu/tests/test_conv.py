@@ -111,6 +111,7 @@ GRAPHS = [
         pads_after=(1, 1),
     ),
     conv("depthwise_narrow", (1, 6, 9, 3), (3, 3, 3, 1), group=3, pads_before=(1, 1), pads_after=(1, 1)),
+    conv("depthwise_eight", (2, 12, 15, 8), (8, 3, 3, 1), group=8, strides=(2, 2), high=1.0),
     conv(
         "depthwise_dilated",
         (1, 9, 12, 20),
