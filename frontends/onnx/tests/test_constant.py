@@ -8,14 +8,17 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from runtime_cases import RuntimeCase
 
 from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_core.graph_builder import FOLD_LIMIT
 from mace_core.ir import Array, Graph
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
+from mace_frontend_onnx.ops import constant
 
 
 def load(path: Path, body: str, **constants: Array) -> Graph:
@@ -81,3 +84,27 @@ def test_constant_of_shape_is_folded_up_to_the_limit(count: int, op: str | None,
 def test_eye_like(k: int, tmp_path: Path) -> None:
     graph = load(tmp_path / "m.onnx", f"a = EyeLike<k={k}>(d) y = Mul(a, x)", d=np.zeros((2, 3), np.float32))
     np.testing.assert_array_equal(compute(graph), 7 * np.eye(2, 3, k))
+
+
+@pytest.mark.parametrize(
+    ("body", "fits"),
+    [
+        ("a = Range(o, n, d) b = Cast<to=1>(a) y = ReduceMax<axes=[0]>(b)", True),
+        ("a = Range(o, m, d) b = Cast<to=1>(a) y = ReduceMax<axes=[0]>(b)", False),
+        ("a = EyeLike<dtype=1>(x) y = ReduceMax<axes=[0]>(a)", True),
+        ("a = EyeLike<dtype=11>(x) y = ReduceMax<axes=[0]>(a)", False),
+    ],
+)
+def test_numbers_that_are_made_fit_a_constant(
+    body: str, fits: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(constant, "FOLD_LIMIT", 48)
+    constants = {"o": np.array(0), "n": np.array(6), "m": np.array(7), "d": np.array(1)}
+    case = RuntimeCase(body, "float[3,4] x", constants, opset=12)
+    if fits:
+        assert case.load(tmp_path / "m.onnx").outputs == ("y",)
+        return
+    with pytest.raises(
+        MaceError, match=r"(it makes 7 numbers|a matrix of 3 x 4); give (them|it) as a constant"
+    ):
+        case.load(tmp_path / "m.onnx")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -209,3 +211,27 @@ def test_the_library_computes_them(tmp_path: Path) -> None:
     )
     graphs = [load(tmp_path, case.written()).with_name(case.name) for case in cases]
     check_graphs(Cpu(), graphs, tmp_path / "library")
+
+
+def test_options_that_are_no_map_are_refused(tmp_path: Path) -> None:
+    options = bytes(flexbuffers.Dumps([7, 9]))
+    case = transform([f32(1, 6, 8, 3), f32(1, 4, 4)], "TransformTensorBilinear", options)
+    with pytest.raises(
+        MaceError, match=r"its options are \[7, 9\] instead of a map; convert the model again"
+    ):
+        load(tmp_path, case.written())
+
+
+@pytest.mark.parametrize(
+    ("declared", "fits"), [((1, 7, 9, 3), True), ((2, 7, 9, 3), False), ((1, 7, 9, 4), False)]
+)
+def test_an_image_has_the_size_of_its_options(declared: tuple[int, ...], fits: bool, tmp_path: Path) -> None:
+    case = transform([f32(1, 6, 8, 3), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE))
+    written = replace(case, outputs=(f32(*declared),)).written()
+    if fits:
+        assert load(tmp_path, written).tensors["out0"].shape == declared
+        return
+    with pytest.raises(
+        MaceError, match=re.escape(f"it has an output of {list(declared)}, its options say [7, 9]")
+    ):
+        load(tmp_path, written)

@@ -158,3 +158,15 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_one_file_is_a_model(tmp_path: Path) -> None:
     with pytest.raises(MaceError, match="is one file, 2 are named"):
         TfLite().load((tmp_path / "a.tflite", tmp_path / "b.tflite"), Model("case", ()), core_ops())
+
+
+def test_an_absent_input_is_no_state(tmp_path: Path) -> None:
+    """Tensors are numbered from 0: -1 is not the last one, here a state that no output needs."""
+    values = [X, Value("w", shape=(4, 4), data=np.ones((4, 4), "f4")), Value("z"), Y]
+    last = Value("h", shape=(1, 4), variable=True)
+    steps = [
+        Step("FULLY_CONNECTED", ["x", "w", ""], ["y"], ("FullyConnectedOptions", {})),
+        Step("custom Own", ["x", "", "h"], ["z"]),
+    ]
+    graph = load(tmp_path, Written([*values, last], steps, ["x"], ["y"]))
+    assert [node.op.name for node in graph.nodes] == ["MatMul"]
