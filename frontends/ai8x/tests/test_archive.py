@@ -23,7 +23,7 @@ COUNTS = np.array([5, -6], np.int64)
 
 
 def entries_of(folder: Path) -> dict[str, bytes]:
-    """The entries of a small archive, by their names behind its folder."""
+    """Return the entries of a small archive by their names below its top folder."""
     tensors = {"conv.op.weight": WEIGHTS, "conv.count": COUNTS}
     write_state(CheckpointState(folder, tensors, "small", 1, {}), folder / "made")
     with zipfile.ZipFile(folder / "made") as made:

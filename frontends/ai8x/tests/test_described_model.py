@@ -15,7 +15,7 @@ FILES = (Path("net.yaml"), Path("net.pth.tar"))
 
 
 def test_a_sample_of_a_stated_shape_is_the_same_in_each_build() -> None:
-    """All bytes from -128 to 127; the batch is no axis of the sample."""
+    """The sample takes every value from -128 to 127, and its shape leaves out the axis of the batch."""
     model = Model("net", FILES, inputs=(Port("input", shape=(1, 3, 40, 50)),))
     described = DescribedModel.of(model)
     assert (described.description, described.checkpoint) == FILES

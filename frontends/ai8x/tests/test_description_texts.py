@@ -24,7 +24,7 @@ TABLE = Path(__file__).parent / "description_texts.txt"
 
 
 def read_cases() -> list[tuple[str, str, str]]:
-    """What is given beside a description, the description, and what becomes of it."""
+    """One case: the context of a description, its text, and the expected network or faults."""
     cases = []
     for block in TABLE.read_text().split("\n> ")[1:]:
         given, _, rest = block.partition("\n")
@@ -82,7 +82,7 @@ def describe(network: Network) -> list[str]:
 
 
 def differences(item: Any) -> list[str]:
-    """Each field of a dataclass that is not as its default."""
+    """Return the fields of a dataclass that differ from their defaults."""
     found = []
     for field in fields(item):
         value = getattr(item, field.name)
@@ -120,7 +120,7 @@ def test_texts(number: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [Layer, LayerPlacement])
 def test_fields_without_effect_are_the_defaults(kind: type) -> None:
-    """A layer that states nothing neither pads, pools, shifts, streams nor shares."""
+    """The defaults mean no padding, no pool, no shift, no streaming and no sharing."""
     defaults = {f.name: f.default for f in fields(kind) if f.default is not MISSING}
     ones = {"kernel", "dilation", "groups", "stride", "operands"}
     assert {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Storage
 from mace_core.run.reference import execute
@@ -41,7 +42,7 @@ class Expressions:
         """These numbers as a constant."""
         return self.new.weight("c", np.asarray(values, dtype))
 
-    def __call__(self, op: str, *operands: str | float, storage: Storage | None = None, **attrs: Any) -> str:
+    def __call__(self, op: str, *operands: str | float, storage: Storage | None = None, **attrs: Attribute) -> str:
         """Add a node; returns its only output, stored so if a storage is given."""
         inputs = [
             o if isinstance(o, str) else self.array(np.full((1,) * int(self.rng.integers(2)), o))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.combine.fold_conv_conv import fold_conv_conv
 from mace_transform_standard.combine.fold_input import fold_input
@@ -26,7 +27,7 @@ def window(rank: int, pad: int = 0, stride: int = 1) -> dict[str, tuple[int, ...
     }
 
 
-def conv(e: Any, x: str, group: int = 1, **attrs: Any) -> str:
+def conv(e: Any, x: str, group: int = 1, **attrs: Attribute) -> str:
     """A convolution with or without a bias."""
     channels, rank = e.new.shape(x)[-1], len(e.new.shape(x)) - 2
     filters = e.constant(2 * group, *(2,) * rank, channels // group)
@@ -107,7 +108,7 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
     assert ops_after([fold_input], graph) == [n.op.name for n in graph.nodes]
 
 
-def pair(e: Any, channels: int, between: int, results: int, **attrs: Any) -> tuple[str, str]:
+def pair(e: Any, channels: int, between: int, results: int, **attrs: Attribute) -> tuple[str, str]:
     """A convolution of single pixels, and one after it."""
     bias = [e.constant(between)] if e.rng.random() < 0.5 and not attrs.get("pads_before") else []
     first = e(

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_transform_standard.fold.fuse_bias import fuse_bias
 
 WINDOW = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1), "group": 1}
 
 
-def conv(e: Any, **attrs: Any) -> str:
+def conv(e: Any, **attrs: Attribute) -> str:
     return str(e("Conv", e.input(1, 4, 4, 3), e.constant(5, 2, 2, 3), **{**WINDOW, **attrs}))
 
 

@@ -30,7 +30,7 @@ def rank(graph: Graph, op: str) -> int:
 
 
 def check(graph: Graph, merged: Graph) -> None:
-    """Elements are numbered, so that each must lie where it lay."""
+    """Each element is a distinct number, so an element in a wrong position is found."""
     given = {"x": np.arange(prod(graph.tensors["x"].shape)).astype(np.int8)}
     np.testing.assert_array_equal(*(execute(g, given)[g.outputs[0]] for g in (graph, merged)))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mace_core import decompositions
-from mace_core.attributes import values_of
+from mace_core.attributes import Attribute, values_of
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Shape, Storage
 from mace_core.transforms import PHASES
@@ -47,7 +47,7 @@ def neutral(e: Any, x: str) -> str:
     return str(e("Mul", x, e.array([1.0])))
 
 
-def conv(e: Any, x: str, **attrs: Any) -> str:
+def conv(e: Any, x: str, **attrs: Attribute) -> str:
     return str(e("Conv", x, e.constant(4, 1, 1, e.new.shape(x)[-1]), **{**PLAIN, **attrs}))
 
 

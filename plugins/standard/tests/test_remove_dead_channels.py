@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
@@ -42,10 +43,10 @@ class Network:
         step = float(self.rng.uniform(0.02, 0.1)) if scale is None else scale
         return self.new.reserve_output("y", Storage(DType.I8, Quant.of(step, zero)))
 
-    def add(self, op: str, *operands: str, **attrs: Any) -> str:
+    def add(self, op: str, *operands: str, **attrs: Attribute) -> str:
         return str(self.new.add(op, operands, attrs, outputs=[self.store()])[0])
 
-    def move(self, op: str, *operands: str, **attrs: Any) -> str:
+    def move(self, op: str, *operands: str, **attrs: Attribute) -> str:
         return self.new.one(op, operands, attrs)
 
     def weights(self, array: Array, axis: int, *, asymmetric: bool = False) -> str:
@@ -72,7 +73,7 @@ class Network:
             array[..., self.rng.random(shape[-1]) < 0.3] = 0
         return np.maximum(array, -127)
 
-    def conv(self, x: str, kernel: int, *, depthwise: bool = False, results: int = 0, **attrs: Any) -> str:
+    def conv(self, x: str, kernel: int, *, depthwise: bool = False, results: int = 0, **attrs: Attribute) -> str:
         channels = self.new.shape(x)[-1]
         results = channels if depthwise else results or int(self.rng.integers(3, 9))
         array = self.random_weights(results, kernel, kernel, 1 if depthwise else channels)
@@ -95,7 +96,7 @@ class Network:
 
 
 def full_range(graph: Graph, seed: int) -> dict[str, Array]:
-    """Inputs of the whole range of their type."""
+    """Return inputs that use the whole range of their type."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for name in graph.inputs:
@@ -157,7 +158,7 @@ def split(net: Network, x: str, axis: int) -> tuple[str, ...]:
 
 
 def count_channels(graph: Graph) -> dict[str, int]:
-    """Channels of the results of each op."""
+    """Count the channels of each op's results."""
     counts: Counter[str] = Counter()
     for node in graph.nodes:
         for name in node.outputs:
@@ -166,7 +167,7 @@ def count_channels(graph: Graph) -> dict[str, int]:
 
 
 def lose_channels(seeds: range) -> Counter[str]:
-    """The channels that random networks lose, by op."""
+    """Count by op the channels that random networks lose."""
     lost: Counter[str] = Counter()
     for seed in seeds:
         before = random_network(seed)
@@ -194,7 +195,7 @@ OPS = (
 
 
 def one_conv(zero_point: int, bias: int, *, padded: bool, low: float = 0.0) -> Graph:
-    """Three channels, of which the second is constant, read by a convolution of 3x3."""
+    """Build three channels, of which the second is constant, and a 3x3 convolution that reads them."""
     net = Network(1, channels=2)
     array = net.rng.integers(1, 100, (3, 1, 1, 2))
     array[1] = 0

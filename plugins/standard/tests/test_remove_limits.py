@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
 from mace_transform_standard.combine.remove_limits import remove_limits
@@ -21,14 +22,14 @@ WINDOW = {
 }
 
 Carry = Callable[[Builder, str, str], str]
-"""Adds what stands before the limit; read are Sigmoid(x) of [1, 4, 4, 2] and Tanh of the same."""
+"""Adds the nodes before the limit. They may read Sigmoid(x) and Tanh(x), both of shape [1, 4, 4, 2]."""
 
 
-def join(op: str, **attrs: Any) -> Carry:
+def join(op: str, **attrs: Attribute) -> Carry:
     return lambda new, s, t: new.one(op, [s, t], attrs)
 
 
-def pass_on(op: str, **attrs: Any) -> Carry:
+def pass_on(op: str, **attrs: Attribute) -> Carry:
     return lambda new, s, t: new.one(op, [s], attrs)
 
 

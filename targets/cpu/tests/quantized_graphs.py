@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.levels import Level
@@ -43,13 +44,14 @@ def conv(
     shape: tuple[int, ...],
     filters: tuple[int, ...],
     kinds: tuple[Storage, DType, Storage | None],
-    **how: object,
+    op: str = "Conv",
+    **attrs: Attribute,
 ) -> Graph:
     """A convolution with random weights: i8 with a scale for each filter, u8 with one for all.
 
-    op: another than Conv.
+    kinds: the storage of the input, the type of the weights, the storage of the result.  op: Conv or
+    ConvTranspose.
     """
-    op = str(how.pop("op", "Conv"))
     x, kind, out = kinds
     rng = np.random.default_rng(len(name))
     new = Builder(name)
@@ -66,7 +68,7 @@ def conv(
     y = new.add(
         op,
         [new.input("x", x.dtype, shape, x.quant), w, b],
-        {**WINDOW, **how},
+        {**WINDOW, **attrs},
         outputs=[new.reserve_output("y", out)],
     )
     return new.finish(y)

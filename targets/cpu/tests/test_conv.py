@@ -1,11 +1,11 @@
 """Convolution against its numpy reference, on every instruction-set level."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Graph
 from mace_core.levels import Level
 from mace_core.run.reference import execute
@@ -28,10 +28,17 @@ class OneLevel(Cpu):
         return (self.level,)
 
 
-def conv(name: str, x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, **attrs: Any) -> Graph:
+def conv(
+    name: str,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    bias: bool = True,
+    dynamic: bool = False,
+    **attrs: Attribute,
+) -> Graph:
+    """A convolution; dynamic: its weights and bias are inputs of the model."""
     rank = len(x) - 2
-    dynamic = attrs.pop("dynamic", False)
-    full = {
+    full: dict[str, Attribute] = {
         "strides": (1,) * rank,
         "pads_before": (0,) * rank,
         "pads_after": (0,) * rank,

@@ -1,11 +1,11 @@
 """Transposed convolution against its numpy reference."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Graph
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
@@ -13,10 +13,16 @@ from mace_target_cpu import Cpu
 pytestmark = pytest.mark.slow
 
 
-def graph(name: str, x: tuple[int, ...], w: tuple[int, ...], bias: bool = True, **attrs: Any) -> Graph:
+def graph(
+    name: str,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    bias: bool = True,
+    constants: tuple[int, ...] = (1, 2),
+    **attrs: Attribute,
+) -> Graph:
     rank = len(x) - 2
-    constants = attrs.pop("constants", (1, 2))
-    full = {
+    full: dict[str, Attribute] = {
         "strides": (1,) * rank,
         "pads_before": (0,) * rank,
         "pads_after": (0,) * rank,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.program import Call
@@ -19,7 +20,7 @@ from mace_target_cpu import Cpu
 
 
 class Separate(Cpu):
-    """The target without epilogues."""
+    """The CPU target, except that it fuses no element-wise op into a product."""
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
         return None
@@ -51,20 +52,20 @@ class Net:
         operands = [x, self.weight(results, kernel, kernel, 6 // group), self.weight(results)]
         return self.new.one("Conv", operands, attrs)
 
-    def then(self, op: str, x: str, *others: str, **attrs: Any) -> str:
+    def then(self, op: str, x: str, *others: str, **attrs: Attribute) -> str:
         return self.new.one(op, [x, *others], attrs)
 
     def operand(self, like: str) -> str:
         return self.input(*self.new.shape(like))
 
 
-def sum_behind_conv(net: Net, results: int, **attrs: Any) -> str:
+def sum_behind_conv(net: Net, results: int, **attrs: Attribute) -> str:
     y = net.conv(results, **attrs)
     return net.then("Relu", net.then("Add", y, net.operand(y)))
 
 
 def sum_of_two_convs(net: Net) -> str:
-    """The later one takes the sum in."""
+    """The sum becomes the epilogue of the later of both convolutions."""
     first = net.conv(19)
     return net.then("Add", first, net.conv(19, kernel=3))
 
@@ -75,7 +76,7 @@ def difference_to_other(net: Net) -> str:
 
 
 def sum_of_other(net: Net) -> str:
-    """The order of a sum is no other kernel."""
+    """The operands of Add are exchanged; the same kernel computes both orders."""
     y = net.conv(3)
     return net.then("Relu", net.then("Add", net.operand(y), y))
 
@@ -97,14 +98,14 @@ def gate_behind_product(net: Net) -> str:
 
 
 def sum_behind_products(net: Net) -> str:
-    """Two roundings, which a compiler must not make one."""
+    """The product and the sum round one after the other; a compiler must not contract them to a multiply-add."""
     y = net.conv(40, kernel=3)
     y = net.then("HardSwish", net.then("Mul", y, net.operand(y)))
     return net.then("Add", y, net.operand(y))
 
 
 def deep(net: Net) -> str:
-    """Sums in between go through the result."""
+    """The depth exceeds one block, so partial sums are stored in the result and loaded again."""
     x = net.input(1, 4, 4, 600)
     attrs = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
     y = net.new.one("Conv", [x, net.weight(64, 3, 3, 600, scale=0.01)], attrs)
@@ -254,7 +255,7 @@ def test_operands_of_other_shapes_are_no_epilogue() -> None:
 
 
 def test_a_result_that_waits_for_a_later_operand_is_stored() -> None:
-    """The input of a convolution would have to stay in memory for as long."""
+    """If the convolution ran where the late operand exists, its input would stay in memory until then."""
 
     def outputs(net: Net) -> list[str]:
         early = net.conv(8)

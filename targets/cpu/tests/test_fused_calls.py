@@ -66,7 +66,7 @@ def test_workers_change_no_bit(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_sums_of_stored_integers_are_equal_on_all_levels(tmp_path: Path) -> None:
-    """The sum rounds each of its products by itself, on levels with and without a multiply-add."""
+    """Each product is rounded before it is added, on levels with and without a multiply-add instruction."""
     merged = merge("all", STORED)
     inputs = make_inputs(merged)
     results = [run_sanitized(merged, level, inputs, tmp_path / name) for name, level in LEVELS.items()]

@@ -136,7 +136,7 @@ FLAGS = {
     "avx2": {"avx2", "fma"},
     "sse2": {"sse2"},
 }
-"""What Linux calls the extensions that each level needs; it lists those whose state it saves."""
+"""The names in /proc/cpuinfo of the extensions that each level needs; Linux lists those whose state it saves."""
 
 
 @pytest.mark.slow

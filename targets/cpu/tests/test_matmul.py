@@ -1,11 +1,11 @@
 """Matrix product and pooling against their numpy references."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Graph
 from mace_core.testing.compiled import case, check_graphs
 from mace_target_cpu import Cpu
@@ -34,7 +34,7 @@ def test_products(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
-def pool(name: str, op: str, x: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Graph:
+def pool(name: str, op: str, x: tuple[int, ...], kernel: tuple[int, ...], **attrs: Attribute) -> Graph:
     rank = len(kernel)
     full = {
         "kernel": kernel,

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, Graph
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import case, check_graphs
@@ -50,7 +51,7 @@ def test_by_class(tmp_path: Path, center: bool) -> None:
     check_graphs(Cpu(), graphs, tmp_path, inputs, tolerance=0)
 
 
-def combined(name: str, arrays: list[Array], **attrs: object) -> Graph:
+def combined(name: str, arrays: list[Array], **attrs: Attribute) -> Graph:
     return case(name, "CombinedNonMaxSuppression", arrays, attrs, outputs=5)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, Graph
 from mace_core.testing.compiled import case, check_graphs, with_levels
 from mace_core.testing.processor import levels_here
@@ -30,7 +31,7 @@ def image(channels: int, dtype: str) -> Array:
     return (rng.standard_normal((2, 7, 6, channels)) * 40).astype(dtype)
 
 
-def pools(op: str, dtype: str = "float32", **attrs: object) -> list[Graph]:
+def pools(op: str, dtype: str = "float32", **attrs: Attribute) -> list[Graph]:
     """One graph for each number of channels and geometry."""
     graphs = []
     for channels in CHANNELS:

@@ -45,7 +45,7 @@ UNIT = storage(DType.I16, 2.0**-15)
 
 
 def test_curves_of_sixteen_bits_are_less_than_a_step_off(tmp_path: Path) -> None:
-    """Of every value there is."""
+    """Every value that the type can store is tested."""
     every = np.arange(-(1 << 15), 1 << 15).astype(np.int16)
     shape = every.shape
     graphs = [

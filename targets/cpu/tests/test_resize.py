@@ -6,6 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.ops.resize import Coordinates, Nearest
@@ -31,7 +32,7 @@ SHAPES = (
 )
 
 
-def graphs(mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **attrs: object) -> list[Graph]:
+def graphs(mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **attrs: Attribute) -> list[Graph]:
     made = []
     for number, (shape, sizes) in enumerate(SHAPES):
         given = {

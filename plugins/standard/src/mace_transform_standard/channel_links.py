@@ -157,7 +157,7 @@ class ChannelGroups:
                 return
 
     def keep(self, tensor: str, channels: Array | slice = slice(None)) -> bool:
-        """Keep the groups of some channels; tell whether any of these was not kept before."""
+        """Mark the groups of these channels as kept; return whether any was not marked before."""
         labels = np.unique(self._labels[self.locate(tensor)][channels])
         fresh = labels[~self._is_kept[labels]]
         self._is_kept[fresh] = True

@@ -60,7 +60,7 @@ class ChannelProduct:
 
 
 def read_product(node: Node, graph: Graph) -> ChannelProduct | None:
-    """Read a Conv or MatMul; None for one whose channels cannot be told apart.
+    """Return the product that a Conv or MatMul computes; None where its input channels cannot be separated.
 
     Those are grouped convolutions that are not depthwise, factors and biases that are computed, operands of
     which only some are stored as integers.

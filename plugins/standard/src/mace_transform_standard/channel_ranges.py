@@ -1,7 +1,7 @@
-"""Bounds what each channel of each tensor can hold, whatever the model reads.
+"""Computes the range of values that each channel of each tensor can hold, for every possible input.
 
 A range is a pair of arrays, one number for each channel: steps from the zero point where a tensor stores
-integers, else the real numbers themselves. A channel is constant where both are equal.
+integers, else the real numbers themselves. A channel is constant where both numbers are equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mace_transform_standard.channel_products import ChannelProduct
 Range = tuple[Array, Array]
 
 UNKNOWN = 1e30
-"""Stands for infinity: its product with 0 is 0."""
+"""Stands for an unknown bound in place of infinity, because its product with 0 is 0 and not NaN."""
 
 MARGIN = 2.0**-8
 """Steps that a kernel may be off before it rounds.

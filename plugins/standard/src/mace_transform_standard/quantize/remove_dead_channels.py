@@ -1,4 +1,4 @@
-"""remove-dead-channels: channels that hold one value whatever the model reads, or that nothing reads."""
+"""remove-dead-channels: leaves out channels that hold one value for every input, or that nothing reads."""
 
 from __future__ import annotations
 
