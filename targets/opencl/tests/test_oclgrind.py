@@ -1,0 +1,39 @@
+"""Kernels in Oclgrind, a simulator that finds races and accesses outside of buffers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mace_core.testing.requirements import require
+
+DRIVER = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
+
+
+@pytest.mark.exhaustive
+def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(tmp_path: Path) -> None:
+    require(None if DRIVER.exists() else "install oclgrind for the test of races in kernels")
+    log = tmp_path / "oclgrind.log"
+    # As a driver and not by the program `oclgrind`, which preloads a library of its own: the target's driver
+    # opens libOpenCL itself, and calls would reach both.
+    environment = {
+        **os.environ,
+        "OCL_ICD_VENDORS": str(DRIVER),
+        "OCLGRIND_DATA_RACES": "1",
+        "OCLGRIND_LOG": str(log),
+    }
+    test = (
+        str(Path(__file__).with_name("test_ops.py"))
+        + "::test_ops_of_odd_shapes_compute_what_the_references_do"
+    )
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "exhaustive"]
+    command = [sys.executable, "-m", "pytest", *options, test]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "1 passed" in done.stdout
+    text = log.read_text() if log.exists() else ""
+    assert text == ""
