@@ -31,5 +31,9 @@ class TestOpencl(TargetContract):
         super().test_sessions_use_the_heap_only_if_a_driver_says_so(tmp_path)
 
     @pytest.mark.exhaustive
+    def test_states_last_from_run_to_run(self, tmp_path: Path) -> None:
+        super().test_states_last_from_run_to_run(tmp_path)
+
+    @pytest.mark.exhaustive
     def test_several_regions_compute_what_one_does(self, tmp_path: Path) -> None:
         super().test_several_regions_compute_what_one_does(tmp_path)
