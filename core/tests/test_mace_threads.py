@@ -29,12 +29,15 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("processors", [8, 3])
 def test_every_task_is_computed_once(program: Path, processors: int) -> None:
-    """Two callers share a pool of 8 workers, two have one each; the system has 8 processors, or 3."""
-    assert run(program, processors) == f"workers {processors}, faults 0, helped yes, awake 0\n"
+    """Two callers share a pool of 8 workers, two have one each; the system has 8 processors, or 3.
+
+    First two tasks wait for each other, which they can in two threads only.
+    """
+    assert run(program, processors) == f"workers {processors}, faults 0, met yes, awake 0\n"
 
 
 def test_one_processor_needs_no_threads(program: Path) -> None:
-    assert run(program, 1) == "workers 1, faults 0, helped no, awake 0\n"
+    assert run(program, 1) == "workers 1, faults 0, met no, awake 0\n"
 
 
 def run(program: Path, processors: int) -> str:
