@@ -73,10 +73,10 @@ def test_what_both_stand_for_is_told_and_the_tensor_between_goes() -> None:
 
 
 @pytest.mark.parametrize(
-    "private", [{"outputs": "a,out"}, {"aliases": {"view": "a"}}, {"aliases": {"a": "root"}}]
+    ("outputs", "aliases"), [("a,out", {}), ("out", {"view": "a"}), ("out", {"a": "root"})]
 )
-def test_bytes_that_are_seen_elsewhere_stay(private: dict[str, object]) -> None:
-    before = program([call("f in>a"), call("g a>out")], **private)  # type: ignore[arg-type]
+def test_bytes_that_are_seen_elsewhere_stay(outputs: str, aliases: dict[str, str]) -> None:
+    before = program([call("f in>a"), call("g a>out")], outputs, aliases)
     assert fuse_calls(before, join).calls == before.calls
 
 

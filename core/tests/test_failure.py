@@ -83,7 +83,7 @@ def test_a_command_ends_with_the_message(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_each_command_prints_plugins_that_do_not_work_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other warnings keep Python's own form."""
+    """A warning of another class is printed in Python's own format."""
     usual: list[str] = []
 
     def warn() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, Quant, Storage
 from mace_core.kernel_target import MAX_DIMENSION, KernelTarget
@@ -131,7 +132,7 @@ class FloatsOnly(Small):
 HALF, THIRD = Storage(DType.I8, Quant.of(0.5)), Storage(DType.I8, Quant.of(0.25, 3))
 
 
-def quantized(op: str, *stores: Storage | DType, result: Storage | None = None, **attrs: Any) -> Graph:
+def quantized(op: str, *stores: Storage | DType, result: Storage | None = None, **attrs: Attribute) -> Graph:
     """One node: operands and result stored as stated; a DType stands for plain elements of the type."""
     new = Builder("m")
     names = []

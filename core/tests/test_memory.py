@@ -243,7 +243,7 @@ def test_gaps_are_cut_and_joined() -> None:
 
 
 def test_a_result_that_nothing_reads_frees_its_bytes_at_once() -> None:
-    """The second and third results do not live beside the first, which only the first call touches."""
+    """Only the first call uses the first result, so it shares no moment with the second and the third."""
     plan = arena(program([64, 64, 64], [[0], [3], [1]], [False] * 3))
     assert plan.offsets == {"t0": 0, "t1": 256}
     made = program([64, 64, 64], [[0], [0], [1]], [False] * 3)

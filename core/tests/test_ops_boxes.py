@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array
 from mace_core.ops import core_ops
 
@@ -16,7 +17,7 @@ OPS = core_ops()
 NAN = math.nan
 
 
-def run(op: str, inputs: Sequence[Array | None], **attrs: Any) -> tuple[Array, ...]:
+def run(op: str, inputs: Sequence[Array | None], **attrs: Attribute) -> tuple[Array, ...]:
     return OPS[op].compute(inputs, OPS[op].complete(attrs))
 
 
@@ -84,7 +85,7 @@ def test_decoded_boxes() -> None:
     assert halved.round(4).tolist() == [[[4, 20, 20, 26]]]
 
 
-def align(roi: Sequence[float], size: tuple[int, int] = (1, 1), **attrs: Any) -> list[Any]:
+def align(roi: Sequence[float], size: tuple[int, int] = (1, 1), **attrs: Attribute) -> list[Any]:
     """Bins of a region of x[row, column] = 10 * row + column, of 3 x 4 pixels."""
     x = (10 * np.arange(3)[:, None] + np.arange(4)).astype(np.float32)[None, :, :, None]
     x = np.concatenate([x, x + 100])

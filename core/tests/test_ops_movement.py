@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mace_core.attributes import values_of
+from mace_core.attributes import Attribute, values_of
 from mace_core.ir import Array, DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.gather import positions
@@ -16,7 +16,7 @@ from mace_core.ops.op import OpError
 OPS = core_ops()
 
 
-def run(op: str, inputs: Sequence[Array], **attrs: Any) -> tuple[Array, ...]:
+def run(op: str, inputs: Sequence[Array], **attrs: Attribute) -> tuple[Array, ...]:
     """The reference's outputs, which must be what inference announces."""
     complete = OPS[op].complete(attrs)
     specs = OPS[op].infer([Tensor(f"t{i}", DType.of(a), a.shape) for i, a in enumerate(inputs)], complete)
@@ -25,7 +25,7 @@ def run(op: str, inputs: Sequence[Array], **attrs: Any) -> tuple[Array, ...]:
     return outputs
 
 
-def one(op: str, inputs: Sequence[Array], **attrs: Any) -> list[Any]:
+def one(op: str, inputs: Sequence[Array], **attrs: Attribute) -> list[Any]:
     return run(op, inputs, **attrs)[0].tolist()  # type: ignore[no-any-return]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, DType, Tensor
 from mace_core.ops import core_ops
 from mace_core.ops.op import OpError
@@ -15,7 +16,7 @@ from mace_core.testing.compiled import case
 F = np.float32
 
 
-def run(op: str, *arrays: Array, **attrs: object) -> tuple[Array, ...]:
+def run(op: str, *arrays: Array, **attrs: Attribute) -> tuple[Array, ...]:
     """What an op's reference computes, its outputs as the inference says."""
     count = len(core_ops()[op].outputs)
     graph = case("t", op, arrays, attrs, outputs=count)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array
 from mace_core.ops import core_ops
 from mace_core.ops.tree_ensemble import LEAF, MISSING, TESTS, fault
@@ -16,7 +17,7 @@ from mace_core.ops.tree_ensemble import LEAF, MISSING, TESTS, fault
 OPS = core_ops()
 
 
-def run(op: str, inputs: Sequence[Array | None], **attrs: Any) -> tuple[Array, ...]:
+def run(op: str, inputs: Sequence[Array | None], **attrs: Attribute) -> tuple[Array, ...]:
     return OPS[op].compute(inputs, OPS[op].complete(attrs))
 
 

@@ -222,7 +222,7 @@ def test_two_descriptions_of_one_space_are_refused() -> None:
 
 
 def blob(scratch: int = 0, **ports: tuple[MemorySpace, int]) -> Part:
-    """A part of a driver: inputs are named x..., outputs y...; each lies in a space with so many bytes there."""
+    """Return a part that a driver runs: inputs are named x..., outputs y...; each port asks for the given bytes in its memory space."""
     made = {
         name: PartPort(Tensor(name, DType.U8, (100,)), where, size) for name, (where, size) in ports.items()
     }
@@ -231,7 +231,7 @@ def blob(scratch: int = 0, **ports: tuple[MemorySpace, int]) -> Part:
 
 
 def test_effects_on_host_memory() -> None:
-    """Of transfers, and of parts that core does not know from inside."""
+    """Transfers, and parts whose contents core does not know, have these costs."""
     assert _host_side(Transfer("t", "host", "island", 8)) == [Touch(("t",), ())]
     assert _host_side(Transfer("t", "island", "host", 8)) == [Touch((), ("t",))]
     assert _host_side(Transfer("t", "island", "lake", 8)) == []

@@ -139,7 +139,7 @@ def read_file(file: Path, registry: Registry) -> Graph:
     if not file.exists():
         raise MaceError(file, "no such file", "correct its path, or leave the option out")
     graph = load(Model(file.stem, (file,)), registry)
-    # Whoever asks compares layers: with an origin, transforms leave every channel where the file has it.
+    # The caller compares layers: where tensors have an origin, transforms keep all channels of the file.
     return run_phases(replace(graph, origin=graph.origin or file), registry)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Shape, Storage
 
@@ -54,12 +55,12 @@ def conv(
     weight_quant: Quant | None = None,
     result: Quant | None = None,
     channels: int = 16,
-    **attrs: Any,
+    group: int = 1,
+    **attrs: Attribute,
 ) -> Graph:
     """Return a 1x1 convolution of 16 filters."""
     builder = Builder("conv")
     kind = w or x
-    group = attrs.get("group", 1)
     filters = np.ones((16, 1, 1, channels // group), kind.numpy)
     names = [
         builder.input("x", x, (1, 8, 8, channels), quant_of(x)),
@@ -68,7 +69,7 @@ def conv(
     window = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
     stored = result or quant_of(x)
     output = builder.reserve_output("y", Storage(x, stored) if stored else None)
-    return builder.finish(builder.add("Conv", names, {**window, **attrs}, outputs=[output]))
+    return builder.finish(builder.add("Conv", names, {**window, "group": group, **attrs}, outputs=[output]))
 
 
 def computed_filter(*, constant: bool) -> Graph:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mdla_rule_cases import one, relu
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_target_mdla.acceptance import Acceptance, examine
@@ -53,7 +54,7 @@ def test_what_a_chip_lacks_is_computed_by_steps(op: str, generation: str, is_rew
         assert answer.steps == ()
 
 
-def vectors(op: str, count: int, shape: tuple[int, ...], **attrs: object) -> Graph:
+def vectors(op: str, count: int, shape: tuple[int, ...], **attrs: Attribute) -> Graph:
     builder = Builder(op)
     x = builder.input("x", DType.F32, shape)
     operands = [builder.weight(f"v{n}", np.ones(shape[-1], np.float32)) for n in range(count)]

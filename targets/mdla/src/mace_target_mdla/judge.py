@@ -13,7 +13,7 @@ from mace_target_mdla.rules.checks import CHECKS
 from mace_target_mdla.rules.table import OperatorEntry, Rule, RuleSource, RuleTable, Verdict
 
 RECURRENT = ("GRU", "LSTM", "RNN")
-"""Ops over a sequence that no operator of a file states."""
+"""Recurrent ops, which no single operator of the file format expresses."""
 
 
 @dataclass(frozen=True)

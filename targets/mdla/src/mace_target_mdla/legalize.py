@@ -22,7 +22,7 @@ from mace_tflite_writer.rewrites import (
 from mace_tflite_writer.rewrites.per_tensor import has_weights_of_scales
 
 ABSENT_IN_ADAPTER = ("ELU", "GELU", "RELU_0_TO_1")
-"""Operators with steps in their place that the Neuron adapter has no number for."""
+"""Operators that the Neuron adapter has no code for, and the steps that replace them."""
 
 
 def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[WeightLoss, ...]]:
