@@ -1,4 +1,8 @@
-"""Kernels in Oclgrind, a simulator that finds races and accesses outside of buffers."""
+"""Kernels in Oclgrind, a simulator that finds races and accesses outside of buffers.
+
+A tensor is a part of a buffer, and a port's buffer is rounded up to 256 bytes: an access that leaves its tensor
+by a few elements stays inside of the buffer, and is found only where it changes a result.
+"""
 
 from __future__ import annotations
 
