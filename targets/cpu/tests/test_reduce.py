@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mace_core.levels import with_levels
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.testing.compiled import case, check_graphs, run_merged
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.reduce import REDUCTIONS
@@ -73,6 +73,36 @@ def test_casts(tmp_path: Path) -> None:
     check_graphs(
         Cpu(), graphs, tmp_path, {g.name: {"x0": values.astype(numpy[g.name.split("_")[0]])} for g in graphs}
     )
+
+
+@pytest.mark.slow
+def test_floats_beyond_a_narrow_integer_saturate_and_lose_their_fraction(tmp_path: Path) -> None:
+    values = np.array(
+        [-np.inf, -1e9, -129, -128.9, -0.9, -0.0, 0.9, 1.5, 127.9, 128, 255.9, 256, 4e4, np.nan]
+    )
+    x = np.resize(values, 53).astype(np.float32)
+    graphs = [case(kind, "Cast", [x], {"to": kind}) for kind in ("i8", "u8", "i16")]
+    found = run_merged(Cpu(), graphs, tmp_path, {g.name: {"x0": x} for g in graphs})
+    for kind in (np.int8, np.uint8, np.int16):
+        limits, name = np.iinfo(kind), f"{'u' if kind is np.uint8 else 'i'}{8 * np.dtype(kind).itemsize}"
+        expected = np.trunc(np.clip(np.nan_to_num(x, nan=0), limits.min, limits.max)).astype(kind)
+        assert np.array_equal(found[name]["y0"], expected), name
+
+
+@pytest.mark.slow
+def test_extremes_of_runs_of_every_length_keep_nan(tmp_path: Path) -> None:
+    graphs, inputs = [], {}
+    rng = np.random.default_rng(0)
+    for count in (2, 63, 64, 65, 81, 128, 200):
+        x = rng.standard_normal((5, count)).astype(np.float32)
+        x[1, count // 2], x[2, -1], x[3] = np.nan, np.inf, -np.inf
+        for op in ("ReduceMax", "ReduceMin"):
+            graphs.append(case(f"{op}_{count}", op, [x], {"axes": (1,), "keepdims": False}))
+            inputs[graphs[-1].name] = {"x0": x}
+    found = run_merged(Cpu(), graphs, tmp_path, inputs)
+    for g in graphs:
+        fold = np.max if g.name.startswith("ReduceMax") else np.min
+        assert np.array_equal(found[g.name]["y0"], fold(inputs[g.name]["x0"], 1), equal_nan=True), g.name
 
 
 def test_half_precision(tmp_path: Path) -> None:

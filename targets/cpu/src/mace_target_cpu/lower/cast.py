@@ -9,9 +9,12 @@ from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.igemm import INTEGER
 from mace_target_cpu.lower.types import C_TYPES, CONVERT, HALF_BITS, c_type
 
 N = (("n", "i64"),)
+NARROW = {DType.I8: (-128, 127), DType.U8: (0, 255), DType.I16: (-32768, 32767)}
+"""Integers that vectors of floats are stored as, with their ranges."""
 
 
 def cast(node: Node, lowering: Lowering) -> None:
@@ -33,8 +36,11 @@ def cast(node: Node, lowering: Lowering) -> None:
         types["result"] = types["ctype"] if same else c_type(y)
         # C leaves floats out of an integer's range undefined; saturating is what ARM and XLA do.
         saturate = x.dtype.is_float and y.dtype.value[0] in "iu"
-        params = {**types, "to_bool": y.dtype is DType.BOOL, "saturate": saturate}
-        kernel = Kernel(name, KERNELS / "cast.c.in", N, params, (CONVERT,) if saturate else ())
+        narrow = x.dtype is DType.F32 and y.dtype in NARROW
+        params = {**types, "to_bool": y.dtype is DType.BOOL, "saturate": saturate, "narrow": narrow}
+        params |= {"low": NARROW[y.dtype][0], "high": NARROW[y.dtype][1]} if narrow else {}
+        helpers = (INTEGER,) if narrow else (CONVERT,) if saturate else ()
+        kernel = Kernel(name, KERNELS / "cast.c.in", N, params, helpers)
     lowering.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))
 
 

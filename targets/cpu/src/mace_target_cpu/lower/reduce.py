@@ -14,6 +14,7 @@ from mace_core.ops.cumsum import CumulativeAttributes
 from mace_core.ops.reduce import ReduceAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.softmax import ROW
 from mace_target_cpu.lower.types import CONVERT, MERGE_AXES, c_type, is_signed, refuse_type, wrap_type
 
 MATH = KERNELS / "math.h.in"
@@ -75,6 +76,12 @@ ROWS: Mapping[str, Reduction] = {
 }
 """Of vectors, for the reductions that images need."""
 
+EXTREMES = ("ReduceMax", "ReduceMin")
+"""Those that give the same in any order of the elements."""
+
+MIN_RUN = 64
+"""Elements for which joining the lanes of a vector pays."""
+
 
 def runs(shape: Shape, axes: Sequence[int]) -> list[tuple[bool, int, int]]:
     """Neighboring axes of one kind merged: (reduced or kept, elements, stride of the last)."""
@@ -91,7 +98,7 @@ def runs(shape: Shape, axes: Sequence[int]) -> list[tuple[bool, int, int]]:
 
 
 def reduce(node: Node, lowering: Lowering) -> None:
-    """By rows where the innermost axis stays, else by the general loop nest."""
+    """By rows where the innermost axis stays, by runs where only it goes, else by the general loop nest."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     axes = node.attributes(ReduceAttributes).axes
     merged = runs(x.shape, [a % len(x.shape) for a in axes] if x.shape else [])
@@ -99,6 +106,9 @@ def reduce(node: Node, lowering: Lowering) -> None:
     # Where the last axis stays, vectors lie across it: faster than one sum by strides.
     if x.dtype is DType.F32 and node.op.name in ROWS and kinds in ([True, False], [False, True, False]):
         _lower_rows(node, lowering, merged)
+    # Sums stay where they add up in double precision; an extreme needs none.
+    elif _is_long_extreme(node, x, merged):
+        _lower_runs(node, lowering, merged)
     else:
         _lower_general(node, lowering, merged, y)
 
@@ -118,6 +128,23 @@ def _lower_rows(node: Node, lowering: Lowering, merged: list[tuple[bool, int, in
     lowering.call(
         node, Call(kernel, {"outer": outer, "rows": rows, "columns": columns}, node.inputs, node.outputs)
     )
+
+
+def _is_long_extreme(node: Node, x: Tensor, merged: list[tuple[bool, int, int]]) -> bool:
+    if x.dtype is not DType.F32 or node.op.name not in EXTREMES:
+        return False
+    kinds = [reduced for reduced, _, _ in merged]
+    return kinds in ([True], [False, True]) and merged[-1][1] >= MIN_RUN
+
+
+def _lower_runs(node: Node, lowering: Lowering, merged: list[tuple[bool, int, int]]) -> None:
+    sizes = [size for _, size, _ in merged]
+    outer, count = sizes if len(sizes) > 1 else (1, *sizes)
+    table = ROWS[node.op.name]
+    params = {"initial": _vector_start(table), "step": Code(table.step)}
+    fields = (("outer", "i64"), ("count", "i64"))
+    kernel = Kernel(f"{node.op.name.lower()}_runs_f32", KERNELS / "reduce_runs.c.in", fields, params, (ROW,))
+    lowering.call(node, Call(kernel, {"outer": outer, "count": count}, node.inputs, node.outputs))
 
 
 def _vector_start(table: Reduction) -> Code:
