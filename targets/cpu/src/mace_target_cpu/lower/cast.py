@@ -39,7 +39,9 @@ def cast(node: Node, lowering: Lowering) -> None:
         narrow = x.dtype is DType.F32 and y.dtype in NARROW
         params = {**types, "to_bool": y.dtype is DType.BOOL, "saturate": saturate, "narrow": narrow}
         params |= {"low": NARROW[y.dtype][0], "high": NARROW[y.dtype][1]} if narrow else {}
-        helpers = (INTEGER,) if narrow else (CONVERT,) if saturate else ()
+        helpers = (CONVERT,) if saturate else ()
+        if narrow:
+            helpers = (INTEGER,)
         kernel = Kernel(name, KERNELS / "cast.c.in", N, params, helpers)
     lowering.call(node, Call(kernel, {"n": x.elements}, node.inputs, node.outputs))
 
