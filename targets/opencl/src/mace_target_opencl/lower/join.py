@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+import numpy as np
+
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import DType, Node, Tensor
-from mace_core.lowering import Lower, Lowering
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.shapes import AxisAttributes, axis_of
+from mace_core.quantization import quantize
 from mace_target_opencl.enqueue import GROUP, MAX_OPERANDS, Launch, enqueue
 from mace_target_opencl.types import RAW_TYPES, integer_literal, literal, refuse_type, storage_type
 from mace_target_opencl.views import dense
@@ -63,11 +66,21 @@ def pad(node: Node, lowering: Lowering) -> None:
         "count": y.elements,
         "axes": axes,
         "mode": Code(attrs.mode),
-        "fill": constant_of(attrs.value, x.dtype, node.op.name),
+        "fill": constant_of(_store(attrs.value, x), x.dtype, node.op.name),
         "value_type": storage_type(x),
     }
     launch = Launch("pad", {"x": x.name}, {"y": y.name}, (y.elements,), constants, (GROUP,), ())
     enqueue(lowering, node, launch)
+
+
+def _store(value: float, tensor: Tensor) -> float:
+    """Return a real number as a tensor stores it; raises Refused if that differs from channel to channel."""
+    storage = tensor.storage
+    if storage is None:
+        return value
+    if storage.quant.axis is not None:
+        raise Refused(f"{tensor.name} stores the padding differently in each channel", code="quantization")
+    return float(quantize(np.array(value), storage).item())
 
 
 def constant_of(value: float, dtype: DType, op: str) -> Code:
