@@ -12,7 +12,6 @@ Libraries, generated models and converted files are kept in builds/peers.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import math
 import os
@@ -22,7 +21,9 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -293,18 +294,30 @@ def measure(
 ) -> list[Measurement]:
     """Return the measurements of a model at every number of threads; BuildError where ours does not build."""
     library = build(model, options.no_build)
-    ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
     processors = sorted(os.sched_getaffinity(0))
     measurements: list[Measurement] = []
     for threads in map(int, split(options.threads)):
         bind_processors(threads, processors)
-        contestants = open_all(model, ours, peers, threads)
-        race(contestants, options.seconds, choose_clock(options, threads))
-        measurements += rows_of(model, threads, contestants)
-        del contestants
-        gc.collect()
+        # A process of its own, bound before it starts: OpenVINO counts the processors once, when it is
+        # imported, and would go on with those of the first number of threads.
+        with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+            measurements += executor.submit(race_all, model, library, peers, options, threads).result()
         os.sched_setaffinity(0, processors)
     return measurements
+
+
+def race_all(
+    model: PeerModel,
+    library: Path,
+    peers: list[runtimes.Runtime],
+    options: argparse.Namespace,
+    threads: int,
+) -> list[Measurement]:
+    """Return the measurements of all runtimes in this process, which is bound to as many processors."""
+    ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
+    contestants = open_all(model, ours, peers, threads)
+    race(contestants, options.seconds, choose_clock(options, threads))
+    return rows_of(model, threads, contestants)
 
 
 def main(arguments: Sequence[str]) -> int:
