@@ -119,7 +119,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--runtime", default="", help="names of peers; default: all that are installed")
     parser.add_argument(
-        "--level", default="", help="levels for MACE_CPU_LEVEL, each measured; default: the best"
+        "--level",
+        default="",
+        help="levels to build and measure, as amx,avx2; default: the best of those that libraries hold",
     )
     parser.add_argument("--threads", default="1", help="numbers of threads, as 1,2,4,16")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each model and number of threads")
@@ -144,16 +146,20 @@ def split(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
-def build(model: PeerModel, is_kept: bool) -> Path:
-    """Build the shared library of a model for this machine, and return it; BuildError where it fails."""
+def build(model: PeerModel, is_kept: bool, levels: Sequence[str]) -> Path:
+    """Build the shared library of a model for this machine, and return it; BuildError where it fails.
+
+    levels: those that the library holds; none for those that libraries hold by default.
+    """
     library = FOLDER / "libraries" / model.name / "lib/host" / f"lib{model.name}.so"
     if is_kept and library.is_file():
         return library
     tensor, _, shape = model.port.partition(": ")
     port = f"- input_tensors: {tensor}\n        input_shapes: {shape}" if model.port else "- {}"
     deployment = FOLDER / f"{model.name}.yml"
+    features = f"cpu_features: [{', '.join(levels)}]\n" if levels else ""
     deployment.write_text(
-        f"library_name: {model.name}\nmodels:\n  {model.name}:\n"
+        f"library_name: {model.name}\n{features}models:\n  {model.name}:\n"
         f"    model_file_path: {model.files[0].resolve()}\n    subgraphs:\n      {port}\n"
     )
     folder = str(FOLDER / "libraries")
@@ -293,7 +299,7 @@ def measure(
     model: PeerModel, peers: list[runtimes.Runtime], options: argparse.Namespace
 ) -> list[Measurement]:
     """Return the measurements of a model at every number of threads; BuildError where ours does not build."""
-    library = build(model, options.no_build)
+    library = build(model, options.no_build, split(options.level))
     processors = sorted(os.sched_getaffinity(0))
     measurements: list[Measurement] = []
     for threads in map(int, split(options.threads)):
