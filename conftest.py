@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parent
 
-LEFT_OUT = ("fuzz", "emulator", "wheels", "exhaustive")
+LEFT_OUT = ("fuzz", "emulator", "wheels", "exhaustive", "device")
 """Marks of tests that the plain run leaves out; each counts as slow, so that `-m "not slow"` leaves it out too."""
 
 COMPILING = (
@@ -59,7 +59,7 @@ if sys.dont_write_bytecode:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects by marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what a sampled test leaves out of the plain run, and as slow that, compilers and imports of frameworks."""
     numbers: Counter[str] = Counter()
     for item in items:
@@ -72,6 +72,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         compiles = test.rpartition("::")[2] in COMPILING
         if not marks.isdisjoint(LEFT_OUT) or compiles or test.startswith(IMPORTING):
             item.add_marker("slow")
+    if "device" not in config.option.markexpr:
+        items[:] = [item for item in items if item.get_closest_marker("device") is None]
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks

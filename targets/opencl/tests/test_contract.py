@@ -14,7 +14,7 @@ from mace_core.testing.target import TargetContract
 from mace_target_opencl.target import Opencl
 
 
-@pytest.mark.slow
+@pytest.mark.device
 class TestOpencl(TargetContract):
     target = Opencl()
 

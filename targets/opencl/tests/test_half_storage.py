@@ -66,7 +66,7 @@ def test_a_weight_that_half_precision_cannot_hold_stays_a_float() -> None:
     assert weights["second_packed"].make().dtype == np.float16
 
 
-@pytest.mark.slow
+@pytest.mark.device
 def test_results_are_near_those_of_floats(tmp_path: Path) -> None:
     require_device()
     graph = network()

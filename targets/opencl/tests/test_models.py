@@ -51,6 +51,7 @@ def read_graph(name: str, folder: Path) -> Graph:
     return compile_model(model, Compilation(registry.select("host")[0], registry)).graph
 
 
+@pytest.mark.device
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_model_computes_what_its_reference_does(name: str, tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ def test_most_ops_have_kernels() -> None:
     assert len(accepted) >= MIN_OPS, sorted({*graphs} - {*accepted})
 
 
+@pytest.mark.device
 @pytest.mark.exhaustive
 def test_ops_of_odd_shapes_compute_what_the_references_do(tmp_path: Path) -> None:
     require_device()

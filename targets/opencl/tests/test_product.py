@@ -67,6 +67,7 @@ def test_a_small_or_odd_product_is_computed_without(graph: Graph) -> None:
     assert name_template(graph) == "product.cl.in"
 
 
+@pytest.mark.device
 @pytest.mark.exhaustive
 def test_tiles_compute_what_the_references_do(tmp_path: Path) -> None:
     require_device()

@@ -11,6 +11,8 @@ from mace_core.run import native
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import random_inputs
 
+pytestmark = pytest.mark.device
+
 
 def small_graph() -> Graph:
     """Two outputs, of which the first is computed from the second; 70 elements are no multiple of a vector."""

@@ -40,6 +40,7 @@ class Sampled(Target):
     manifests = Opencl.manifests
 
 
+@pytest.mark.device
 @pytest.mark.exhaustive
 def test_random_graphs_on_both_compute_what_the_references_do(tmp_path: Path) -> None:
     require_device()

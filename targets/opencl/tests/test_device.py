@@ -1,0 +1,34 @@
+"""Runs the tests marked `device` in a process without TensorFlow.
+
+TensorFlow and PoCL, the OpenCL driver of CI, both bring LLVM. In one process PoCL ends by SIGSEGV, or takes
+TensorFlow's LLVM, which has no code for this processor.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_a_device_computes_what_the_references_do() -> None:
+    run_tests("device and not exhaustive")
+
+
+@pytest.mark.exhaustive
+def test_a_device_computes_every_op_and_whole_models() -> None:
+    run_tests("device and exhaustive")
+
+
+def run_tests(marks: str) -> None:
+    """Assert that the tests with these marks pass; skip if there is no device for them."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-rs", "-p", "no:cacheprovider", "-m", marks]
+    folder = Path(__file__).parent
+    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    summary = done.stdout.splitlines()
+    if " passed" not in summary[-1]:
+        pytest.skip(summary[-2])
