@@ -144,7 +144,7 @@ def test_every_page_has_its_place_in_the_site() -> None:
     assert sorted(listed) == [page.name for page in DOCS]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_pages_become_a_site(tmp_path: Path) -> None:
     command = [
         sys.executable,

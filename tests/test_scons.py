@@ -50,7 +50,7 @@ def products(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_only_what_changed_is_rebuilt(project: Path) -> None:
     scons(project)
     assert acted(scons(project)) == []

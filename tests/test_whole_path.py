@@ -95,7 +95,7 @@ def test_tensors_of_a_spaced_program_share_no_byte() -> None:
     assert all(end > start for start, end in (*spaced.arena_gaps, *spaced.weight_gaps))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
     """A call is told of one element more than its tensors hold, in the arena and in the weights."""
     plan = lowered(chain())

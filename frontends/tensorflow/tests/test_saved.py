@@ -220,7 +220,7 @@ LAYERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="^(lstm|attention)$")
+@pytest.mark.sampled(cases="^attention$")
 @pytest.mark.parametrize("name", LAYERS)
 def test_sequence_networks(name: str, saved: Any, tf: Any, tmp_path: Path) -> None:
     folder = saved(randomised(recurrent(tf, LAYERS[name](tf.keras.layers))))

@@ -82,6 +82,7 @@ def test_numbers(tmp_path: Path) -> None:
     check_graphs(target, [*elementwise(), *reductions(), *moves(), *products()], tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_stored_integers(tmp_path: Path) -> None:
     graphs = []
     for x, y, out in ((I8, U8, I8), (U8, None, U8), (I16, I8, I16)):

@@ -186,7 +186,7 @@ STORED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sums_of_stored_integers_keep_both_roundings(tmp_path: Path) -> None:
     assert [list_kernels(graph)[0] for graph in STORED] == [
         "conv_quantized_add_i8_i8_i8",

@@ -62,7 +62,7 @@ def join_constant() -> Graph:
     return new.finish([new.one("Concat", [new.one("Conv", [x, w], plain), constant], {"axis": -1})])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_constants_among_the_parts_are_copied(tmp_path: Path) -> None:
     graph = join_constant()
     inputs = random_inputs(graph, 5)

@@ -79,6 +79,7 @@ def windows() -> list[tuple[str, tuple[int, ...], tuple[int, ...], Mapping[str, 
     ]
 
 
+@pytest.mark.exhaustive
 def test_windows_that_differ_along_every_axis(tmp_path: Path) -> None:
     graphs = []
     for (name, shape, kernel, how), (x, y) in itertools.product(windows(), ((I8, I8), (U8, I16), (I16, U8))):
@@ -118,6 +119,7 @@ def test_lines_of_depthwise_windows_end_where_windows_reach_outside(level: Level
     assert kernels == {"conv_depthwise_bytes_i8", "conv_depthwise_bytes_u8"}
 
 
+@pytest.mark.exhaustive
 def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats(tmp_path: Path) -> None:
     new = Builder("dead")
     w = new.weight("w", np.full((2, 1, 1, 4), 127, np.int8), Quant((0.01, 1e-15), (0, 0), 0))

@@ -63,6 +63,7 @@ def test_along_every_axis(tmp_path: Path) -> None:
     check_graphs(Cpu(), made, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_extreme_values(tmp_path: Path) -> None:
     rows = np.array(
         [

@@ -175,6 +175,7 @@ def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
         np.testing.assert_array_equal(together[name], array, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_numbers_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     graphs = computed()
     alone, together, counts = run_both(graphs, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -32,6 +33,9 @@ from mace_core.verify import verify
 
 CASES = "cases"
 """Name of the library that tests compile."""
+
+OPTIMIZATION = "MACE_TEST_OPTIMIZATION"
+"""Environment variable: the flag with which tests compile the kernels that they run; default -O0."""
 
 
 @cache
@@ -142,7 +146,7 @@ def load_library(
 def with_quick_flags(sources: GeneratedFiles, compiler: Compiler | None = None) -> GeneratedFiles:
     """Return sources that a compiler compiles in the shortest time; `host()` if none is given.
 
-    Only the kernels of each target's best level are optimized; see `_choose_flags`.
+    Only the kernels of each target's best level may be optimized; see `_choose_flags`.
     """
     chosen = compiler or host()
     manifests = (replace(m, units=_choose_flags(m.units, sources.files, chosen)) for m in sources.manifests)
@@ -152,19 +156,20 @@ def with_quick_flags(sources: GeneratedFiles, compiler: Compiler | None = None) 
 def _choose_flags(
     units: Sequence[Unit], files: Mapping[str, Content], compiler: Compiler
 ) -> tuple[Unit, ...]:
-    """Return the units with -O1 for the kernels of each target's best level, and -O0 for all others.
+    """Return the units with -O0, but the kernels of each target's best level as OPTIMIZATION says.
 
     Compilers take most of the time of all tests, and more than twice as long for -O1 as for -O0. Without
     optimization every kernel is still compiled for every level; a test of another level's numbers makes that
     level the only one (`with_levels`). Kernels include slow headers in their precompiled form.
     """
+    optimized = os.environ.get(OPTIMIZATION, "-O0")
     compiled: set[str] = set()
     chosen: list[Unit] = []
     for unit in units:
         table, kernels, _ = unit.source.rpartition("_kernels_")
         is_best = bool(kernels) and table not in compiled
         compiled.add(table)
-        flags = (*unit.flags, "-O1" if is_best else "-O0")
+        flags = (*unit.flags, optimized if is_best else "-O0")
         text = files.get(unit.source)
         if kernels and isinstance(text, str):
             command = (*compiler.cc, *compiler.flags, *WARNINGS, *flags, "-fPIC")
