@@ -148,9 +148,7 @@ class Probe:
     command: tuple[str, ...] = ()
 
     @classmethod
-    def build(
-        cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ()
-    ) -> Probe:
+    def build(cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> Probe:
         """Compile the library and the probe; without flags those that take the shortest time."""
         unit = Unit("probe.c")
         source = (PLUGINS / "probe.c").read_text()

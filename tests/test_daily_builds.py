@@ -112,7 +112,7 @@ def test_one_message_for_a_mistake(project: Path, arguments: tuple[str, ...], sa
     assert log.strip() == said
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_libraries_of_one_name(project: Path) -> None:
     with (project / "models/SConscript").open("a") as file:
         file.write('mace_library(name="one", deployment="one.yml")\n')

@@ -41,8 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(cases="max78000")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", PARTS)
 def test_digits_from_model_to_results(part: str, project: Path) -> None:
     built = mace(project, "build", "digits.yml", "--target", part)

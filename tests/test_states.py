@@ -270,7 +270,7 @@ def test_a_file_gives_the_values_before_the_first_run(tmp_path: Path) -> None:
         deployed(tmp_path, "stream", file, "    states: {cache: {start: first.npy}}")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_command_resets_states_after_so_many_samples(built: Path, tmp_path: Path) -> None:
     """Two sequences of three steps in one file are two sequences, and are one without `--reset`."""
     steps = np.random.default_rng(5).standard_normal((3, *SHAPE)).astype(np.float32)

@@ -75,7 +75,9 @@ def test_each_part_calls_the_kernels_of_its_own_target(target: Acme, tmp_path: P
     (plan,) = (model.plan for model in made.models)
     used = {part.target for part in plan.parts}
     assert used == ({"acme", "cpu"} if isinstance(target, Picky) else {"acme"})
-    both = native.load(shared_library(with_quick_flags(made.sources), host(), tmp_path / "both", ()), "digits")["digits"]
+    both = native.load(
+        shared_library(with_quick_flags(made.sources), host(), tmp_path / "both", ()), "digits"
+    )["digits"]
     alone = Job(work.deployment, registry.select("host")[0])
     plain = with_quick_flags(generate(alone, registry).sources)
     cpu = native.load(shared_library(plain, host(), tmp_path / "cpu", ()), "digits")["digits"]

@@ -147,7 +147,9 @@ def names(program: Program) -> list[tuple[str, tuple[str, ...]]]:
 def check_numbers(target: Grouping, graph: Graph, program: Program, folder: Path) -> None:
     """Compile the program for all levels and run it at the level that `is_fast` says."""
     sources = code.library("cases", [plan_calls(program)], target.levels("host"))
-    model = native.load(shared_library(with_quick_flags(sources), host(), folder / "library", ()), "cases")["network"]
+    model = native.load(shared_library(with_quick_flags(sources), host(), folder / "library", ()), "cases")[
+        "network"
+    ]
     inputs = random_inputs(graph)
     seen: list[str] = []
     found = model.run(inputs, lambda layer, result: seen.append(layer))

@@ -139,7 +139,9 @@ def test_everything_that_was_decided_is_told() -> None:
         "island: 9 bytes",
     ]
     summarized = show_explanations([Explanation("net", MODEL, ledger)])
-    assert summarized == text.replace("  n (Exp): on cpu", "  fits\n  n (Exp): on cpu"), "a line more, behind the parts"
+    assert summarized == text.replace("  n (Exp): on cpu", "  fits\n  n (Exp): on cpu"), (
+        "a line more, behind the parts"
+    )
     project = replace(MODEL, parts=MODEL.parts[:1])
     assert show_explanations([Explanation("net", project, ledger)]) == "net\nfits\n"
     device = show_explanations([Explanation("net", replace(MODEL, layers=()), ledger)])

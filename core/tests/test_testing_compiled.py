@@ -12,9 +12,13 @@ from mace_core.manifest import Manifest, Unit
 from mace_core.testing import compiled
 
 
+@pytest.mark.parametrize(("asked", "flag"), [("", "-O0"), ("-O1", "-O1")])
 def test_only_kernels_of_the_best_level_are_optimized(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    asked: str, flag: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.delenv(compiled.OPTIMIZATION, raising=False)
+    if asked:
+        monkeypatch.setenv(compiled.OPTIMIZATION, asked)
     units = (
         Unit("cases.c"),
         Unit("cases_cpu_kernels_avx2.c", ("-O3", "-mavx2")),
@@ -36,8 +40,8 @@ def test_only_kernels_of_the_best_level_are_optimized(
     )
     assert seen == {
         "cases.c": ("-O0",),
-        "cases_cpu_kernels_avx2.c": ("-O3", "-mavx2", "-O1"),
+        "cases_cpu_kernels_avx2.c": ("-O3", "-mavx2", flag),
         "cases_cpu_kernels_sse2.c": ("-O3", "-O0"),
-        "cases_dsp_kernels_generic.c": ("-O3", "-O1"),
+        "cases_dsp_kernels_generic.c": ("-O3", flag),
         "cases_net_program.c": ("-O0",),
     }

@@ -42,7 +42,9 @@ class Expressions:
         """These numbers as a constant."""
         return self.new.weight("c", np.asarray(values, dtype))
 
-    def __call__(self, op: str, *operands: str | float, storage: Storage | None = None, **attrs: Attribute) -> str:
+    def __call__(
+        self, op: str, *operands: str | float, storage: Storage | None = None, **attrs: Attribute
+    ) -> str:
         """Add a node; returns its only output, stored so if a storage is given."""
         inputs = [
             o if isinstance(o, str) else self.array(np.full((1,) * int(self.rng.integers(2)), o))

@@ -73,7 +73,9 @@ class Network:
             array[..., self.rng.random(shape[-1]) < 0.3] = 0
         return np.maximum(array, -127)
 
-    def conv(self, x: str, kernel: int, *, depthwise: bool = False, results: int = 0, **attrs: Attribute) -> str:
+    def conv(
+        self, x: str, kernel: int, *, depthwise: bool = False, results: int = 0, **attrs: Attribute
+    ) -> str:
         channels = self.new.shape(x)[-1]
         results = channels if depthwise else results or int(self.rng.integers(3, 9))
         array = self.random_weights(results, kernel, kernel, 1 if depthwise else channels)

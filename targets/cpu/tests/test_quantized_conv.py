@@ -131,6 +131,7 @@ def test_a_channel_without_weight_and_a_bias_of_all_bits_is_no_reason_for_floats
     ) == {"dead": "conv_quantized"}
 
 
+@pytest.mark.exhaustive
 def test_transposed_convolutions(tmp_path: Path) -> None:
     how = {"op": "ConvTranspose", "strides": (2, 2), "output_padding": (0, 0)}
     graphs = [

@@ -47,7 +47,7 @@ SCALAR = replace(GENERIC[0], name="scalar", flags=("-U__SSE2__", "-U__ARM_NEON")
 """The plain C of processors for which the integer kernels have no instructions of their own."""
 
 
-@pytest.mark.sampled(cases="scalar")  # the other tests of this file run at the best level
+@pytest.mark.exhaustive  # the other tests of this file run at the best level
 @pytest.mark.parametrize("level", [*levels_here((*X86, *GENERIC)), SCALAR], ids=lambda level: str(level.name))
 def test_products_on_every_level(level: Level, tmp_path: Path) -> None:
     # A depth of 33 or 45 leaves some of the last quad of vi_dot empty.

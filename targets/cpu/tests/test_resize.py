@@ -32,7 +32,9 @@ SHAPES = (
 )
 
 
-def graphs(mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **attrs: Attribute) -> list[Graph]:
+def graphs(
+    mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **attrs: Attribute
+) -> list[Graph]:
     made = []
     for number, (shape, sizes) in enumerate(SHAPES):
         given = {

@@ -34,7 +34,7 @@ def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(tm
         str(Path(__file__).with_name("test_ops.py"))
         + "::test_ops_of_odd_shapes_compute_what_the_references_do"
     )
-    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "exhaustive"]
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "device and exhaustive"]
     command = [sys.executable, "-m", "pytest", *options, test]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
