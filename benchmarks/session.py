@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,9 @@ from mace_core.build_manifest import library_levels
 from mace_core.compilation import Compilation, compile_graph, compile_model
 from mace_core.deployment import Model, load_deployment
 from mace_core.emit import code
-from mace_core.manifest import Manifest, Product, Unit
 from mace_core.registry import Registry
-from mace_core.run.compile import link
 from mace_core.testing.compiled import case
+from mace_core.testing.probe_program import ProbeProgram, link_probe
 
 DIGITS = Path(__file__).parents[1] / "models/digits/digits.yml"
 SOURCE = Path(__file__).with_suffix(".c")
@@ -43,16 +41,7 @@ def measure(folder: Path, rounds: int = ROUNDS, files: Sequence[Path] = ()) -> d
     plans = [relu.plan, compile_model(digits, work).plan, *named]
     choice_levels = library_levels(registry.targets_for(choice, ()), choice.abi)
     sources = code.library("overhead", plans, choice_levels)
-    tool = Manifest(
-        SOURCE.stem,
-        Product.PROGRAM,
-        generated=(SOURCE.name,),
-        units=(Unit(SOURCE.name),),
-        needs=("overhead",),
-    )
-    contents = {**sources.files, SOURCE.name: SOURCE.read_text(encoding="utf-8")}
-    sources = replace(sources, files=contents, manifests=(*sources.manifests, tool))
-    program = link(sources, choice.compiler, folder, ("-O2",))
+    program = link_probe(ProbeProgram(SOURCE), sources, folder, compiler=choice.compiler)
     figures = {}
     for plan in plans:
         count = ROUNDS_OF_FILES if plan in named else rounds

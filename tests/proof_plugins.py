@@ -17,14 +17,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mace_core.api import Compiler, Manifest, Product, Target, Unit
+from mace_core.api import Compiler, Target
 from mace_core.deployment import load_deployment
 from mace_core.generation import Generated, generate
 from mace_core.ir import Array
 from mace_core.job import Job
 from mace_core.registry import Registry
-from mace_core.run.compile import link
 from mace_core.testing.compiled import with_quick_flags
+from mace_core.testing.probe_program import ProbeProgram, link_probe
 
 PLUGINS = Path(__file__).parent / "plugins"
 NAMES = ("island", "capsule", "cpu-wide", "remote")
@@ -150,16 +150,8 @@ class Probe:
     @classmethod
     def build(cls, made: Generated, compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> Probe:
         """Compile the library and the probe; without flags those that take the shortest time."""
-        unit = Unit("probe.c")
-        source = (PLUGINS / "probe.c").read_text()
-        tool = Manifest("probe", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("relay",))
-        library = [m for m in made.sources.manifests if m.joins_library]
-        sources = replace(
-            made.sources, files={**made.sources.files, unit.source: source}, manifests=(*library, tool)
-        )
-        if not flags:
-            sources = with_quick_flags(sources, compiler)
-        return cls(link(sources, compiler, folder, tuple(flags)))
+        sources = made.sources if flags else with_quick_flags(made.sources, compiler)
+        return cls(link_probe(ProbeProgram(PLUGINS / "probe.c"), sources, folder, flags, compiler))
 
     def run(self, *arguments: str, environment: Mapping[str, str] | None = None, status: int = 0) -> Probed:
         """Run it on the network's input."""

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,28 +18,23 @@ from mace_core.api import (
     Compiler,
     Manifest,
     Part,
-    Product,
     Refusal,
     Region,
     Target,
-    Unit,
 )
-from mace_core.compilation import Compilation, compile_graph
-from mace_core.deployment import Deployment, Model
-from mace_core.generation import encode
+from mace_core.deployment import Model
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Node
-from mace_core.job import Job
-from mace_core.levels import with_levels
-from mace_core.registry import Registry
-from mace_core.run.compile import link, shared_library
+from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import generate_library, host, with_quick_flags
+from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, generate_session, link_probe
 from mace_target_mdla.driver import ADAPTERS, RUNTIMES, SYMBOL, manifests
 from mace_target_mdla.network import encode_network, refuse_encoding
 from mace_tflite_writer import refuses, write_tflite
 
 STUB = Path(__file__).parent / "stub"
+PROGRAM = ProbeProgram(STUB / "session_probe.c", (FILE_CACHE,))
 BUILDS = (
     "NeuronModel_create",
     "NeuronModel_addOperand",
@@ -204,11 +198,6 @@ class SessionProgram:
         return [array.tobytes() for array in expected(self.graph, random_inputs(self.graph))]
 
 
-@cache
-def _load_registry() -> Registry:
-    return Registry.load()
-
-
 def build_session(
     graph: Graph,
     folder: Path,
@@ -217,24 +206,10 @@ def build_session(
     compiler: Compiler | None = None,
 ) -> SessionProgram:
     """Build the program for a graph that the target computes, with the CPU for what it refuses and as its fallback."""
-    registry, chosen = _load_registry(), target or Direct()
-    # One level of instructions: the fallback's kernels take most of the time that the compiler needs.
-    cpu = with_levels(registry.targets["cpu"], registry.targets["cpu"].levels("host")[-1:])
-    targets = {**registry.targets, "mdla": chosen, **({"cpu": cpu} if compiler is None else {})}
-    registry = replace(registry, targets=targets)
-    choice = registry.select("host+mdla" if compiler is None else "arm64+mdla")[0]
-    model = Model("m", (), keys={"fallback": "cpu"})
-    compiled = compile_graph(model, graph, Compilation(choice, registry))
-    sources = encode(Job(Deployment("session", (model,)), choice), [compiled], registry)
-    unit = Unit("session_probe.c")
-    text = (STUB / unit.source).read_text(encoding="utf-8")
-    tool = Manifest(
-        "session_probe", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("session",)
-    )
-    library = [m for m in sources.manifests if m.joins_library]
-    complete = replace(sources, files={**sources.files, unit.source: text}, manifests=(*library, tool))
+    choice = "host+mdla" if compiler is None else "arm64+mdla"
+    sources = generate_session(graph, choice, target or Direct())
     folder.mkdir(parents=True, exist_ok=True)
-    return SessionProgram(link(complete, compiler or host(), folder, tuple(flags)), graph)
+    return SessionProgram(link_probe(PROGRAM, sources, folder, flags, compiler), graph)
 
 
 def compile_by_stub(graphs: Sequence[Graph], folder: Path) -> dict[str, bytes]:

@@ -12,8 +12,7 @@
 #include <time.h>
 
 #include "cold.h"
-
-static const char *path;
+#include "file_cache.h"
 
 static double now(void) {
   struct timespec time;
@@ -21,45 +20,16 @@ static double now(void) {
   return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
 }
 
-static size_t load_entry(void *context, const char *key, void *data, size_t bytes) {
-  FILE *const file = fopen(path, "rb");
-  size_t size;
-  (void)context, (void)key;
-  if (!file) return 0;
-  fseek(file, 0, SEEK_END);
-  size = (size_t)ftell(file);
-  rewind(file);
-  if (data && bytes >= size && fread(data, 1, size, file) != size) size = 0;
-  fclose(file);
-  return size;
-}
-
-static void store_entry(void *context, const char *key, const void *data, size_t bytes) {
-  FILE *const file = fopen(path, "wb");
-  (void)context, (void)key;
-  if (!file) return;
-  fwrite(data, 1, bytes, file);
-  fclose(file);
-}
-
-static void *resize_entry(void *context, void *memory, size_t bytes) {
-  (void)context;
-  if (bytes) return realloc(memory, bytes);
-  free(memory);
-  return NULL;
-}
-
 int main(int count, char **words) {
   const mace_model *const model = cold_models[0];
-  const mace_cache cache = {sizeof cache, NULL, load_entry, store_entry, resize_entry};
   const void *inputs[16] = {NULL};
   void *outputs[16] = {NULL};
   mace_config config = {0};
   mace_session *session = NULL;
   double start, best = 1e30;
   if (count != 3) return 2;
+  const mace_cache cache = file_cache(words[1]);
   config.struct_bytes = sizeof config;
-  path = words[1];
   if (strcmp(words[1], "-")) config.cache = &cache;
   if (strcmp(words[2], "-")) config.options = words[2];
   for (int i = 0; i < model->input_count; i++) inputs[i] = calloc(1, model->inputs[i].bytes);

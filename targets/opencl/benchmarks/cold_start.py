@@ -14,17 +14,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mace_core.api import Manifest, Product, Unit
 from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import Deployment, load_deployment
 from mace_core.generation import encode
 from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.command import Command
-from mace_core.run.compile import link
-from mace_core.testing.compiled import host
+from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, link_probe
 
-SOURCE = Path(__file__).with_name("cold_start.c")
+PROGRAM = ProbeProgram(Path(__file__).with_name("cold_start.c"), (FILE_CACHE,))
 
 
 def build(model_file: Path, folder: Path) -> Path:
@@ -38,12 +36,7 @@ def build(model_file: Path, folder: Path) -> Path:
     (model,) = load_deployment(deployment).models
     compiled = compile_model(model, Compilation(choice, registry))
     sources = encode(Job(Deployment("cold", (model,)), choice), [compiled], registry)
-    unit = Unit("cold_start.c")
-    tool = Manifest("cold_start", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("cold",))
-    library = [manifest for manifest in sources.manifests if manifest.joins_library]
-    files = {**sources.files, unit.source: SOURCE.read_text(encoding="utf-8")}
-    complete = type(sources)(files, (*library, tool))
-    return link(complete, host(), folder, ("-O2",))
+    return link_probe(PROGRAM, sources, folder)
 
 
 def measure(program: Path, cache: str, options: str, pocl_cache: Path) -> dict[str, str]:

@@ -5,25 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from mace_core.api import Manifest, Product, Unit
-from mace_core.compilation import Compilation, compile_graph
-from mace_core.deployment import Deployment, Model
-from mace_core.generation import encode
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
-from mace_core.job import Job
-from mace_core.levels import with_levels
-from mace_core.registry import Registry
-from mace_core.run.compile import link
 from mace_core.testing.compiled import host
+from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, generate_session, link_probe
 from mace_target_opencl import driver
 
 STUB = Path(__file__).parent / "stub"
+PROGRAM = ProbeProgram(STUB / "session_probe.c", (FILE_CACHE,))
 HEADERS = Path(driver.__file__).parent
 SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -97,20 +91,6 @@ def stub_graph() -> Graph:
 
 def build_probe(folder: Path, flags: Sequence[str] = SANITIZED) -> Probe:
     """Build the program with a session of `stub_graph`, the CPU as its fallback, and the stand-in."""
-    registry = Registry.load()
-    # One level of instructions: the fallback's kernels take most of the time that the compiler needs.
-    cpu = with_levels(registry.targets["cpu"], registry.targets["cpu"].levels("host")[-1:])
-    registry = replace(registry, targets={**registry.targets, "cpu": cpu})
-    choice = registry.select("host+opencl")[0]
-    model = Model("m", (), keys={"fallback": "cpu"})
-    compiled = compile_graph(model, stub_graph(), Compilation(choice, registry))
-    sources = encode(Job(Deployment("session", (model,)), choice), [compiled], registry)
-    unit = Unit("session_probe.c")
-    text = (STUB / unit.source).read_text(encoding="utf-8")
-    tool = Manifest(
-        "session_probe", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=("session",)
-    )
-    library = [manifest for manifest in sources.manifests if manifest.joins_library]
-    complete = replace(sources, files={**sources.files, unit.source: text}, manifests=(*library, tool))
+    sources = generate_session(stub_graph(), "host+opencl")
     folder.mkdir(parents=True, exist_ok=True)
-    return Probe(link(complete, host(), folder, tuple(flags)), build_stub(folder / "vendor"))
+    return Probe(link_probe(PROGRAM, sources, folder, flags), build_stub(folder / "vendor"))

@@ -41,11 +41,11 @@ OPTIMIZATION = "MACE_TEST_OPTIMIZATION"
 @cache
 def host() -> Compiler:
     """Return the compiler for this machine of the installed toolchains."""
-    return _load_registry().select("host")[0].compiler
+    return load_registry().select("host")[0].compiler
 
 
 @cache
-def _load_registry() -> Registry:
+def load_registry() -> Registry:
     """Return the installed plugins, loaded once because that takes a quarter of a second."""
     return Registry.load()
 
@@ -128,7 +128,7 @@ def _encode(targets: Sequence[Target], compiled: Sequence[CompiledModel], abi: s
 
 def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
     """Return a choice of only these targets, with the compiler of this machine."""
-    installed = _load_registry()
+    installed = load_registry()
     choice = replace(installed.select("host")[0], text=abi, abi=abi, targets=tuple(targets))
     return choice, replace(installed, targets={target.name: target for target in targets})
 

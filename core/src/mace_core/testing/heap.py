@@ -5,13 +5,11 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from mace_core.api import GeneratedFiles
-from mace_core.manifest import Manifest, Product, Unit
-from mace_core.run.compile import link
-from mace_core.testing.compiled import CASES, host
+from mace_core.testing.probe_program import ProbeProgram, link_probe
 from mace_core.testing.requirements import require
 
 ALLOCATORS = frozenset(
@@ -38,12 +36,8 @@ def measure_heap(sources: GeneratedFiles, folder: Path) -> list[HeapUse]:
     require(
         None if platform.libc_ver()[0] == "glibc" else "allocations are counted with the GNU C library only"
     )
-    unit = Unit("heap_probe.c", reads=("heap.h",))
-    names = (unit.source, "heap.h")
-    copies = {name: FOLDER / name for name in names}
-    probe = Manifest("heap_probe", Product.PROGRAM, copies=copies, units=(unit,), needs=(CASES,))
-    library = tuple(manifest for manifest in sources.manifests if manifest.joins_library)
-    program = link(replace(sources, manifests=(*library, probe)), host(), folder, ("-O1",))
+    probe = ProbeProgram(FOLDER / "heap_probe.c", (FOLDER / "heap.h",))
+    program = link_probe(probe, sources, folder, ("-O1",))
     done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
     rows = [line.split() for line in done.stdout.splitlines()]
     return [HeapUse(name, flag == "1", int(status), int(count)) for name, flag, status, count in rows]

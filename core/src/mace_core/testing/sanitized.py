@@ -12,7 +12,6 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 
@@ -22,15 +21,15 @@ from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType
 from mace_core.levels import Level
-from mace_core.manifest import Manifest, Product, Unit
 from mace_core.memory import Arena
 from mace_core.part import HOST
 from mace_core.plan import Plan
 from mace_core.program import Program, Weight
-from mace_core.run.compile import link
+from mace_core.testing.probe_program import ProbeProgram, link_probe
 
 FLAGS = ("-O1", "-g0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 LIBRARY = "fuzz"
+SOURCE = Path(__file__).with_name("sanitized.c")
 GAP = 2 * HOST.alignment
 """Minimum number of poisoned bytes after each tensor; more than the widest vector."""
 
@@ -108,16 +107,9 @@ class Sanitized:
             _write_gaps(folder / f"{name}.gaps", spaced.arena_gaps, spaced.weight_gaps)
             _write_gaps(folder / f"{name}{TIGHT}.gaps", [], [])
         sources = code.library(LIBRARY, models, isas)
-        driver = (files("mace_core.testing") / "sanitized.c").read_text(encoding="utf-8")
         listed = "".join(f"X({LIBRARY}_{plan.name})" for plan in models)
-        unit = Unit("sanitized.c", (f"-DMODELS={listed}",))
-        tool = Manifest(
-            "sanitized", Product.PROGRAM, generated=(unit.source,), units=(unit,), needs=(LIBRARY,)
-        )
-        sources = replace(
-            sources, files={**sources.files, unit.source: driver}, manifests=(*sources.manifests, tool)
-        )
-        self.tool = link(sources, Compiler(("gcc",), ("ar",)), folder, FLAGS)
+        program = ProbeProgram(SOURCE, flags=(f"-DMODELS={listed}",))
+        self.tool = link_probe(program, sources, folder, FLAGS, Compiler(("gcc",), ("ar",)))
 
     def run(self, name: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run a program and return its outputs by name.

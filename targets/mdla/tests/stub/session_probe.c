@@ -13,37 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "file_cache.h"
 #include "session.h"
-
-static const char *cache_path;
-
-static size_t cache_load(void *context, const char *key, void *data, size_t bytes) {
-  FILE *file = fopen(cache_path, "rb");
-  size_t size = 0;
-  (void)context, (void)key;
-  if (!file) return 0;
-  fseek(file, 0, SEEK_END);
-  size = (size_t)ftell(file);
-  rewind(file);
-  if (data && bytes >= size && fread(data, 1, size, file) != size) size = 0;
-  fclose(file);
-  return size;
-}
-
-static void cache_store(void *context, const char *key, const void *data, size_t bytes) {
-  FILE *file = fopen(cache_path, "wb");
-  (void)context, (void)key;
-  if (!file) return;
-  fwrite(data, 1, bytes, file);
-  fclose(file);
-}
-
-static void *cache_reallocate(void *context, void *memory, size_t bytes) {
-  (void)context;
-  if (bytes) return realloc(memory, bytes);
-  free(memory);
-  return NULL;
-}
 
 static void file_name(char *name, size_t bytes, const char *kind, int i) { snprintf(name, bytes, "%s_%d.bin", kind, i); }
 
@@ -140,14 +111,13 @@ static void run_session(const mace_model *model, const mace_config *config, int 
 int main(int argc, char **argv) {
   const mace_model *model = session_model("m");
   mace_config config;
-  mace_cache cache = {sizeof cache, NULL, cache_load, cache_store, cache_reallocate};
   if (argc != 7 || !model) return 1;
+  const mace_cache cache = file_cache(argv[5]);
   memset(&config, 0, sizeof config);
   config.struct_bytes = sizeof config;
   config.fallback = (mace_fallback)atoi(argv[1]);
   config.options = strcmp(argv[4], "-") ? argv[4] : NULL;
   config.power = MACE_POWER_BURST;
-  cache_path = argv[5];
   if (strcmp(argv[5], "-")) config.cache = &cache;
   for (int i = 0; i < atoi(argv[3]); i++) run_session(model, &config, atoi(argv[2]), atoi(argv[6]));
   return 0;

@@ -11,37 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file_cache.h"
 #include "session.h"
 
-static const char *cache_path;
-
-static size_t load_entry(void *context, const char *key, void *data, size_t bytes) {
-  FILE *const file = fopen(cache_path, "rb");
-  size_t size;
-  (void)context, (void)key;
-  if (!file) return 0;
-  fseek(file, 0, SEEK_END);
-  size = (size_t)ftell(file);
-  rewind(file);
-  if (data && bytes >= size && fread(data, 1, size, file) != size) size = 0;
-  fclose(file);
-  return size;
-}
-
 static void store_entry(void *context, const char *key, const void *data, size_t bytes) {
-  FILE *const file = fopen(cache_path, "wb");
-  (void)context, (void)key;
-  if (!file) return;
-  fwrite(data, 1, bytes, file);
-  fclose(file);
+  file_cache_store(context, key, data, bytes);
   printf("stored\n");
-}
-
-static void *resize_entry(void *context, void *memory, size_t bytes) {
-  (void)context;
-  if (bytes) return realloc(memory, bytes);
-  free(memory);
-  return NULL;
 }
 
 static mace_status run(mace_session *session, const void *const *inputs, void *const *outputs, int submit) {
@@ -57,17 +32,17 @@ static mace_status run(mace_session *session, const void *const *inputs, void *c
 
 int main(int count, char **words) {
   const mace_model *const model = session_models[0];
-  const mace_cache cache = {sizeof cache, NULL, load_entry, store_entry, resize_entry};
   const void *inputs[8] = {NULL};
   void *outputs[8] = {NULL};
   mace_config config = {0};
   mace_session *session = NULL;
   mace_status status;
   if (count != 6) return 2;
+  mace_cache cache = file_cache(words[5]);
+  cache.store = store_entry;
   config.struct_bytes = sizeof config;
   config.fallback = (mace_fallback)atoi(words[1]);
   if (strcmp(words[4], "-")) config.options = words[4];
-  cache_path = words[5];
   if (strcmp(words[5], "-")) config.cache = &cache;
   for (int i = 0; i < model->input_count; i++) {
     float *const values = calloc(1, model->inputs[i].bytes);
