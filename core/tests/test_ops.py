@@ -54,6 +54,15 @@ def test_an_op_that_moves_makes_no_new_numbers(op: str) -> None:
         assert np.isin(execute(graph, given)[moved].astype(np.float64), data).all(), "a padding is 0"
 
 
+def test_the_ops_that_only_move_data() -> None:
+    """Eight bits go through these as they are stored; through all others a kernel that knows the scale is needed."""
+    assert sorted(name for name, op in core_ops().items() if op.moves) == [
+        *("Concat", "DepthToSpace", "Expand", "Gather", "GatherElements", "GatherND", "Identity", "MaxPool"),
+        *("MaxPoolIndices", "Pad", "Reshape", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Tile"),
+        *("TopK", "Transpose"),
+    ]
+
+
 @pytest.mark.parametrize("op", core_ops().values(), ids=lambda op: op.name)
 def test_arity_is_bounded_from_below_and_above(op: Op) -> None:
     least = sum(name[-1] not in "?*" for name in op.inputs)

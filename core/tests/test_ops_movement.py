@@ -73,6 +73,8 @@ def test_gather_along_axes() -> None:
     assert one("Gather", [x, at], axis=1) == np.take(x, at, 1).tolist()
     assert one("GatherElements", [x[0], np.array([[0, 2], [1, 1]])], axis=1) == [[0, 2], [5, 5]]
     assert one("GatherND", [x, np.array([[1], [0]])], batch_dims=1) == [x[0, 1].tolist(), x[1, 0].tolist()]
+    (nothing,) = run("GatherND", [floats(2, 3, 0), np.array([[1], [0]])], batch_dims=1)
+    assert nothing.shape == (2, 0)
 
 
 def test_scatter_reductions_meet_in_order() -> None:

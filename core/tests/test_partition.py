@@ -104,6 +104,23 @@ def test_a_node_joins_an_earlier_region_that_no_path_leaves() -> None:
     assert [[n.op.name for n in r.graph.nodes] for r in parts.regions] == [["Relu"], ["Add", "Add"]]
 
 
+def test_what_runs_after_a_region_also_runs_after_what_feeds_its_second_node() -> None:
+    """Regions: gpu (Mul), cpu (Relu), npu (Add): the last Relu must not join the first, which runs before the Mul."""
+    new = Builder("second")
+    x = new.input("x", DType.F32, (2,))
+    product, rectified, total = new.one("Mul", [x, x]), new.one("Relu", [x]), new.one("Add", [x, x])
+    late_product = new.one("Mul", [product, total])  # gpu runs after npu
+    late_total = new.one("Add", [total, rectified])  # npu runs after cpu, and so does gpu
+    graph = new.finish([new.one("Relu", [late_product]), late_total])
+    parts = partition(graph, TARGETS["three"])
+    assert [[node.op.name for node in region.graph.nodes] for region in parts.regions] == [
+        ["Relu"],
+        ["Add", "Add"],
+        ["Mul", "Mul"],
+        ["Relu"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("taken", "regions"), [((), 0), ((0,), 1), ((0, 1, 2, 3), 1), ((0, 2), 2), ((0, 1, 3), 2), ((1, 2), 1)]
 )

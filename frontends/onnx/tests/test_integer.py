@@ -25,7 +25,9 @@ def integers(shape: Shape, seed: int) -> Array:
     return np.random.default_rng(seed).integers(0, 255, shape).astype(np.uint8)
 
 
-def save(op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Path) -> None:
+def save(
+    op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Path, opset: int = 13
+) -> None:
     """Write a model of one node; arrays: its inputs in order, "" in front of the name of an absent one."""
     names = [name if array.size else "" for name, array in arrays.items()]
     present = {name: array for name, array in arrays.items() if array.size}
@@ -41,7 +43,7 @@ def save(op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Pa
         [onnx.ValueInfoProto(name="y")],
         [numpy_helper.from_array(present[name], name) for name in constants if name in present],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     path.write_bytes(model.SerializeToString())
 
 
@@ -119,6 +121,25 @@ def test_qlinear_matmul_with_scales_by_row_and_column(
     real_b = (b.astype(np.float64) - b_zero.reshape(1, -1)) * b_scale.reshape(1, -1)
     expected = np.clip(np.round(real_a @ real_b / y_scale) + y_zero, 0, 255)
     # A product near a half may round either way, because the sums are scaled in single precision.
+    assert np.abs(result.astype(int) - expected).max() <= 1
+    assert (result == expected).mean() > 0.9
+
+
+@pytest.mark.parametrize("halves", [("as", "bs", "ys"), ("as",), ("bs",), ("ys",)])
+def test_qlinear_matmul_with_scales_of_half_precision(halves: tuple[str, ...], tmp_path: Path) -> None:
+    """From operator set 21 on; as inputs, so that nothing converts them when the model is read."""
+    (a, a_scale, a_zero), (b, b_scale, b_zero) = (quantized(seed, (), 0.02) for seed in range(2))
+    scales = {"as": a_scale, "bs": b_scale, "ys": np.asarray(np.float32(0.07))}
+    scales = {name: scale.astype(np.float16 if name in halves else np.float32) for name, scale in scales.items()}
+    y_zero = np.asarray(np.uint8(120))
+    first, second = {"a": a, "as": scales["as"], "az": a_zero}, {"b": b, "bs": scales["bs"], "bz": b_zero}
+    arrays = {**first, **second, "ys": scales["ys"], "yz": y_zero}
+    save("QLinearMatMul", arrays, ("az", "bz", "yz"), tmp_path / "m.onnx", opset=21)
+    inputs = {name: array for name, array in arrays.items() if name not in ("az", "bz", "yz")}
+    result = execute(load(tmp_path / "m.onnx"), inputs)["y"]
+    factor = np.prod([scales[name].astype(np.float64) for name in ("as", "bs")]) / scales["ys"].astype(np.float64)
+    sums = (a.astype(np.float64) - a_zero) @ (b.astype(np.float64) - b_zero)
+    expected = np.clip(np.round(sums * factor) + y_zero, 0, 255)
     assert np.abs(result.astype(int) - expected).max() <= 1
     assert (result == expected).mean() > 0.9
 

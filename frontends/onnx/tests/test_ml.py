@@ -159,6 +159,15 @@ LINEAR = {
         )
         for transform in TRANSFORMS
     },
+    "classifier of two scores": on(
+        MATRIX,
+        ml(
+            "LinearClassifier",
+            "coefficients=[1.0,-2.0,0.5,0.25,1.5,-1.0], intercepts=[0.1,-0.2], classlabels_ints=[3,8]",
+            outputs="l y",
+        ),
+        outputs="l y",
+    ),
     "classifier of a vector": on(
         MATRIX[0], ml("LinearClassifier", f"{WEIGHTS}, {LABELS}", outputs="l y"), "float[3] x", outputs="l y"
     ),

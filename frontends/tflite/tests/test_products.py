@@ -160,6 +160,7 @@ PRODUCT = (
         [f32(3, 8), floats(5, 8), None],
         (FC, {"FusedActivationFunction": 1}),
     ),
+    Case("fully connected of one", "FULLY_CONNECTED", [f32(3, 1), floats(5, 1), floats(5)], (FC, {})),
     Case("fully connected flat", "FULLY_CONNECTED", [f32(3, 2, 4), floats(5, 8), floats(5)], (FC, {})),
     Case(
         "fully connected rank 3",

@@ -59,6 +59,7 @@ ZEROS = np.zeros(4, np.float32)
         (node("ReduceMean", IMAGE, axes=(0,), keepdims=False), [(ALL, ALL)]),
         (node("ReduceMean", IMAGE, axes=(1, 3)), None),
         (node("ReduceMean", IMAGE, axes=(-1,)), None),
+        (node("ReduceMean", (1, 2, 2, 1), axes=(-1,)), None),
         (node("Pad", IMAGE, before=(0, 1, 0, 0), after=(0, 0, 2, 0)), [(ALL, ALL)]),
         (node("Pad", IMAGE, before=(0, 0, 0, 1), after=(0, 0, 0, 0)), None),
         (node("Pad", IMAGE, before=(0, 0, 0, 0), after=(0, 0, 0, 1)), None),
@@ -130,6 +131,18 @@ def test_what_a_constant_holds_by_channel(array: Any, quant: Any, low: Any, high
     graph = node("Add", (2, 1, 2), constants=((array, quant),))
     found = channel_ranges._read_operand(graph.nodes[0].inputs[1], graph, {})
     assert [side.tolist() for side in found] == [low, high]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(-10, 5, (0, 5)), (2, 2, (2, 2)), (-10, -1, (0, 0)), (-131, 124, (0, 124))]
+)
+def test_a_function_of_eight_bits_is_bounded_by_the_values_that_reach_it(
+    low: int, high: int, expected: tuple[int, int]
+) -> None:
+    """In steps of the scale, counted from the zero point."""
+    graph = node("Relu", IMAGE, kind=STORED)
+    found = channel_ranges._bound_unary(graph.nodes[0], graph, (np.full(4, low), np.full(4, high)))
+    assert [side.tolist() for side in found] == [[expected[0]] * 4, [expected[1]] * 4]
 
 
 @pytest.mark.parametrize(

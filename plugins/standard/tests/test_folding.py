@@ -92,6 +92,7 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
     graph = e.pick(
         lambda: e.graph(conv(e, e("Add", x, along(e, 4)), **window(2, 1))),  # zeros around x + b
         lambda: e.graph(conv(e, e("Mul", x, e.constant(5, 1)))),
+        lambda: e.graph(conv(e, e("Mul", x, e.constant(4, 1, 1)))),  # as many rows as channels
         lambda: e.graph(conv(e, e("Mul", e.input(1, 4, 5, 1), e.constant(4)))),  # stretched
         lambda: e.graph(conv(e, e("Mul", x, e.input(4)))),
         lambda: e.graph(conv(e, e("Div", x, e.array([1, 0, 2, 3])))),

@@ -173,6 +173,16 @@ def test_numbers_are_stored_before_they_are_moved(graph: Graph, ops: list[str]) 
     same_numbers(graph, after)
 
 
+def test_a_move_with_constants_keeps_them_behind_the_quantize() -> None:
+    new = Builder("picked")
+    real = new.one("Relu", [new.input("x", DType.F32, (1, 5, 5, 3))])
+    picked = new.one("Gather", [real, new.weight("indices", np.array([4, 0], np.int32))], {"axis": 1})
+    before = new.finish(new.add("Quantize", [picked], outputs=[new.reserve_output("r", Y)]))
+    after = fuse_quantize(before)
+    assert [node.op.name for node in after.nodes] == ["Relu", "Quantize", "Gather"]
+    same_numbers(before, after)
+
+
 def test_a_scale_along_an_axis_does_not_move() -> None:
     new = Builder("axis")
     x = new.input("x", DType.I8, (3, 4), Quant((0.1, 0.2, 0.3), (0, 0, 0), 0))

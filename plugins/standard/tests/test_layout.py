@@ -63,6 +63,8 @@ def test_two_elements_keep_a_transpose_where_it_is(expressions: Any, ops_after: 
         # All axes together, in their order or not.
         (((2, 3), (6,)), (1, 0), ["Transpose", "Reshape"]),
         (((1, 4, 5), (20,)), (1, 0, 2), ["Transpose", "Reshape"]),
+        # Axes of no elements belong to no groups.
+        (((0, 3, 4), (12, 0)), (1, 0, 2), ["Transpose", "Reshape"]),
     ],
 )
 def test_a_reshape_before_or_behind_a_transpose(

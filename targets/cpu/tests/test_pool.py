@@ -52,6 +52,13 @@ def test_pools_see_what_is_inside_of_their_windows(level: object, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_result_of_one_pixel(op: str, tmp_path: Path) -> None:
+    x = image(13, "float32")[:1]
+    check_graphs(Cpu(), [case("pixel", op, [x], {**NO_PADDING, **GEOMETRIES["whole"]})], tmp_path)
+
+
+@pytest.mark.slow
 def test_the_greatest_of_a_window_with_nan_is_nan(tmp_path: Path) -> None:
     x = image(13, "float32")
     x[0, 2, 3, 5] = np.nan

@@ -74,7 +74,7 @@ def _has_no_limits(node: Node) -> bool:
 
 def _can_fold(match: Match, path: Sequence[Node], factor: Array) -> bool:
     shape = match.builder.shape(path[0].outputs[0])
-    channels = factor.shape[-1:] if factor.ndim else ()
+    channels = factor.shape[-1:]
     flat = (
         math.prod(factor.shape[:-1]) == 1
         and (not channels or channels[0] in (1, shape[-1]))
