@@ -92,7 +92,6 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
     graph = e.pick(
         lambda: e.graph(conv(e, e("Add", x, along(e, 4)), **window(2, 1))),  # zeros around x + b
         lambda: e.graph(conv(e, e("Mul", x, e.constant(5, 1)))),
-        lambda: e.graph(conv(e, e("Mul", x, e.constant(4, 1, 1)))),  # as many rows as channels
         lambda: e.graph(conv(e, e("Mul", e.input(1, 4, 5, 1), e.constant(4)))),  # stretched
         lambda: e.graph(conv(e, e("Mul", x, e.input(4)))),
         lambda: e.graph(conv(e, e("Div", x, e.array([1, 0, 2, 3])))),
@@ -107,6 +106,12 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
         lambda: e.graph(e("MatMul", e.constant(3, 4), e("Mul", e.input(4, 5), 2.0))),
     )()
     assert ops_after([fold_input], graph) == [n.op.name for n in graph.nodes]
+
+
+def test_a_factor_for_each_of_as_many_rows_as_channels_stays(expressions: Any, ops_after: Any) -> None:
+    e = expressions(0)
+    graph = e.graph(conv(e, e("Mul", e.input(1, 4, 5, 4), e.constant(4, 1, 1))))
+    assert ops_after([fold_input], graph) == ["Mul", "Conv"]
 
 
 def pair(e: Any, channels: int, between: int, results: int, **attrs: Attribute) -> tuple[str, str]:
