@@ -26,13 +26,15 @@ def test_dynamic_lstm(direction: str, per_column: bool, tmp_path: Path) -> None:
     directions = 2 if direction == "bidirectional" else 1
     scales = (directions, 4 * HIDDEN) if per_column else (directions,)
     zeros = np.zeros(scales, np.int8) if per_column else np.full(scales, 3, np.int8)
+    # Seven bits: without VNNI, ONNX Runtime adds pairs of products in 16 bits, which saturate with weights of eight
+    # (its page on quantization, "U8S8"), and then it is no oracle.
     constants = {
-        "w": rng.integers(-127, 127, (directions, WIDTH, 4 * HIDDEN)).astype(np.int8),
-        "r": rng.integers(-127, 127, (directions, HIDDEN, 4 * HIDDEN)).astype(np.int8),
+        "w": rng.integers(-63, 64, (directions, WIDTH, 4 * HIDDEN)).astype(np.int8),
+        "r": rng.integers(-63, 64, (directions, HIDDEN, 4 * HIDDEN)).astype(np.int8),
         "b": rng.normal(0, 0.3, (directions, 8 * HIDDEN)).astype(np.float32),
-        "ws": rng.uniform(0.003, 0.006, scales).astype(np.float32),
+        "ws": rng.uniform(0.006, 0.012, scales).astype(np.float32),
         "wz": zeros,
-        "rs": rng.uniform(0.003, 0.006, scales).astype(np.float32),
+        "rs": rng.uniform(0.006, 0.012, scales).astype(np.float32),
         "rz": zeros,
     }
     names = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
