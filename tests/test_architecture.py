@@ -280,7 +280,6 @@ TESTED_ELSEWHERE = {
     "package_files": ("tests/test_library_packages.py", "CMake and pkg-config find the packages"),
     "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
     "run/check": ("core/tests/test_commands.py", "`scons check` of a built library"),
-    "run/compile": ("core/tests/test_program.py", "it starts compilers"),
     "run/layers": ("core/tests/test_commands.py", "`mace validate --layers` of a built library"),
     "run/native": ("core/tests/test_program.py", "it loads compiled libraries"),
     "run/results": ("core/tests/test_report.py", "data without behavior, printed by commands"),
