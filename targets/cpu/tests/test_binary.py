@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.emit.integer_expressions import SIGNED
 from mace_core.levels import with_levels
 from mace_core.testing.compiled import case, check_graphs
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
-from mace_target_cpu.lower import binary
 
 BEST = with_levels(Cpu(), levels_here(Cpu().levels("host"))[:1])
 """One level, where all kinds of an op stand in one library: a compiler takes most of the time."""
@@ -55,9 +55,7 @@ def test_special_values(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_integers(tmp_path: Path) -> None:
-    ops = sorted(
-        {*binary.SIGNED} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight", "And", "Or", "Xor", "Pow"}
-    )
+    ops = sorted({*SIGNED} - {"ModC", "ModFloor", "BitShiftLeft", "BitShiftRight", "And", "Or", "Xor", "Pow"})
     graphs, given = [], {}
     for dtype in ("i4", "i8", "u1", "i1"):
         values = np.array([0, 1, 2, 3, 7, *([] if dtype[0] == "u" else [-1, -2, -7])], dtype)

@@ -24,7 +24,7 @@ def test_a_device_computes_every_op_and_whole_models() -> None:
 
 
 def run_tests(marks: str) -> None:
-    """Assert that the tests with these marks pass; skip if there is no device for them."""
+    """Assert that the tests that the expression selects pass; skip if no device is installed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-rs", "-p", "no:cacheprovider", "-m", marks]
     folder = Path(__file__).parent
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)

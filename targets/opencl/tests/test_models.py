@@ -1,4 +1,4 @@
-"""Real models on a real device: the results are those of the references, whatever the processor has to compute."""
+"""Compares the results of real models on an OpenCL device with those of the numpy references."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ BUILT_FOR = "OpenCL 1.2"
 
 
 class Opencl(KernelTarget):
-    """A GPU, or whatever else an OpenCL driver of version 1.2 or newer offers.
+    """A GPU, or another device that has an OpenCL driver of version 1.2 or newer.
 
-    options: how numbers are stored and computed.
+    options: the types in which kernels store and compute numbers, and which regions the device computes.
     """
 
     name = "opencl"

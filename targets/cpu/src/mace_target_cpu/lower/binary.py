@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.emit.integer_expressions import COMPARISON, SIGNED, spell_integers
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering
@@ -34,14 +35,6 @@ VECTOR: Mapping[str, str] = {
 }
 """Of two vectors of floats; the extremes are NaN where either is."""
 
-COMPARISON: Mapping[str, str] = {
-    "Equal": "x == y",
-    "Less": "x < y",
-    "LessEqual": "x <= y",
-    "Greater": "x > y",
-    "GreaterEqual": "x >= y",
-}
-
 FLOAT: Mapping[str, str] = {
     **COMPARISON,
     "Pow": "mace_powf(x, (double)y)",
@@ -63,36 +56,6 @@ DOUBLE: Mapping[str, str] = {
     "ModFloor": "fmod(x, y) + ((fmod(x, y) != 0 && (fmod(x, y) < 0) != (y < 0)) ? y : 0)",
 }
 
-UNSIGNED: Mapping[str, str] = {
-    **COMPARISON,
-    "Add": "(WRAP)x + (WRAP)y",
-    "Sub": "(WRAP)x - (WRAP)y",
-    "Mul": "(WRAP)x * (WRAP)y",
-    "Div": "y == 0 ? 0 : x / y",
-    "Minimum": "x < y ? x : y",
-    "Maximum": "x > y ? x : y",
-    "PRelu": "x > 0 ? (WRAP)x : (WRAP)x * (WRAP)y",
-    "ModC": "y == 0 ? 0 : x % y",
-    "ModFloor": "y == 0 ? 0 : x % y",
-    "BitShiftLeft": "(uint64_t)y >= 8 * sizeof x ? 0 : (uint64_t)x << y",
-    "BitShiftRight": "(uint64_t)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
-    "And": "x && y",
-    "Or": "x || y",
-    "Xor": "!x != !y",
-    "BitwiseAnd": "x & y",
-    "BitwiseOr": "x | y",
-    "BitwiseXor": "x ^ y",
-}
-"""Of two integers: overflow wraps (WRAP: see `wrap_type`), division by 0 is 0."""
-
-SIGNED: Mapping[str, str] = {
-    **UNSIGNED,
-    # The processor traps where the least integer is divided by -1, for a quotient and for a remainder.
-    "Div": "y == 0 ? (WRAP)0 : y == -1 ? (WRAP)0 - (WRAP)x : (WRAP)(x / y)",
-    "ModC": "y == 0 || y == -1 ? 0 : x % y",
-    "ModFloor": "y == 0 || y == -1 ? 0 : x % y != 0 && (x % y > 0) != (y > 0) ? x % y + y : x % y",
-}
-
 
 def _scalar(form: str, x: DType, y: DType) -> str:
     """The C expression of one element of each operand; "" where there is none."""
@@ -100,7 +63,7 @@ def _scalar(form: str, x: DType, y: DType) -> str:
         return _integer_power(x, y)
     if x.is_float:
         return {DType.F32: FLOAT, DType.F64: DOUBLE}.get(x, {}).get(form, "")
-    return (SIGNED if is_signed(x) else UNSIGNED).get(form, "").replace("WRAP", wrap_type(x))
+    return spell_integers(form, is_signed=is_signed(x), wrap=wrap_type(x), wide="uint64_t")
 
 
 def _integer_power(x: DType, y: DType) -> str:

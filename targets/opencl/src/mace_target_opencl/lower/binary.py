@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mace_core.emit.integer_expressions import COMPARISON, SIGNED, spell_integers
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering
@@ -13,14 +14,6 @@ from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import RAW_TYPES, c_type, refuse_type, storage_type
 from mace_target_opencl.views import View
-
-COMPARISON: Mapping[str, str] = {
-    "Equal": "x == y",
-    "Less": "x < y",
-    "LessEqual": "x <= y",
-    "Greater": "x > y",
-    "GreaterEqual": "x >= y",
-}
 
 FLOAT: Mapping[str, str] = {
     **COMPARISON,
@@ -35,37 +28,6 @@ FLOAT: Mapping[str, str] = {
     "Pow": "pow(x, (float)y)",
     "ModC": "fmod(x, y)",
     "ModFloor": "fmod(x, y) + (fmod(x, y) != 0.0f && (fmod(x, y) < 0.0f) != (y < 0.0f) ? y : 0.0f)",
-}
-
-UNSIGNED: Mapping[str, str] = {
-    **COMPARISON,
-    "Add": "(WRAP)x + (WRAP)y",
-    "Sub": "(WRAP)x - (WRAP)y",
-    "Mul": "(WRAP)x * (WRAP)y",
-    "Div": "y == 0 ? 0 : x / y",
-    "Minimum": "x < y ? x : y",
-    "Maximum": "x > y ? x : y",
-    "PRelu": "x > 0 ? (WRAP)x : (WRAP)x * (WRAP)y",
-    "ModC": "y == 0 ? 0 : x % y",
-    "ModFloor": "y == 0 ? 0 : x % y",
-    # OpenCL shifts by the count modulo the bits, so longer shifts are cases of their own.
-    "BitShiftLeft": "(ulong)y >= 8 * sizeof x ? 0 : (ulong)x << y",
-    "BitShiftRight": "(ulong)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
-    "And": "x && y",
-    "Or": "x || y",
-    "Xor": "!x != !y",
-    "BitwiseAnd": "x & y",
-    "BitwiseOr": "x | y",
-    "BitwiseXor": "x ^ y",
-}
-"""Of two integers: overflow wraps, division by 0 is 0."""
-
-SIGNED: Mapping[str, str] = {
-    **UNSIGNED,
-    # The least integer divided by -1 overflows, which traps on a CPU that runs OpenCL.
-    "Div": "y == 0 ? (WRAP)0 : y == -1 ? (WRAP)0 - (WRAP)x : (WRAP)(x / y)",
-    "ModC": "y == 0 || y == -1 ? 0 : x % y",
-    "ModFloor": "y == 0 || y == -1 ? 0 : x % y != 0 && (x % y > 0) != (y > 0) ? x % y + y : x % y",
 }
 
 
@@ -101,8 +63,7 @@ def _expression(form: str, x: DType, y: DType) -> str:
         return ""
     if x is DType.F32:
         return FLOAT.get(form, "")
-    is_signed = x.value[0] == "i"
-    return (SIGNED if is_signed else UNSIGNED).get(form, "").replace("WRAP", wrap_type(x))
+    return spell_integers(form, is_signed=x.value[0] == "i", wrap=wrap_type(x), wide="ulong")
 
 
 def _form(node: Node) -> str:

@@ -20,7 +20,7 @@ MAX_TABLE = 1 << 22
 
 
 def resize(node: Node, lowering: Lowering) -> None:
-    """Any mode in one kernel, whatever axes are resized."""
+    """Append one call that resizes along every axis, in any mode."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if max(y.shape, default=0) > MAX_TABLE:
         reason = (
