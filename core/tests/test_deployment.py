@@ -317,7 +317,6 @@ WITHOUT_EFFECT = {
     "model_graph_format": "file",
     "model_data_format": "file",
     "apu_version_with_no_device": "3",
-    "data_type": "fp16_fp32",
     "limit_opencl_kernel_time": "1",
     "opencl_queue_window_size": "8",
     "cl_mem_type": "buffer",

@@ -15,6 +15,7 @@ from mace_core.ir import DType, Graph
 from mace_core.testing.compiled import host
 from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, generate_session, link_probe
 from mace_target_opencl import driver
+from mace_target_opencl.target import Opencl
 
 STUB = Path(__file__).parent / "stub"
 PROGRAM = ProbeProgram(STUB / "session_probe.c", (FILE_CACHE,))
@@ -89,8 +90,16 @@ def stub_graph() -> Graph:
     return builder.finish([builder.one("Relu", [builder.one("Add", [x, two])])])
 
 
-def build_probe(folder: Path, flags: Sequence[str] = SANITIZED) -> Probe:
-    """Build the program with a session of `stub_graph`, the CPU as its fallback, and the stand-in."""
-    sources = generate_session(stub_graph(), "host+opencl")
+def build_probe(
+    folder: Path,
+    flags: Sequence[str] = SANITIZED,
+    graph: Graph | None = None,
+    target: Opencl | None = None,
+) -> Probe:
+    """Build the program with a session of a graph, the CPU as its fallback, and the stand-in.
+
+    graph: `stub_graph` if none is given.  target: with other options.
+    """
+    sources = generate_session(graph or stub_graph(), "host+opencl", target)
     folder.mkdir(parents=True, exist_ok=True)
     return Probe(link_probe(PROGRAM, sources, folder, flags), build_stub(folder / "vendor"))

@@ -23,6 +23,26 @@ def test_the_defaults() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("data_type", "types"),
+    [
+        ("fp32_fp32", ("f32", "f32")),
+        ("fp16_fp32", ("f16", "f32")),
+        ("fp16_fp16", ("f16", "f16")),
+        ("bf16_fp32", ("f32", "f32")),
+    ],
+)
+def test_the_key_data_type_chooses_storage_and_arithmetic(data_type: str, types: tuple[str, str]) -> None:
+    options = OpenclOptions.of_model(Model("m", (), keys={"data_type": data_type}))
+    assert (options.storage, options.arithmetic) == types
+
+
+def test_the_options_of_the_target_come_before_the_key() -> None:
+    keys = {"data_type": "fp16_fp16", "target_options": {"opencl": {"arithmetic": "f32"}}}
+    options = OpenclOptions.of_model(Model("m", (), keys=keys))
+    assert (options.storage, options.arithmetic) == ("f16", "f32")
+
+
 def test_storage_in_half_precision_is_stated() -> None:
     assert OpenclOptions.of({"storage": "f16"}, PLACE).storage == "f16"
 
@@ -36,7 +56,7 @@ def test_storage_in_half_precision_is_stated() -> None:
             "'zzz' is no option of the target; remove it; the options are storage, arithmetic, regions, costs",
         ),
         ({"storage": "f64"}, "storage: 'f64' is not allowed; write f32 or f16"),
-        ({"arithmetic": "f16"}, "arithmetic: f16 is not supported yet; write f32"),
+        ({"arithmetic": "f16"}, "arithmetic: f16 needs storage in f16 too; write storage: f16 beside it"),
         ({"regions": "some"}, "regions: 'some' is not allowed; write auto or all or worthwhile"),
         ({"costs": 1}, "costs: 1 is no mapping; write some of sync_us"),
         ({"costs": {"sync": 1}}, "costs: 'sync' is unknown; choose among sync_us"),

@@ -1,4 +1,4 @@
-"""Spells the element-wise ops of two integers in C, for targets whose kernels are C or OpenCL C.
+"""Spells the element-wise ops of two integers in C, for targets whose kernels are C or a dialect of it.
 
 In the expressions, x and y are the operands. WRAP is the unsigned type in which overflow wraps, WIDE the
 unsigned type of 64 bits; `spell_integers` replaces both by the names of a language.
@@ -28,7 +28,7 @@ UNSIGNED: Mapping[str, str] = {
     "PRelu": "x > 0 ? (WRAP)x : (WRAP)x * (WRAP)y",
     "ModC": "y == 0 ? 0 : x % y",
     "ModFloor": "y == 0 ? 0 : x % y",
-    # C leaves a shift by all bits or more undefined, and OpenCL shifts by the count modulo the bits.
+    # A shift by all bits or more is undefined in C, and by the count modulo the bits in its dialects.
     "BitShiftLeft": "(WIDE)y >= 8 * sizeof x ? 0 : (WIDE)x << y",
     "BitShiftRight": "(WIDE)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
     "And": "x && y",

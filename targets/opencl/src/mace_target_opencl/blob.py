@@ -12,13 +12,14 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from mace_core.errors import PluginError
 from mace_core.memory import Arena, arena
 from mace_core.program import Call, Kernel, Program
-from mace_target_opencl.enqueue import FIELDS, render_program
+from mace_target_opencl.enqueue import FIELDS, needs_half, render_program
 
 MAGIC = 0x4C434F4D
 """The bytes "MOCL"."""
@@ -26,6 +27,8 @@ VERSION = 1
 WEIGHTS = -1
 """The number of the binding of the constants; ports of the part count from 0: inputs, outputs, scratch."""
 ALIGNMENT = 256
+NEEDS_HALF = 1
+"""Flag of a program that devices without cl_khr_fp16 cannot compute."""
 COMPILER_OPTIONS = "-cl-std=CL1.2"
 CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQ")
 """Records: kernel, 0, first operand, operands, global and local size; binding, unit, offset, size."""
@@ -77,8 +80,10 @@ def encode(program: Program) -> Blob:
             *_sizes(call, "global_size"),
             *_sizes(call, "local_size"),
         )
+    flags = NEEDS_HALF if any(map(needs_half, kernels)) else 0
+    strings = _SourceTable(list(numbers), source)
     return Blob(
-        _join(bytes(calls), bytes(operands), list(numbers), source, placement.bindings),
+        _join(_Header(flags, placement.bindings), bytes(calls), bytes(operands), strings),
         placement.weights,
         placement.arena.bytes,
         len(program.calls),
@@ -140,8 +145,23 @@ def _sizes(call: Call, field: str) -> tuple[int, int, int]:
     return int(first), int(second), int(third)
 
 
-def _join(calls: bytes, operands: bytes, names: Sequence[str], source: bytes, bindings: int) -> bytes:
+class _Header(NamedTuple):
+    """The numbers of the header that no table tells."""
+
+    flags: int
+    bindings: int
+
+
+class _SourceTable(NamedTuple):
+    """The names of the kernels, and their source."""
+
+    names: Sequence[str]
+    source: bytes
+
+
+def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) -> bytes:
     """Return header and tables."""
+    names, source = strings
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = compressor.compress(source) + compressor.flush()
     starts, text = [], bytearray()
@@ -153,8 +173,8 @@ def _join(calls: bytes, operands: bytes, names: Sequence[str], source: bytes, bi
         "<12I",
         MAGIC,
         VERSION,
-        0,
-        bindings,
+        first.flags,
+        first.bindings,
         len(starts),
         len(calls) // CALL.size,
         len(operands) // OPERAND.size,

@@ -27,7 +27,7 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
 from mace_target_opencl.steps import ElementStep
-from mace_target_opencl.types import MAX_ELEMENTS, storage_type
+from mace_target_opencl.types import HALF_PRELUDE, HALF_VALUE, MAX_ELEMENTS, storage_type
 
 KERNELS = files("mace_target_opencl") / "kernels"
 
@@ -101,6 +101,11 @@ def enqueue(lowering: Lowering, node: Node, launch: Launch) -> None:
     lowering.call(node, call)
 
 
+def operands_of(call: Call) -> Sequence[KernelOperand]:
+    """Return the operands of a call's kernel, in the order of `call.reads` and `call.writes`."""
+    return call.kernel.params["operands"]  # type: ignore[return-value]
+
+
 def make_kernel(template: str, params: Mapping[str, object]) -> Kernel:
     """Return the kernel of a template and everything that its source depends on, named after both."""
     digest = hashlib.sha256(f"{template} {constants_of(params)}".encode()).hexdigest()[:12]
@@ -115,7 +120,15 @@ def render_kernel(kernel: Kernel) -> Code:
 def render_program(kernels: Iterable[Kernel]) -> Code:
     """Return the OpenCL C source of all kernels, each once."""
     unique = {kernel.name: kernel for kernel in kernels}
-    return Code("\n".join(render_kernel(kernel) for kernel in unique.values()))
+    sources = [render_kernel(kernel) for kernel in unique.values()]
+    if any(map(needs_half, unique.values())):
+        sources.insert(0, HALF_PRELUDE)
+    return Code("\n".join(sources))
+
+
+def needs_half(kernel: Kernel) -> bool:
+    """Tell whether a kernel computes in half precision, for which devices have the extension cl_khr_fp16."""
+    return kernel.params.get("type") == HALF_VALUE
 
 
 def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_written: bool) -> KernelOperand:

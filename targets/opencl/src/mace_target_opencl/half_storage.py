@@ -8,15 +8,14 @@ keeps its type: the first kernel that reads an input stores its result in half p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from mace_core.ir import Array, DType
 from mace_core.program import Call, Program, Weight
-from mace_target_opencl.enqueue import make_kernel
-from mace_target_opencl.source import KernelOperand
+from mace_target_opencl.enqueue import make_kernel, operands_of
 from mace_target_opencl.types import FLOAT, HALF
 
 FACTORS = ("w", "r", "x")
@@ -56,7 +55,7 @@ def _convert_weights(program: Program) -> dict[str, Weight]:
     """Return the weights that are stored in half precision."""
     readers: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for call in program.calls:
-        for operand, tensor in zip(_operands(call), call.reads, strict=False):
+        for operand, tensor in zip(operands_of(call), call.reads, strict=False):
             readers[tensor].add((str(operand.name), str(operand.type)))
     # A name for a constant's bytes is a tensor of its own type, which is left as it is.
     shared = {program.root(name) for name in (*program.aliases, *program.outputs)}
@@ -81,13 +80,9 @@ def _round(weight: Weight) -> Weight:
     return Weight(weight.shape, weight.bytes // 2, make)
 
 
-def _operands(call: Call) -> Sequence[KernelOperand]:
-    return call.kernel.params["operands"]  # type: ignore[return-value]
-
-
 def _convert_call(call: Call, halves: set[str]) -> Call:
     """Return the call with the kernel for the types of its operands."""
-    pairs = zip(_operands(call), (*call.reads, *call.writes), strict=True)
+    pairs = zip(operands_of(call), (*call.reads, *call.writes), strict=True)
     operands = tuple(
         replace(operand, type=HALF) if tensor in halves and operand.type == FLOAT else operand
         for operand, tensor in pairs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -14,7 +14,16 @@ from mace_target_opencl.costs import Costs, read_costs
 TYPES = ("f32", "f16")
 REGIONS = ("auto", "all", "worthwhile")
 """Which regions the GPU computes; "auto" is "worthwhile" for `runtime: cpu+gpu`, and else "all"."""
+TYPED = ("storage", "arithmetic")
 NAMES = ("storage", "arithmetic", "regions", "costs")
+
+
+DATA_TYPES: Mapping[str, tuple[str, str]] = {
+    "fp32_fp32": ("f32", "f32"),
+    "fp16_fp32": ("f16", "f32"),
+    "fp16_fp16": ("f16", "f16"),
+}
+"""The key `data_type` of a model -> storage and arithmetic, unless the options of the target state them."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +41,28 @@ class OpenclOptions:
     costs: Costs = field(default_factory=Costs)
 
     @classmethod
-    def of(cls, options: Json, place: str, runtimes: Sequence[str] = ()) -> OpenclOptions:
+    def of(
+        cls,
+        options: Json,
+        place: str,
+        runtimes: Sequence[str] = (),
+        defaults: tuple[str, str] = ("f32", "f32"),
+    ) -> OpenclOptions:
         """Return the options by their names in the deployment file; one MaceError with every fault.
 
-        place: where they stand, for messages.  runtimes: those of the model.
+        place: where they stand, for messages.  runtimes: those of the model.  defaults: of `TYPED`.
         """
         faults = [_describe_unknown(str(name), place) for name in options if name not in NAMES]
-        for name in ("storage", "arithmetic"):
+        for name in TYPED:
             value = options.get(name, "f32")
             if value not in TYPES:
                 faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(TYPES)}")
-            elif name == "arithmetic" and value == "f16":
-                faults.append(f"{place}: {name}: f16 is not supported yet; write f32")
         regions = options.get("regions", "auto")
         if regions not in REGIONS:
             faults.append(f"{place}: regions: {regions!r:.40} is not allowed; write {' or '.join(REGIONS)}")
+        types = [str(options.get(name, default)) for name, default in zip(TYPED, defaults, strict=True)]
+        if types == ["f32", "f16"]:
+            faults.append(f"{place}: arithmetic: f16 needs storage in f16 too; write storage: f16 beside it")
         costs = Costs()
         try:
             costs = read_costs(options, place)
@@ -56,13 +72,14 @@ class OpenclOptions:
             raise MaceError.of(faults)
         shares = {"cpu", "gpu"} <= {*runtimes}
         is_selective = regions == "worthwhile" or (regions == "auto" and shares)
-        return cls(str(options.get("storage", "f32")), is_selective=is_selective, costs=costs)
+        return cls(types[0], types[1], is_selective, costs)
 
     @classmethod
     def of_model(cls, model: Model) -> OpenclOptions:
         """Return the options that a model states; MaceError with every fault."""
         place = f"model {model.name!r}: target_options: opencl"
-        return cls.of(model.options("opencl"), place, model.runtimes)
+        defaults = DATA_TYPES.get(str(model.keys.get("data_type")), ("f32", "f32"))
+        return cls.of(model.options("opencl"), place, model.runtimes, defaults)
 
 
 def _describe_unknown(name: str, place: str) -> str:

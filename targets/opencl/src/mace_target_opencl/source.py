@@ -9,8 +9,11 @@ from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
 from mace_target_opencl.steps import NAMES, ElementStep
-from mace_target_opencl.types import HALF, value_type
+from mace_target_opencl.types import HALF, HALF_VALUE, value_type
 from mace_target_opencl.views import View
+
+HALF_FACTORS = ("x", "w")
+"""Operands that kernels which sum in half precision load so; steps load all others, as floats."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class KernelSource:
         self.operands: Sequence[KernelOperand] = kernel.params["operands"]  # type: ignore[assignment]
         self.steps: Sequence[ElementStep] = kernel.params["steps"]  # type: ignore[assignment]
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
+        self._sums_in_half = kernel.params.get("type") == HALF_VALUE
 
     def render(self) -> Code:
         """Return the complete source of the kernel."""
@@ -52,7 +56,7 @@ class KernelSource:
             attributes=self._attributes(),
         )
         body = render(self.kernel.template, **params)
-        macros = [_define(operand) for operand in self.operands]
+        macros = [_define(operand, self._find_macros(operand)) for operand in self.operands]
         undefined = [_undefine(operand) for operand in self.operands]
         return Code("\n".join([*macros, *self._functions(), body, *undefined, ""]))
 
@@ -77,12 +81,19 @@ class KernelSource:
         suffix = str(width) if width > 1 else ""
         lines = [f"const uint store_at = (uint)({index});"]
         first = self.kernel.params.get("value_type") or self._types[CIdentifier(operand)]
-        lines.append(f"const {first}{suffix} v0 = {value};")
+        # Steps compute in float, whatever the sums are computed in.
+        result = f"FROM_HALF{suffix}({value})" if self._sums_in_half else value
+        lines.append(f"const {first}{suffix} v0 = {result};")
         for number, step in enumerate(self.steps):
             lines += self._compute(number, step, width)
         macro = f"STORE{suffix}_{operand}"
         lines.append(f"{macro}(v{len(self.steps)}, store_at);")
         return Code("{ " + "\n      ".join(lines) + " }")
+
+    def _find_macros(self, operand: KernelOperand) -> Mapping[str, str]:
+        if self._sums_in_half and operand.name in HALF_FACTORS:
+            return _list_half_loads(operand)
+        return _list_half_macros(operand) if operand.type == HALF else _list_macros(operand)
 
     def _compute(self, number: int, step: ElementStep, width: int) -> list[str]:
         suffix = str(width) if width > 1 else ""
@@ -134,27 +145,46 @@ def _point(operand: KernelOperand) -> str:
     return f"__global {const}{operand.type} *{operand.name} = {operand.name}_base + {operand.name}_offset;"
 
 
-def _define(operand: KernelOperand) -> str:
-    """Return the macros by which a kernel reaches an operand."""
+def _list_macros(operand: KernelOperand) -> Mapping[str, str]:
+    """Return the macros that load and store elements as they are."""
+    name = operand.name
+    return {
+        f"LOAD_{name}(i)": f"{name}[i]",
+        f"LOAD4_{name}(i)": f"*(__global const {operand.type}4 *)({name} + (i))",
+        f"LOADU4_{name}(i)": f"vload4(0, {name} + (i))",
+        f"STORE_{name}(v, i)": f"{name}[i] = (v)",
+        f"STORE4_{name}(v, i)": f"*(__global {operand.type}4 *)({name} + (i)) = (v)",
+    }
+
+
+def _list_half_macros(operand: KernelOperand) -> Mapping[str, str]:
+    """Return the macros that convert elements in half precision to floats and back.
+
+    They are core functions: they need no cl_khr_fp16.
+    """
+    name = operand.name
+    return {
+        f"LOAD_{name}(i)": f"vload_half((i), {name})",
+        f"LOAD4_{name}(i)": f"vload_half4(0, {name} + (i))",
+        f"LOADU4_{name}(i)": f"vload_half4(0, {name} + (i))",
+        f"STORE_{name}(v, i)": f"vstore_half((v), (i), {name})",
+        f"STORE4_{name}(v, i)": f"vstore_half4((v), 0, {name} + (i))",
+    }
+
+
+def _list_half_loads(operand: KernelOperand) -> Mapping[str, str]:
+    """Return the macros that load elements as numbers of half precision."""
     name = operand.name
     if operand.type == HALF:
-        # Loads and stores of half precision are core functions: they need no cl_khr_fp16.
-        pairs = {
-            f"LOAD_{name}(i)": f"vload_half((i), {name})",
-            f"LOAD4_{name}(i)": f"vload_half4(0, {name} + (i))",
-            f"LOADU4_{name}(i)": f"vload_half4(0, {name} + (i))",
-            f"STORE_{name}(v, i)": f"vstore_half((v), (i), {name})",
-            f"STORE4_{name}(v, i)": f"vstore_half4((v), 0, {name} + (i))",
-        }
+        loads = f"LOAD_HALF({name}, i)", f"LOAD_HALF4({name}, i)"
     else:
-        pairs = {
-            f"LOAD_{name}(i)": f"{name}[i]",
-            f"LOAD4_{name}(i)": f"*(__global const {operand.type}4 *)({name} + (i))",
-            f"LOADU4_{name}(i)": f"vload4(0, {name} + (i))",
-            f"STORE_{name}(v, i)": f"{name}[i] = (v)",
-            f"STORE4_{name}(v, i)": f"*(__global {operand.type}4 *)({name} + (i)) = (v)",
-        }
-    chosen = pairs if operand.is_written else {k: v for k, v in pairs.items() if k.startswith("LOAD")}
+        loads = f"TO_HALF({name}[i])", f"TO_HALF4(*(__global const {operand.type}4 *)({name} + (i)))"
+    return {f"LOAD_{name}(i)": loads[0], f"LOAD4_{name}(i)": loads[1]}
+
+
+def _define(operand: KernelOperand, macros: Mapping[str, str]) -> str:
+    """Return the macros by which a kernel reaches an operand; loads alone where it does not write it."""
+    chosen = macros if operand.is_written else {k: v for k, v in macros.items() if k.startswith("LOAD")}
     return "\n".join(f"#define {head} {body}" for head, body in chosen.items())
 
 

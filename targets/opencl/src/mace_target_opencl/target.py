@@ -78,11 +78,14 @@ class Opencl(KernelTarget):
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""
         from mace_target_opencl.blob import encode
+        from mace_target_opencl.half_arithmetic import compute_in_half
         from mace_target_opencl.half_storage import store_in_half
 
         program = self.lower(region.graph, config.abi, tuning_of(config.model, config.abi))
         if self.options.storage == "f16":
             program = store_in_half(program)
+        if self.options.arithmetic == "f16":
+            program = compute_in_half(program)
         blob = encode(program)
         inputs, outputs = region.ports(SPACE)
         return Part(

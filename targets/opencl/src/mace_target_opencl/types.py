@@ -27,6 +27,28 @@ RAW_TYPES: Mapping[DType, Code] = {DType.F16: Code("ushort"), DType.F64: Code("u
 
 FLOAT, HALF = Code("float"), Code("half")
 
+HALF_VALUE = Code("mace_half")
+"""The type of numbers that are computed in half precision; see `half_arithmetic`."""
+
+HALF_PRELUDE = Code(
+    """\
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#define mace_half half
+#define mace_half4 half4
+#define LOAD_HALF(p, i) ((p)[i])
+#define LOAD_HALF4(p, i) (*(__global const half4 *)((p) + (i)))
+#define TO_HALF(v) convert_half(v)
+#define TO_HALF4(v) convert_half4(v)
+#define FROM_HALF(v) convert_float(v)
+#define FROM_HALF4(v) convert_float4(v)
+"""
+)
+"""What stands before kernels that compute in half precision.
+
+Types and conversions are macros, so that tests can put a type of the compiler in the place of `half` and run
+the kernels on a device without the extension.
+"""
+
 CAST = "let the model cast it to f32 before this node"
 """What a user can do about an element type that no kernel computes."""
 

@@ -133,7 +133,7 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
     case CL_DEVICE_NAME: break;
     case CL_DRIVER_VERSION: text = setting("OPENCL_STUB_DRIVER", "1.0"); break;
     case CL_DEVICE_VERSION: text = setting("OPENCL_STUB_VERSION", "OpenCL 1.2 stub"); break;
-    case CL_DEVICE_EXTENSIONS: text = ""; break;
+    case CL_DEVICE_EXTENSIONS: text = setting("OPENCL_STUB_EXTENSIONS", ""); break;
     default: return answer(&value, sizeof(uint32_t), bytes, to, used);
   }
   return answer(text, strlen(text) + 1, bytes, to, used);

@@ -65,6 +65,7 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
   const char *fault = NULL;
   if (!header || header->magic != OPENCL_MAGIC) return "these are no kernels";
   if (header->version != OPENCL_VERSION) return "they have another version";
+  if (header->flags & ~(uint32_t)OPENCL_NEEDS_HALF) return "they need what this driver does not know";
   blob->header = header;
   blob->calls = take(&r, (uint64_t)header->calls * sizeof *blob->calls);
   blob->operands = take(&r, (uint64_t)header->operands * sizeof *blob->operands);

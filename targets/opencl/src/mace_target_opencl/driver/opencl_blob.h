@@ -5,6 +5,7 @@
 #include "driver.h"
 
 enum { OPENCL_MAGIC = 0x4C434F4D, OPENCL_VERSION = 1, OPENCL_WEIGHTS = -1, OPENCL_OPERANDS = 64 };
+enum { OPENCL_NEEDS_HALF = 1 }; /* flag: the kernels compute in half precision */
 
 typedef struct opencl_header {
   uint32_t magic, version, flags;

@@ -5,6 +5,7 @@
  * behind all kernels that were started before it.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "opencl_part.h"
@@ -76,6 +77,24 @@ static int read_text(const mace_device *device, cl_device id, uint32_t what, cha
   if (device->cl.clGetDeviceInfo(id, what, sizeof text - 1, text, NULL)) return 0;
   snprintf(to, bytes, "%.*s", (int)bytes - 1, text);
   return 1;
+}
+
+int mace_opencl_has_extension(const mace_device *device, const char *name) {
+  const size_t length = strlen(name);
+  size_t bytes = 0;
+  int has = 0;
+  char *names;
+  /* Devices list up to some thousand characters, so no fixed size is enough. */
+  if (device->cl.clGetDeviceInfo(device->id, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) || !bytes) return 0;
+  names = calloc(1, bytes + 1);
+  if (names && !device->cl.clGetDeviceInfo(device->id, CL_DEVICE_EXTENSIONS, bytes, names, NULL))
+    for (const char *at = names; !has && *at; at += strspn(at, " ")) {
+      const size_t word = strcspn(at, " ");
+      has = word == length && !memcmp(at, name, length);
+      at += word;
+    }
+  free(names);
+  return has;
 }
 
 /* Whether a device can compute: it is there, has the processor's order of bytes, and version 1.2 or newer. */

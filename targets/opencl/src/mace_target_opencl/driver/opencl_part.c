@@ -47,6 +47,10 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
   fault = mace_opencl_read(payload, &part->blob);
   if (fault)
     return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);
+  if (part->blob.header->flags & OPENCL_NEEDS_HALF && !mace_opencl_has_extension(device, "cl_khr_fp16"))
+    return mace_opencl_say(text, MACE_NO_DEVICE,
+                           "%.80s has no cl_khr_fp16, without which it cannot compute in half precision; build "
+                           "the library with arithmetic: f32, or fall back", device->name);
   status = upload_weights(part, text);
   if (!status) *loaded = part;
   return status;

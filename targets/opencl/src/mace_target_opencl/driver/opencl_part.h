@@ -49,6 +49,9 @@ mace_status mace_opencl_judge(mace_status otherwise, const char *function, int32
 mace_status mace_opencl_open_library(mace_device *device, mace_text text);
 void mace_opencl_close_library(mace_device *device);
 
+/* Whether a device has an extension. */
+int mace_opencl_has_extension(const mace_device *device, const char *name);
+
 /* Functions of the driver that concern a part; see driver.h. */
 size_t mace_opencl_part_bytes(const mace_payload *payload);
 mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, void *memory,

@@ -20,7 +20,7 @@ from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
 from mace_target_opencl.steps import ElementStep
-from mace_target_opencl.types import need_floats, refuse_type
+from mace_target_opencl.types import FLOAT, need_floats, refuse_type
 from mace_target_opencl.views import View, dense
 
 ROWS = 4
@@ -177,6 +177,7 @@ def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: 
     items = tile.across * tile.down
     constants = {
         **_constants(product),
+        "type": FLOAT,
         "across": tile.across,
         "down": tile.down,
         "column_parts": tile.column_parts,
@@ -273,7 +274,7 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     width = 4 if channels % 4 == 0 else 1
     load = "LOAD4_w" if width > 1 else "LOAD_w"
     kernel = WindowKernel(
-        f"(float{width if width > 1 else ''})(0)",
+        "0",
         f"a + v * {load}(w_at)",
         weights=weights,
         steps=finish_steps(node, y, lowering.tensors[bias] if bias else None),

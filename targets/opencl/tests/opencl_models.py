@@ -1,0 +1,42 @@
+"""Real models that tests compile for an OpenCL device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mace_core.compilation import Compilation, compile_model
+from mace_core.deployment import load_deployment
+from mace_core.ir import Graph
+from mace_core.registry import Registry
+
+MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
+WHOLE = (
+    "onnx2c_mnist/model.onnx",
+    "mlperf_kws/kws_fp32.tflite",
+    "mlperf_ic/ic_fp32.tflite",
+    "mlperf_ad/ad_fp32.tflite",
+    "ultraface_rfb/version-RFB-320.onnx",
+    "silero_vad/silero_vad_16k_sequence.onnx",
+    "silero_vad/silero_vad_openvino_16k.onnx",
+    "tflm_mnist_lstm/trained_lstm_fp32.tflite",
+    "tfls_movie_review/movie_review.tflite",
+    "armkws_pb/DNN_S_core.pb",
+    "armkws_pb/DS_CNN_S_core.pb",
+)
+"""Models that the device computes alone."""
+
+
+def read_graph(name: str, folder: Path) -> Graph:
+    """Return a model's graph as targets are asked for it."""
+    path = MODELS / name
+    if not path.exists():
+        pytest.skip(f"no {path}; set MACE_MODELS to the folder of real models")
+    (folder / "m.yml").write_text(
+        f"library_name: m\nmodels:\n  m:\n    model_file_path: {path}\n", encoding="utf-8"
+    )
+    registry = Registry.load()
+    (model,) = load_deployment(folder / "m.yml").models
+    return compile_model(model, Compilation(registry.select("host")[0], registry)).graph
