@@ -67,6 +67,11 @@ class Fault:
     text: str
     """The line of the source, without the blanks around it."""
 
+    def change_bytes(self, data: bytes) -> bytes:
+        """Return the bytes of the file with the change."""
+        start, end, after = self.change
+        return data[:start] + after.encode() + data[end:]
+
 
 def find_changes(path: Path) -> list[Change]:
     """Return every change that can be made to a file, in its order."""

@@ -12,7 +12,9 @@ template: those of the area first, the nearest and fastest of them first, until 
 Python process come last, for they may execute anything. A fault that survives has seen all of them, up to `--budget`
 seconds of processor time.
 
-`equivalent_faults.yaml` lists changes without effect and why; they are counted apart and not tried.
+Changes without effect are counted apart: those that `equivalent_faults.yaml` lists with a reason, which are not
+tried, and survivors that compilers prove to change nothing (`equivalence.py`): the byte code of a module is equal, or
+the object code of every kernel that a template makes.
 
 Nothing in this checkout is changed: it is copied once at the start, and each job works on a copy of that. So edits
 made during a run do not mix into it. Tests for which this machine lacks a tool or a framework are skipped as ever.
@@ -48,7 +50,7 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
             "targets/cpu/tests",
             *(
                 f"targets/cpu/tests/test_{name}.py"
-                for name in ("contract", "conv", "pool", "quantized_matmul")
+                for name in ("contract", "conv", "pool", "quantized_matmul", "kernel_work")
             ),
         ),
     ),
@@ -153,11 +155,12 @@ def shorten(text: str) -> str:
 
 
 def print_summary(areas: Sequence[str], outcomes: Sequence[Outcome]) -> None:
-    """Print what survived, and the shares of the areas: faults without effect do not count."""
-    survivors = [outcome for outcome in outcomes if outcome.result == "survived"]
-    sys.stdout.write(f"\n{len(survivors)} survivors\n")
-    for outcome in survivors:
-        print_outcome(outcome)
+    """Print what survived, what changes nothing, and the shares of the areas, in which the latter does not count."""
+    for result, name in (("equivalent", "without effect"), ("survived", "survivors")):
+        listed = [outcome for outcome in outcomes if outcome.result == result]
+        sys.stdout.write(f"\n{len(listed)} {name}\n")
+        for outcome in listed:
+            print_outcome(outcome)
     for area in (*areas, "total"):
         own = [o for o in outcomes if area in (o.fault.area, "total")]
         equivalent = sum(outcome.result == "equivalent" for outcome in own)
@@ -214,8 +217,6 @@ def main() -> int:
         equivalents = read_equivalents(checkout / "tools/equivalent_faults.yaml")
         reasons = {fault: reason_of(fault, equivalents) for fault in faults}
         outcomes = [Outcome(fault, "equivalent", reason, 0) for fault, reason in reasons.items() if reason]
-        for outcome in outcomes:
-            print_outcome(outcome)
         tried = [fault for fault in faults if not reasons[fault]]
         stages = {area: asked.tests or stages_of(checkout, area, asked.near) for area in asked.area}
         plan = Stages(

@@ -1,0 +1,249 @@
+"""How much the kernels do for each node, exactly, and that their numbers are the reference's.
+
+`test_kernel_work.txt` has a line for each node of `test_lowered_calls.txt`, and one for the samples of each op;
+indented below stand for each level the kernels and what they did. A loop that goes once too often, or a fast way that
+is not taken, changes a number there. `python targets/cpu/tests/test_kernel_work.py Conv MatMul` writes the lines of
+these ops anew, without words those of all: read every line of the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from counted_work import Work, count_work, read_work
+from emulated_levels import LEVELS
+from test_lowered_calls import BLOCKS, read_graph
+from test_workers import PARALLEL, Threads
+
+from mace_core.api import Target
+from mace_core.ir import Array, DType, Graph, Tensor
+from mace_core.levels import with_levels
+from mace_core.run import native
+from mace_core.run.compile import shared_library
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import (
+    CASES,
+    generate_library,
+    host,
+    merge,
+    plan_graph,
+    split_by_graph,
+    with_quick_flags,
+)
+from mace_core.testing.samples import samples
+from mace_target_cpu import Cpu
+from mace_target_cpu.lower import strided
+
+FILE = Path(__file__).with_suffix(".txt")
+
+MAX_ELEMENTS = 50_000
+"""Nodes with larger tensors are lowered only: without optimization they take seconds."""
+
+TASK_BYTES = 512
+"""So few that small tensors are shared out."""
+
+WORKERS = 3
+
+FLAGS = ("-w", "-DMACE_GRAIN_NS=1", "-ffp-contract=off")
+"""Shares work however short it is, and rounds every product, so that iterations end alike with every compiler."""
+
+PRODUCTS = ("Conv", "MatMul", "MatMulInteger")
+"""Ops with kernels that each level has its own instructions for."""
+TILED = (*PRODUCTS, "ConvTranspose", "LSTM", "GRU", "RNN", "MaxPool", "AveragePool")
+"""Ops with kernels that differ with the width of a level's vectors."""
+
+OPS_OF_LEVELS: Mapping[str, tuple[str, ...] | None] = {
+    "avx2": None,
+    "sse2": TILED,
+    "avxvnni": PRODUCTS,
+    "avx512vnni": TILED,
+    "amx": PRODUCTS,
+}
+"""Level -> the ops that are tried on it; None for all."""
+
+TOLERANCE = 1e-5
+TOLERANCES = {"GRU": 1e-3, "LSTM": 1e-3, "RNN": 1e-3}
+"""Steps of a recurrent op multiply what single precision lost in the step before, by weights of up to 12."""
+
+JUMPING = ("Mod", "Tan")
+"""Ops that jump: a number that is rounded before them as the reference does not lands on another side."""
+
+
+def op_of(line: str) -> str:
+    """Return the op of a line of the table, or of test_lowered_calls.txt."""
+    return line.removeprefix("samples of ").removeprefix("kernels of ").split(" ")[0]
+
+
+OPS = tuple(dict.fromkeys(op_of(line) for line, _ in BLOCKS))
+
+
+def graphs_of(op: str) -> dict[str, list[Graph]]:
+    """The lines of the table for an op, each with its graphs."""
+    graphs: dict[str, list[Graph]] = {}
+    for line in dict.fromkeys(line for line, _ in BLOCKS if op_of(line) == op):
+        if line.startswith("kernels of "):
+            line, made = f"samples of {op}", samples(op, tuple(DType), (DType.I8, DType.U8, DType.I16))
+        else:
+            made = [read_graph(line)]
+        accepted = [graph for graph in made if _is_computed(graph)]
+        if accepted:
+            graphs[line] = [graph.with_name(f"g{len(graphs)}_{i}") for i, graph in enumerate(accepted)]
+    return graphs
+
+
+def _is_computed(graph: Graph) -> bool:
+    elements = sum(int(np.prod(tensor.shape, dtype=np.int64)) for tensor in graph.tensors.values())
+    # Ops that only rename a tensor have no kernel; NumPy's functions end at a rank below that of some lines.
+    ranks = max(len(tensor.shape) for tensor in graph.tensors.values())
+    if elements > MAX_ELEMENTS or ranks > 8:
+        return False
+    target = Cpu()
+    return not any(target.refuses(node, graph) for node in graph.nodes) and bool(
+        target.lower(graph, "x86_64").calls
+    )
+
+
+def choose_inputs(graph: Graph) -> dict[str, Array]:
+    """Small numbers of both signs, integers of the whole range where they are quantized; the same everywhere."""
+    random = np.random.RandomState(0)  # its numbers never change, as those of a Generator may
+    return {name: _choose(random, graph.tensors[name]) for name in graph.inputs}
+
+
+def _choose(random: np.random.RandomState, tensor: Tensor) -> Array:
+    kind = tensor.dtype.numpy
+    if tensor.dtype.is_float:
+        return (random.randint(-40, 41, tensor.shape) / 8).astype(kind)
+    if tensor.quant:
+        limits = np.iinfo(kind)
+        return random.randint(limits.min, limits.max + 1, tensor.shape).astype(kind)
+    if tensor.dtype is DType.BOOL:
+        return random.randint(0, 2, tensor.shape).astype(bool)
+    return random.randint(0 if tensor.dtype.value.startswith("u") else -3, 5, tensor.shape).astype(kind)
+
+
+def measure(op: str, level: str, folder: Path) -> dict[str, list[str]]:
+    """Run the kernels of an op; what they did by line of the table. Their numbers must be the reference's."""
+    lines = graphs_of(op)
+    graphs = [graph for made in lines.values() for graph in made]
+    if not graphs:
+        return {}
+    merged = merge("all", graphs)
+    target = with_levels(Cpu(), [LEVELS[level]])
+    sources = with_quick_flags(count_work(generate_library([target], [merged])))
+    path = shared_library(sources, host(), folder, FLAGS)
+    inputs = choose_inputs(merged)
+    read_work(path)
+    outputs = _run_on_workers(native.load(path, CASES)["all"], inputs)
+    work = read_work(path)
+    if op not in JUMPING:
+        check_numbers(graphs, inputs, outputs, TOLERANCES.get(op, TOLERANCE))
+    return {line: _describe(level, _by_kernel(target, merged, made, work)) for line, made in lines.items()}
+
+
+def _run_on_workers(model: native.LoadedModel, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Run a model whose work is shared out, as one worker after the other would do it."""
+
+    def parallel(_: object, task: object, context: int, tasks: int) -> None:
+        assert callable(task)
+        for index in range(tasks):
+            task(context, index, index % WORKERS)
+
+    threads = Threads(c.sizeof(Threads), WORKERS, None, PARALLEL(parallel))
+    config = native.Config(c.sizeof(native.Config), 0, c.cast(c.pointer(threads), c.c_void_p))
+    return native.LoadedModel(model._raw, model._functions, config).run(inputs)
+
+
+def check_numbers(
+    graphs: Sequence[Graph], inputs: Mapping[str, Array], outputs: Mapping[str, Array], tolerance: float
+) -> None:
+    """Assert that outputs are those of the references: exactly, or within a part of the largest number."""
+    for graph in graphs:
+        expected = execute(graph, split_by_graph(inputs, graph))
+        for name, found in split_by_graph(outputs, graph).items():
+            number, reference = found.astype(np.float64), expected[name].astype(np.float64)
+            near = 0.0
+            if graph.tensors[name].quant:
+                near = 1.0  # kernels round from floats, the reference from doubles
+            elif graph.tensors[name].dtype.is_float:
+                finite = np.abs(reference[np.isfinite(reference)])
+                near = tolerance_of(graph.tensors[name].dtype, tolerance) * max(1.0, finite.max(initial=0.0))
+            np.testing.assert_allclose(number, reference, 0, near, err_msg=f"{graph.nodes[0]}: {name}")
+
+
+def tolerance_of(dtype: DType, tolerance: float) -> float:
+    """Return the tolerance of a type: half precision has steps of a thousandth."""
+    return max(tolerance, 1e-3) if dtype is DType.F16 else tolerance
+
+
+def _by_kernel(
+    target: Target, merged: Graph, graphs: Sequence[Graph], work: Sequence[Work]
+) -> dict[str, Work]:
+    """Return what the kernels of some of the merged graphs did together."""
+    names = {graph.name for graph in graphs}
+    found: dict[str, Work] = {}
+    for call, done in zip(plan_graph(target, merged).program.calls, work, strict=True):
+        if call.node.partition("/")[0] in names:
+            found[call.kernel.name] = done + found.get(call.kernel.name, Work())
+    return found
+
+
+def _describe(level: str, work: Mapping[str, Work]) -> list[str]:
+    return [f"{level} {kernel}: {done}" for kernel, done in work.items()]
+
+
+def trials() -> Iterator[tuple[str, str]]:
+    """Levels, each with the ops that are tried on it."""
+    for level, ops in OPS_OF_LEVELS.items():
+        yield from ((level, op) for op in ops or OPS)
+
+
+def read_table(op: str, level: str) -> dict[str, list[str]]:
+    """The lines of the file for an op, each with what its kernels do on a level."""
+    table: dict[str, list[str]] = {}
+    node = ""
+    for line in FILE.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("  "):
+            node = line
+        elif op_of(node) == op and line.startswith(f"  {level} "):
+            table.setdefault(node, []).append(line.strip())
+    return table
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # quantized results beyond doubles
+@pytest.mark.skipif(
+    "avx2" not in LEVELS, reason="the processor has no AVX2, with which the other levels are emulated"
+)
+@pytest.mark.parametrize(("level", "op"), [*trials()])
+def test_kernels_do_this_work(level: str, op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strided, "TASK_BYTES", TASK_BYTES)
+    assert measure(op, level, tmp_path) == read_table(op, level)
+
+
+def write(ops: Sequence[str]) -> None:
+    """Write the lines of some ops anew, with what their kernels do now."""
+    np.seterr(over="ignore")  # quantized results beyond the range of doubles
+    strided.TASK_BYTES = TASK_BYTES
+    table: dict[str, list[str]] = {}
+    for op in OPS:
+        for level, _ in (trial for trial in trials() if trial[1] == op):
+            if op not in ops:
+                rows = read_table(op, level)
+            else:
+                with tempfile.TemporaryDirectory() as folder:
+                    rows = measure(op, level, Path(folder))
+            for line, work in rows.items():
+                table.setdefault(line, []).extend(work)
+    text = "".join(f"{line}\n" + "".join(f"  {row}\n" for row in rows) for line, rows in table.items())
+    FILE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(sys.argv[1:] or OPS)
