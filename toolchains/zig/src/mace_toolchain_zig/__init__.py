@@ -1,4 +1,4 @@
-"""Cross-compiles for Linux, Android and bare machines with zig's clang, which is one pip package."""
+"""Cross-compiles for Linux, Android, Hexagon DSPs and bare machines with zig's clang, which is one pip package."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class Zig(Toolchain):
         )
 
     def runner(self, abi: str) -> Runner | None:
-        """Return this machine or QEMU as the runner; None for machines without an operating system."""
+        """Return this machine or QEMU as the runner; None where neither executes programs of the ABI."""
         if abi == "host":
             return Native()
         # Programs are static and use musl, also those for Android, so that Linux and QEMU run them.
-        return linux(ABIS[abi].processor) if ABIS[abi].hosted else None
+        can_run = ABIS[abi].hosted and ABIS[abi].has_runner
+        return linux(ABIS[abi].processor) if can_run else None
 
 
 def _zig_command(tool: str) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class ZigAbi:
     flags: for every compilation and link.  shared, program: further flags for links.
     bionic: whether shared libraries name Android's libc and libm as needed, through stubs.
     hosted: whether there is an operating system; without one, no runner executes a program.
+    has_runner: whether this machine or a QEMU of today's distributions executes its programs.
     """
 
     description: str
@@ -42,6 +43,7 @@ class ZigAbi:
     libc: str = "glibc 2.17 or newer; programs: musl, static"
     bionic: bool = False
     hosted: bool = True
+    has_runner: bool = True
 
 
 ARMV7 = "-mcpu=generic+v7a+neon+vfp3"
@@ -80,6 +82,26 @@ def _bare(description: str, flags: tuple[str, ...]) -> ZigAbi:
         libs=(),
         libc="no C library",
         hosted=False,
+    )
+
+
+def _hexagon(version: int, has_runner: bool = False) -> ZigAbi:
+    """Return the entry of a version of the Hexagon DSP, whose programs are those of its Linux.
+
+    QEMU's user emulation has version 67 of the processor and refuses files of later ones: it looks at e_flags
+    (linux-user/hexagon/target_elf.h of QEMU 7.2).
+    """
+    suffix = "" if has_runner else "; compiled only: QEMU 7.2 does not execute it"
+    processor = f"-mcpu=hexagonv{version}+hvxv{version}+hvx_length128b"
+    return ZigAbi(
+        f"Qualcomm Hexagon DSP v{version} with HVX vectors of 128 bytes{suffix}",
+        "hexagon",
+        ("-target", "hexagon-linux-musl", processor),
+        # What the compiler calls for divisions comes along; memory and mathematics functions are the DSP's.
+        ("-shared", "-nostdlib", "-rtlib=compiler-rt"),
+        libs=(),
+        libc="the C library of the DSP; programs: musl, static",
+        has_runner=has_runner,
     )
 
 
@@ -156,6 +178,10 @@ ABIS: Mapping[str, ZigAbi] = MappingProxyType(
         "cortex-m4": _bare(
             "ARM Cortex-M4", ("-target", "thumb-freestanding-eabi", "-mcpu=cortex_m4", "-mfloat-abi=soft")
         ),
+        "hexagon-v66": _hexagon(66, has_runner=True),
+        "hexagon-v68": _hexagon(68),
+        "hexagon-v69": _hexagon(69),
+        "hexagon-v73": _hexagon(73),
         "rv32imc": _bare(
             "RISC-V of 32 bits", ("-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+c")
         ),
