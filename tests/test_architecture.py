@@ -161,6 +161,7 @@ def test_python_is_started_without_the_working_folder() -> None:
 def test_imports_point_inward() -> None:
     allowed = {
         "mace_target_arm": {"mace_target_cpu"},
+        "mace_target_hexagon": {"mace_target_cpu"},
         "mace_target_max78002": {"mace_target_max78000"},
         # The type of the placement hint is the frontend's: networks in the vendor's terms are its format.
         "mace_target_max78000": {"mace_frontend_ai8x"},

@@ -89,6 +89,7 @@ def test_the_bundle_holds_what_needs_nothing_else() -> None:
         "mace-frontend-ai8x",
         "mace-frontend-pytorch",
         "mace-target-ethosu",
+        "mace-target-hexagon",
         "mace-target-max78000",
         "mace-target-max78002",
         "mace-target-mdla",

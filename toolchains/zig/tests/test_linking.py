@@ -93,6 +93,29 @@ def test_android_reads_the_dynamic_section(abi: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("version", [66, 68, 69, 73])
+def test_hexagon_objects_are_for_their_version(version: int, tmp_path: Path) -> None:
+    """QEMU and the loaders of DSPs read the version from the low byte of e_flags."""
+    compiler = Zig().compiler(f"hexagon-v{version}")
+    (tmp_path / "kernel.c").write_text((PROBE / "kernel.c").read_text())
+    command = [*compiler.cc, *compiler.flags, *FLAGS, "-c", "kernel.c", "-o", "kernel.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    elf = ELFFile(io.BytesIO((tmp_path / "kernel.o").read_bytes()))
+    assert elf["e_machine"] == "EM_QDSP6"
+    assert f"{elf['e_flags'] & 0xFF:x}" == str(version)
+
+
+def test_only_what_an_emulator_knows_has_a_runner() -> None:
+    names = {abi for abi in ABIS if abi.startswith("hexagon") and Zig().runner(abi)}
+    assert names == {"hexagon-v66"}
+    assert all(
+        ("compiled only" in ABIS[abi].description) == (abi != "hexagon-v66")
+        for abi in ABIS
+        if "hexagon" in abi
+    )
+
+
+@pytest.mark.slow
 def test_android_x86_names_have_the_instructions_of_their_abi(tmp_path: Path) -> None:
     """A library for Android's x86_64 may use SSE4.2 as Google's list of ABIs says; one for Linux may not."""
     (tmp_path / "level.c").write_text(

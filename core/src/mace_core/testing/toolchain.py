@@ -39,7 +39,6 @@ ELF_MACHINES: Mapping[str, int] = {
     "armv7l": 40,
     "i386": 3,
     "riscv64": 243,
-    "hexagon": 164,
 }
 """e_machine by processor, from the registry of the ELF specification."""
 
@@ -53,10 +52,6 @@ PROCESSORS: Mapping[str, str] = {
     "arm64-v8a": "aarch64",
     "armeabi-v7a": "arm",
     "cortex-m4": "arm",
-    "hexagon-v66": "hexagon",
-    "hexagon-v68": "hexagon",
-    "hexagon-v69": "hexagon",
-    "hexagon-v73": "hexagon",
 }
 """Processor by ABI, for the ABIs that the project knows; objects for others are not checked."""
 

@@ -1,4 +1,4 @@
-"""Cross-compiles for Linux, Android, Hexagon DSPs and bare machines with zig's clang, which is one pip package."""
+"""Cross-compiles for Linux, Android, Hexagon DSPs and bare machines with zig's clang, a pip package."""
 
 from __future__ import annotations
 
