@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -70,9 +69,18 @@ def test_one_thread_computes_and_keeps_inner_tensors_where_outputs_are_named(
     file, options = save(tmp_path, CHAIN), []
 
     class Recorded(interpreter.Interpreter):  # type: ignore[misc, name-defined]
-        def __init__(self, *words: Any, **named: Any) -> None:
-            options.append((named["num_threads"], named.get("experimental_preserve_all_tensors")))
-            super().__init__(*words, **named)
+        def __init__(
+            self,
+            path: str,
+            num_threads: int,
+            experimental_preserve_all_tensors: bool | None = None,
+            **resolver: object,
+        ) -> None:
+            options.append((num_threads, experimental_preserve_all_tensors))
+            keep = bool(experimental_preserve_all_tensors)
+            super().__init__(
+                path, num_threads=num_threads, experimental_preserve_all_tensors=keep, **resolver
+            )
 
     monkeypatch.setattr(interpreter, "Interpreter", Recorded)
     whole, cut = Model("case", (file,)), Model("case", (file,), outputs=(Port("m"),))

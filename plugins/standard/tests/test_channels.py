@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_transform_standard import channel_ranges
 from mace_transform_standard.channel_links import RULES
 from mace_transform_standard.channel_products import read_product
@@ -17,19 +19,33 @@ from mace_transform_standard.quantize import remove_dead_channels
 EACH = Quant((0.1, 0.2, 0.3, 0.4), (0, 0, 0, 0), 3)
 """A scale for each channel."""
 
-FLOAT, INTEGER, STORED = (DType.F32, None), (DType.I32, None), (DType.I8, Quant.of(0.5, 3))
-PLAIN = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+Constant: TypeAlias = tuple[np.generic | Array, Quant | None]
+"""The elements of a weight and their quantization."""
+
+FLOAT, INTEGER, STORED = Storage(DType.F32, None), Storage(DType.I32, None), Storage(DType.I8, Quant.of(0.5, 3))
+PLAIN: dict[str, Attribute] = {
+    "strides": (1, 1),
+    "pads_before": (0, 0),
+    "pads_after": (0, 0),
+    "dilations": (1, 1),
+}
 
 
 def node(
-    op: str, *shapes: tuple[int, ...], kind: Any = FLOAT, constants: tuple[Any, ...] = (), **attrs: Any
+    op: str,
+    *shapes: tuple[int, ...],
+    kind: Storage = FLOAT,
+    constants: Sequence[Constant] = (),
+    **attrs: Attribute,
 ) -> Graph:
-    """A graph of one node: computed operands of these shapes, then constants."""
+    """Return a graph of one node: computed operands of these shapes, then constants."""
     new = Builder("g")
-    names = [new.input(f"x{i}", kind[0], shape, kind[1]) for i, shape in enumerate(shapes)]
+    names = [new.input(f"x{i}", kind.dtype, shape, kind.quant) for i, shape in enumerate(shapes)]
     for array, quant in constants:
         names.append(new.weight("c", np.asarray(array), quant))
-    outputs: Any = [new.reserve_output("y", Storage(*kind))] if kind[1] else 2 if op == "Split" else 1
+    outputs: int | list[str] = 2 if op == "Split" else 1
+    if kind.quant:
+        outputs = [new.reserve_output("y", kind)]
     return new.finish(new.add(op, names, attrs, outputs=outputs))
 
 
@@ -74,7 +90,9 @@ ZEROS = np.zeros(4, np.float32)
         (node("MaxPool", IMAGE, **PLAIN, kernel=(2, 2)), [(ALL, ALL)]),
     ],
 )  # fmt: skip
-def test_channels_that_belong_together(graph: Graph, expected: Any) -> None:
+def test_channels_that_belong_together(
+    graph: Graph, expected: list[tuple[list[int], list[int]]] | None
+) -> None:
     assert links(graph) == expected
 
 
@@ -85,7 +103,7 @@ def test_channels_that_belong_together(graph: Graph, expected: Any) -> None:
         (node("Relu", IMAGE, kind=STORED), True),
         (node("Relu", IMAGE, kind=INTEGER), False),
         (node("Relu", (0, 4)), False),
-        (node("Relu", IMAGE, kind=(DType.I8, EACH)), False),
+        (node("Relu", IMAGE, kind=Storage(DType.I8, EACH)), False),
         (node("Softmax", IMAGE), False),
     ],
 )
@@ -93,8 +111,9 @@ def test_ops_whose_channels_are_followed(graph: Graph, is_known: bool) -> None:
     assert (remove_dead_channels._link(graph.nodes[0], graph) is not None) == is_known
 
 
-def weights(*shape: int, dtype: str = "f4") -> Any:
-    return (np.arange(1, np.prod(shape) + 1).reshape(shape) % 9).astype(dtype)
+def weights(*shape: int, dtype: str = "f4") -> Array:
+    numbers: Array = np.arange(1, np.prod(shape) + 1).reshape(shape) % 9
+    return numbers.astype(dtype)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +126,7 @@ def weights(*shape: int, dtype: str = "f4") -> Any:
         (node("Conv", IMAGE, (6, 1, 1, 4), **PLAIN), False),
         (node("Conv", IMAGE, constants=((weights(6, 1, 1, 4, dtype="i1"), Quant.of(0.1)),), **PLAIN), False),
         (node("Conv", IMAGE, kind=STORED, constants=((weights(6, 1, 1, 4, dtype="i1"), Quant.of(0.1)),), **PLAIN), True),
-        (node("Conv", IMAGE, kind=(DType.I8, EACH), constants=((weights(4, 1, 1, 4, dtype="i1"), Quant.of(0.1)),), **PLAIN), False),
+        (node("Conv", IMAGE, kind=Storage(DType.I8, EACH), constants=((weights(4, 1, 1, 4, dtype="i1"), Quant.of(0.1)),), **PLAIN), False),
         (node("MatMul", (3, 4), constants=((weights(4, 2), None),)), True),
         (node("MatMul", (4,), constants=((weights(4, 2), None),)), False),
         (node("MatMul", (2, 3, 4), constants=((weights(2, 4, 2), None),)), False),
@@ -127,7 +146,9 @@ def test_products_whose_channels_are_read(graph: Graph, is_read: bool) -> None:
         (np.array(9, "i1"), Quant.of(0.5, 3), [3], [3]),
     ],
 )
-def test_what_a_constant_holds_by_channel(array: Any, quant: Any, low: Any, high: Any) -> None:
+def test_what_a_constant_holds_by_channel(
+    array: Array, quant: Quant | None, low: list[float], high: list[float]
+) -> None:
     graph = node("Add", (2, 1, 2), constants=((array, quant),))
     found = channel_ranges._read_operand(graph.nodes[0].inputs[1], graph, {})
     assert [side.tolist() for side in found] == [low, high]
@@ -147,9 +168,14 @@ def test_a_function_of_eight_bits_is_bounded_by_the_values_that_reach_it(
 
 @pytest.mark.parametrize(
     ("tensor", "limits"),
-    [(FLOAT, (-1e30, 1e30)), (STORED, (-131, 124)), ((DType.U8, Quant.of(0.1, 128)), (-128, 127)), ((DType.I8, EACH), (-1e30, 1e30))],
-)  # fmt: skip
-def test_what_a_tensor_can_store(tensor: Any, limits: tuple[float, float]) -> None:
+    [
+        (FLOAT, (-1e30, 1e30)),
+        (STORED, (-131, 124)),
+        (Storage(DType.U8, Quant.of(0.1, 128)), (-128, 127)),
+        (Storage(DType.I8, EACH), (-1e30, 1e30)),
+    ],
+)
+def test_what_a_tensor_can_store(tensor: Storage, limits: tuple[float, float]) -> None:
     graph = node("Relu", IMAGE, kind=tensor)
     low, high = channel_ranges.default_range(graph.tensors["x0"])
     assert (low.tolist(), high.tolist()) == ([limits[0]] * 4, [limits[1]] * 4)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from writer_grower import Grower
 from writer_oracle import evaluate, real
 
+from mace_core.attributes import Attribute, AttributeValues
 from mace_core.ir import Array, DType, Graph
 from mace_core.verify import verify as verify_graph
 
@@ -31,7 +31,7 @@ def check_rewrite(graph: Graph, rewritten: Graph, inputs: Sequence[Array], relat
 
 
 def node_graph(
-    grower: Grower, op: str, inputs: Sequence[str], attrs: Any = None, wider: float = 1.0
+    grower: Grower, op: str, inputs: Sequence[str], attrs: AttributeValues | None = None, wider: float = 1.0
 ) -> tuple[Graph, list[Array]]:
     """A graph of one node that the format need not state.
 
@@ -56,8 +56,9 @@ def whole(grower: Grower, low: int, high: int, count: int = 2) -> tuple[int, ...
     return tuple(int(v) for v in grower.random.integers(low, high + 1, count))
 
 
-def conv_attributes(grower: Grower, **changed: Any) -> dict[str, Any]:
-    attrs = {
+def conv_attributes(grower: Grower, **changed: Attribute) -> dict[str, Attribute]:
+    """Return random attributes of a window over two axes, those in `changed` as they are stated."""
+    attrs: dict[str, Attribute] = {
         "strides": whole(grower, 1, 3),
         "pads_before": whole(grower, 0, 3),
         "pads_after": whole(grower, 0, 3),
@@ -67,8 +68,9 @@ def conv_attributes(grower: Grower, **changed: Any) -> dict[str, Any]:
 
 
 def conv(
-    grower: Grower, group: int = 1, kernel: Sequence[int] = (3, 2), wider: float = 1.0, **changed: Any
-) -> Any:
+    grower: Grower, group: int = 1, kernel: Sequence[int] = (3, 2), wider: float = 1.0, **changed: Attribute
+) -> tuple[Graph, list[Array]]:
+    """Return a graph of one convolution and its inputs; `changed`: attributes that are not random."""
     x = grower.input((1, 7, 8, 4))
     w = grower.weights((4, *kernel, 4 // group), 0)
     inputs = [x, w, grower.bias(x, w, 4)]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from quantized_graphs import I8, I16, U8, check, graph, storage
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, DType, Graph
 from mace_core.levels import with_levels
 from mace_core.testing.compiled import case, check_graphs
@@ -50,7 +51,7 @@ def reductions() -> list[Graph]:
 
 def moves() -> list[Graph]:
     shape = (2, 3, 2, 4, 2, 3, 2, 3)
-    made: Mapping[str, dict[str, object]] = {
+    attributes: Mapping[str, Mapping[str, Attribute]] = {
         "Transpose": {"perm": (7, 2, 5, 0, 3, 6, 1, 4)},
         "Slice": {"starts": (1, 2, 0, 3, 1, 0, 0, 2), "sizes": (1, 2, 2, 2, 2, 2, 1, 2), "steps": (1, -1, 1, -2, -1, 2, 1, -1)},
         "Pad": {"before": (0, 1, 0, 2, 1, 0, 1, 0), "after": (1, 0, 1, 1, 0, 2, 0, 1)},
@@ -58,7 +59,7 @@ def moves() -> list[Graph]:
     }  # fmt: skip
     graphs = [
         case(f"{op}_{dtype}".lower(), op, [np.zeros(shape, dtype)], attrs)
-        for op, attrs in made.items()
+        for op, attrs in attributes.items()
         for dtype in ("f4", "i1")
     ]
     small = (2, 1, 2, 1, 2, 1, 2, 1)

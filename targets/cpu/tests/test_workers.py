@@ -86,7 +86,7 @@ def shuffled(model: native.LoadedModel, given: dict[str, Array]) -> tuple[dict[s
 def moves() -> list[Graph]:
     x, at = np.zeros((2, 90, 91, 5), np.float32), np.zeros((2000,), np.int64)
     up = {"sizes": (2, 120, 130, 5), "scales": (1.0, 120 / 90, 130 / 91, 1.0)}
-    made: dict[str, tuple[list[Array], dict[str, object]]] = {
+    cases: dict[str, tuple[list[Array], dict[str, object]]] = {
         "Transpose": ([x], {"perm": (3, 1, 2, 0)}),
         "Slice": ([x], {"starts": (0, 1, 90, 4), "sizes": (2, 80, 91, 5), "steps": (1, 1, -1, -1)}),
         "Pad": ([x], {"before": (0, 1, 1, 0), "after": (1, 0, 2, 1)}),
@@ -99,7 +99,7 @@ def moves() -> list[Graph]:
         "ReverseSequence": ([x, np.zeros(91, np.int64)], {"batch_axis": 2, "time_axis": 1}),
         "SpaceToDepth": ([x[:, :, :90]], {"block": 3}),
     }
-    single = [case(op.lower(), op, inputs, attrs) for op, (inputs, attrs) in made.items()]
+    single = [case(op.lower(), op, inputs, attrs) for op, (inputs, attrs) in cases.items()]
     resized = [case(f"resize_{m}", "Resize", [x], {**up, "mode": m}) for m in ("nearest", "linear", "cubic")]
     split = case("split", "Split", [x], {"axis": 3, "sizes": (2, 3)}, outputs=2)
     return [*single, *resized, split, case("topk", "TopK", [x], {"k": 20, "axis": 2}, outputs=2)]
@@ -109,9 +109,9 @@ WINDOW = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilat
 LSTM = [(7, 9, 6), (2, 20, 6), (2, 20, 5)]
 
 
-def computed() -> list[Graph]:
-    """Sums, whose order must not depend on the workers, and kernels with memory for each worker."""
-    made: list[tuple[str, list[tuple[int, ...]], dict[str, object]]] = [
+def build_float_graphs() -> list[Graph]:
+    """Return graphs of sums, whose order must not depend on the workers, and of kernels with memory for each one."""
+    cases: list[tuple[str, list[tuple[int, ...]], dict[str, object]]] = [
         ("MatMul", [(37, 19), (19, 70)], {}),
         ("MatMul", [(1, 19), (19, 270)], {}),
         ("MatMul", [(3, 19), (19, 130)], {}),
@@ -157,7 +157,7 @@ def computed() -> list[Graph]:
         "RNN": (1, 2),
     }
     graphs = []
-    for number, (op, shapes, attrs) in enumerate(made):
+    for number, (op, shapes, attrs) in enumerate(cases):
         rng = np.random.default_rng(number)
         arrays: list[Array] = [rng.standard_normal(s).astype(np.float32) for s in shapes]
         if op.startswith("Roi"):
@@ -177,7 +177,7 @@ def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_numbers_do_not_depend_on_the_workers(tmp_path: Path) -> None:
-    graphs = computed()
+    graphs = build_float_graphs()
     alone, together, counts = run_both(graphs, tmp_path)
     assert isinstance(LEVEL, CpuLevel)
     assert counts == [*PRODUCTS[LEVEL.lanes], *OTHERS]
@@ -185,8 +185,8 @@ def test_numbers_do_not_depend_on_the_workers(tmp_path: Path) -> None:
         np.testing.assert_array_equal(together[name], array, err_msg=name)
 
 
-def stored() -> list[Graph]:
-    """Kernels of stored integers whose work is shared out, more rows and columns than one task takes."""
+def build_quantized_graphs() -> list[Graph]:
+    """Return graphs of quantized operators with more rows and columns than one task of a worker computes."""
     narrow, legacy = (I8, DType.I8, I8), (U8, DType.U8, storage(DType.U8, 0.3, 100))
     pixel = {"pads_before": (0, 0), "pads_after": (0, 0)}
     graphs = [
@@ -208,7 +208,7 @@ def stored() -> list[Graph]:
 
 
 def test_stored_integers_do_not_depend_on_the_workers(tmp_path: Path) -> None:
-    graphs = stored()
+    graphs = build_quantized_graphs()
     alone, together, counts = run_both(graphs, tmp_path)
     assert counts == STORED[LEVEL.name]
     for name, array in alone.items():

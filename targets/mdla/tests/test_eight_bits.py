@@ -114,8 +114,8 @@ def test_a_clamp_from_stored_to_real_numbers_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scales_for_each_channel_are_told_beside_uint8(seed: int) -> None:
-    """The file keeps int8, which alone it has beside such scales; the adapter is told the same numbers in uint8."""
+def test_a_network_with_scales_by_channel_becomes_uint8_in_the_adapter_alone(seed: int) -> None:
+    """A TFLite file has scales by channel in int8 only, so the adapter converts the activations to uint8."""
     graph = network(seed, CHANNELS)
     assert [examine(node, graph, EXACT).refusal for node in graph.nodes] == [None] * len(graph.nodes)
     legal, losses = legalize_for(graph, EXACT)
@@ -123,15 +123,15 @@ def test_scales_for_each_channel_are_told_beside_uint8(seed: int) -> None:
     tflite = write_tflite(legal)
     encoded = encode_network(legal, tflite, unsigned=True)
     assert find_tflite(encoded) == tflite
-    told = stub_network(encoded)
-    operands = neuron_network.Network(told).operands
+    adapted = stub_network(encoded)
+    operands = neuron_network.Network(adapted).operands
     filters = [o for o in operands if o.type == neuron_network.T_CHANNELS]
     assert len(filters) == 2
     assert all(o.scales and o.axis == 0 for o in filters)
     signed = [o for o in operands if o.type == neuron_network.T_INT8]
     assert len(signed) == 2, "the ports alone"
     x = sample(graph, seed)["x"].tobytes()
-    assert executor.run(executor.translate(told), x) == executor.run(tflite, x)
+    assert executor.run(executor.translate(adapted), x) == executor.run(tflite, x)
 
 
 def test_a_compiled_file_that_must_hold_int8_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
