@@ -178,8 +178,14 @@ def test_channels_steps_and_other_readers_keep_a_slice(expressions: Any, ops_aft
         e("Slice", y, starts=(0, 0, 0, 1), sizes=(1, 8, 8, 2), steps=(1, 1, 1, 1)),
         e("Slice", y, starts=(0, 0, 0, 0), sizes=(1, 4, 8, 3), steps=(1, 2, 1, 1)),
     )
+    # Of 3 x 3 results of one pixel in wide padding, every second one or none.
+    single = e("Conv", e.input(1, 1, 1, 2), e.constant(3, 3, 3, 2), **attrs)
+    wide = (
+        e("Slice", single, starts=(0, 0, 0, 0), sizes=(1, 2, 3, 3), steps=(1, 2, 1, 1)),
+        e("Slice", single, starts=(0, 2, 0, 0), sizes=(1, 0, 3, 3), steps=(1, 1, 1, 1)),
+    )
     for graph in (
-        *(e.graph(n) for n in near),
+        *(e.graph(n) for n in (*near, *wide)),
         e.graph(y, e("Slice", y, starts=(0, 1, 1, 0), sizes=(1, 6, 6, 3), steps=(1, 1, 1, 1))),
     ):
         assert ops_after([fuse_crop], graph) == [n.op.name for n in graph.nodes]

@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
-
 import numpy as np
 import pytest
+from channel_graphs import EACH, IMAGE, INTEGER, PLAIN, STORED, node, weights
 
-from mace_core.attributes import Attribute
-from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph, Quant, Storage
-from mace_transform_standard import channel_ranges
+from mace_core.ir import DType, Graph, Quant, Storage
 from mace_transform_standard.channel_links import RULES
 from mace_transform_standard.channel_products import read_product
 from mace_transform_standard.quantize import remove_dead_channels
-
-EACH = Quant((0.1, 0.2, 0.3, 0.4), (0, 0, 0, 0), 3)
-"""A scale for each channel."""
-
-Constant: TypeAlias = tuple[np.generic | Array, Quant | None]
-"""The elements of a weight and their quantization."""
-
-FLOAT, INTEGER, STORED = Storage(DType.F32, None), Storage(DType.I32, None), Storage(DType.I8, Quant.of(0.5, 3))
-PLAIN: dict[str, Attribute] = {
-    "strides": (1, 1),
-    "pads_before": (0, 0),
-    "pads_after": (0, 0),
-    "dilations": (1, 1),
-}
-
-
-def node(
-    op: str,
-    *shapes: tuple[int, ...],
-    kind: Storage = FLOAT,
-    constants: Sequence[Constant] = (),
-    **attrs: Attribute,
-) -> Graph:
-    """Return a graph of one node: computed operands of these shapes, then constants."""
-    new = Builder("g")
-    names = [new.input(f"x{i}", kind.dtype, shape, kind.quant) for i, shape in enumerate(shapes)]
-    for array, quant in constants:
-        names.append(new.weight("c", np.asarray(array), quant))
-    outputs: int | list[str] = 2 if op == "Split" else 1
-    if kind.quant:
-        outputs = [new.reserve_output("y", kind)]
-    return new.finish(new.add(op, names, attrs, outputs=outputs))
 
 
 def links(graph: Graph) -> list[tuple[list[int], list[int]]] | None:
@@ -56,7 +19,6 @@ def links(graph: Graph) -> list[tuple[list[int], list[int]]] | None:
 
 
 ALL = [0, 1, 2, 3]
-IMAGE = (1, 2, 2, 4)
 ZEROS = np.zeros(4, np.float32)
 
 
@@ -67,6 +29,8 @@ ZEROS = np.zeros(4, np.float32)
         (node("Add", IMAGE, (1, 2, 2, 1)), None),
         (node("Add", IMAGE, constants=((ZEROS, None),)), [(ALL, ALL)]),
         (node("Add", IMAGE, constants=((ZEROS[:1], None),)), [(ALL, ALL)]),
+        (node("Add", IMAGE, constants=((ZEROS.reshape(1, 1, 1, 4), None),)), [(ALL, ALL)]),
+        (node("Add", IMAGE, constants=((ZEROS[:2].reshape(2, 1), None),)), [(ALL, ALL)]),
         (node("Add", IMAGE, constants=((ZEROS[0], None),)), [(ALL, ALL)]),
         (node("Add", (1, 2, 2, 1), constants=((ZEROS, None),)), None),
         (node("Mul", IMAGE, kind=STORED, constants=((ZEROS.astype("i1"), Quant.of(0.1)),)), [(ALL, ALL)]),
@@ -74,6 +38,8 @@ ZEROS = np.zeros(4, np.float32)
         (node("ReduceMean", IMAGE, axes=(1, 2)), [(ALL, ALL)]),
         (node("ReduceMean", IMAGE, axes=(0,), keepdims=False), [(ALL, ALL)]),
         (node("ReduceMean", IMAGE, axes=(1, 3)), None),
+        # What is last then is another axis, which has as many elements.
+        (node("ReduceMean", (1, 4, 4), axes=(2,), keepdims=False), None),
         (node("ReduceMean", IMAGE, axes=(-1,)), None),
         (node("ReduceMean", (1, 2, 2, 1), axes=(-1,)), None),
         (node("Pad", IMAGE, before=(0, 1, 0, 0), after=(0, 0, 2, 0)), [(ALL, ALL)]),
@@ -111,11 +77,6 @@ def test_ops_whose_channels_are_followed(graph: Graph, is_known: bool) -> None:
     assert (remove_dead_channels._link(graph.nodes[0], graph) is not None) == is_known
 
 
-def weights(*shape: int, dtype: str = "f4") -> Array:
-    numbers: Array = np.arange(1, np.prod(shape) + 1).reshape(shape) % 9
-    return numbers.astype(dtype)
-
-
 @pytest.mark.parametrize(
     ("graph", "is_read"),
     [
@@ -130,6 +91,8 @@ def weights(*shape: int, dtype: str = "f4") -> Array:
         (node("MatMul", (3, 4), constants=((weights(4, 2), None),)), True),
         (node("MatMul", (4,), constants=((weights(4, 2), None),)), False),
         (node("MatMul", (2, 3, 4), constants=((weights(2, 4, 2), None),)), False),
+        (node("MatMul", (3, 4), constants=((weights(4, 0), None),)), False),
+        (node("Conv", IMAGE, constants=((weights(1, 1, 1, 4), None),), **PLAIN), True),
         (node("Relu", (3, 4)), False),
     ],
 )  # fmt: skip
@@ -137,45 +100,45 @@ def test_products_whose_channels_are_read(graph: Graph, is_read: bool) -> None:
     assert (read_product(graph.nodes[0], graph) is not None) == is_read
 
 
+def test_a_product_in_units_of_its_sums() -> None:
+    """Sums of steps of 0.5 * 0.1 and 0.5 * 0.2: biases of (5 - 2) * 0.2 and (4 - 2) * 0.2 are 12 and 4 of those."""
+    w = (np.array([[130, 127], [128, 126]], "u1"), Quant((0.1, 0.2), (128, 126), 1))
+    bias = (np.array([5, 4], "i4"), Quant.of(0.2, 2))
+    graph = node("MatMul", (3, 2), kind=STORED, constants=(w, bias))
+    product = read_product(graph.nodes[0], graph)
+    assert product is not None
+    assert product.weights.tolist() == [[[2, 0]], [[1, 0]]]
+    assert product.unit.tolist() == [0.05, 0.1]
+    assert product.bias.tolist() == [12, 4]
+    assert (product.axis, product.input_axis, product.macs) == (1, 0, 3 * 2 * 2)
+    assert product.read_weights().tolist() == [[True, False], [True, False]]
+
+
+def test_weights_of_sixteen_bits_less_a_zero_point_need_more() -> None:
+    w = (np.array([[[[32767, -32768, 0, 1]]]], "i2"), Quant.of(0.1, -5))
+    graph = node("Conv", IMAGE, kind=STORED, constants=(w,), **PLAIN)
+    product = read_product(graph.nodes[0], graph)
+    assert product is not None
+    assert product.weights.tolist() == [[[32772, -32763, 5, 6]]]
+
+
+def test_a_bias_of_floats_is_not_rounded() -> None:
+    graph = node("MatMul", (3, 4), constants=((weights(4, 2), None), (np.array([0.25, 1.5], "f4"), None)))
+    product = read_product(graph.nodes[0], graph)
+    assert product is not None
+    assert (product.unit.tolist(), product.bias.tolist()) == ([1, 1], [0.25, 1.5])
+
+
 @pytest.mark.parametrize(
-    ("array", "quant", "low", "high"),
-    [
-        (np.array([[1, -2], [3, 5]], "f4"), None, [1, -2], [3, 5]),
-        (np.array([[[7, 1]], [[2, 9]]], "u1"), Quant.of(0.5, 4), [-1, -1.5], [1.5, 2.5]),
-        (np.array(6, "f4"), None, [6], [6]),
-        (np.array(9, "i1"), Quant.of(0.5, 3), [3], [3]),
-    ],
+    ("weight", "bias", "has_room"),
+    # A step lies up to 131 from the zero point 3: 127 * 131 * 4 = 66548, and the rest up to 2 ** 31 - 1.
+    [(127, 2**31 - 1 - 66548, True), (127, 2**31 - 66548, False), (-127, 66548 - 2**31, False)],
 )
-def test_what_a_constant_holds_by_channel(
-    array: Array, quant: Quant | None, low: list[float], high: list[float]
+def test_sums_have_room_for_more_as_long_as_none_leaves_32_bits(
+    weight: int, bias: int, has_room: bool
 ) -> None:
-    graph = node("Add", (2, 1, 2), constants=((array, quant),))
-    found = channel_ranges._read_operand(graph.nodes[0].inputs[1], graph, {})
-    assert [side.tolist() for side in found] == [low, high]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"), [(-10, 5, (0, 5)), (2, 2, (2, 2)), (-10, -1, (0, 0)), (-131, 124, (0, 124))]
-)
-def test_a_function_of_eight_bits_is_bounded_by_the_values_that_reach_it(
-    low: int, high: int, expected: tuple[int, int]
-) -> None:
-    """In steps of the scale, counted from the zero point."""
-    graph = node("Relu", IMAGE, kind=STORED)
-    found = channel_ranges._bound_unary(graph.nodes[0], graph, (np.full(4, low), np.full(4, high)))
-    assert [side.tolist() for side in found] == [[expected[0]] * 4, [expected[1]] * 4]
-
-
-@pytest.mark.parametrize(
-    ("tensor", "limits"),
-    [
-        (FLOAT, (-1e30, 1e30)),
-        (STORED, (-131, 124)),
-        (Storage(DType.U8, Quant.of(0.1, 128)), (-128, 127)),
-        (Storage(DType.I8, EACH), (-1e30, 1e30)),
-    ],
-)
-def test_what_a_tensor_can_store(tensor: Storage, limits: tuple[float, float]) -> None:
-    graph = node("Relu", IMAGE, kind=tensor)
-    low, high = channel_ranges.default_range(graph.tensors["x0"])
-    assert (low.tolist(), high.tolist()) == ([limits[0]] * 4, [limits[1]] * 4)
+    w, b = np.full((1, 1, 1, 4), weight, "i1"), np.array([bias], "i4")
+    graph = node("Conv", IMAGE, kind=STORED, constants=((w, Quant.of(0.1)), (b, Quant.of(0.05))), **PLAIN)
+    product = read_product(graph.nodes[0], graph)
+    assert product is not None
+    assert product.has_room() == has_room

@@ -10,6 +10,7 @@ from mace_core.attributes import Attribute
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.combine.fold_conv_conv import fold_conv_conv
 from mace_transform_standard.combine.fold_input import fold_input
+from mace_transform_standard.fold.fold_batch_norm import fold_batch_norm
 from mace_transform_standard.fold.fold_scale import fold_scale
 from mace_transform_standard.layout.layout import layout
 
@@ -145,6 +146,15 @@ def test_products_are_counted_over_the_whole_images(
     assert ops_after([fold_conv_conv], graph, 2e-5) == ops
 
 
+def test_as_many_products_are_left_apart(expressions: Any, ops_after: Any) -> None:
+    # 2 x 3 pixels of 2 channels become 1 channel, then 1 x 1 results of a window of 2 x 3:
+    # 6 * 2 * 1 + 6 * 1 * 2 products apart, 6 * 2 * 2 as one.
+    e = expressions(0)
+    first = e("Conv", e.input(1, 2, 3, 2), e.constant(1, 1, 1, 2), **window(2))
+    graph = e.graph(e("Conv", first, e.constant(2, 2, 3, 1), **window(2)))
+    assert ops_after([fold_conv_conv], graph) == ["Conv", "Conv"]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_work_limits_and_other_readers_keep_them_apart(
     expressions: Any, ops_after: Any, seed: int
@@ -255,3 +265,11 @@ def test_but_not_through_what_others_read_or_what_limits(expressions: Any, ops_a
         lambda: e.graph(e("Mul", turned, e.constant(1, 1, 1))),
     )()
     assert ops_after([fold_scale], graph) == [n.op.name for n in graph.nodes]
+
+
+def test_a_norm_of_constants_is_a_factor_and_a_summand(expressions: Any, ops_after: Any) -> None:
+    # (x - 3) / sqrt(4 + 5) * 6 + 7 = 2 x + 1
+    e = expressions(0)
+    graph = e.graph(e("BatchNorm", e.input(2, 1), *(e.array([v]) for v in (6, 7, 3, 4)), epsilon=5.0))
+    assert ops_after([fold_batch_norm], graph) == ["Mul", "Add"]
+    assert [float(w[0]) for w in fold_batch_norm(graph).weights.values()] == [2, 1]

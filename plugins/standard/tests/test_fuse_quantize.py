@@ -53,6 +53,20 @@ def test_an_op_between_them_reads_and_stores_integers() -> None:
     same_numbers(before, after)
 
 
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_an_operand_of_floats_beside_integers_must_be_a_constant(is_constant: bool) -> None:
+    new = Builder("sum")
+    x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.reserve_output("q", X)])[
+        0
+    ]
+    other = new.weight("c", np.float32([1, 2, 3])) if is_constant else new.input("f", DType.F32, (3,))
+    total = new.one("Add", [new.one("Dequantize", [x]), other])
+    y = new.add("Quantize", [total], outputs=[new.reserve_output("r", Y)])[0]
+    ops = [n.op.name for n in fuse_quantize(new.finish([new.one("Dequantize", [y])])).nodes]
+    expected = ["Add", "Dequantize"] if is_constant else ["Dequantize", "Add", "Quantize", "Dequantize"]
+    assert ops == ["Quantize", *expected]
+
+
 def test_a_result_that_is_read_as_floats_too_stays_so() -> None:
     before = through_floats(reads_twice=True)
     after = fuse_quantize(before)

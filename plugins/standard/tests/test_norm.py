@@ -153,6 +153,14 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
         lambda: whole(e, x, (1,), None),
         lambda: whole(e, x, (1, 3), None),
         lambda: divided(e, x, e("Add", e("ReduceMean", square(e, x), axes=(1, 2)), 1e-3)),
+        # differences that are no variance: neither of squares, nor of a mean, nor less a square
+        lambda: divided(e, e("Sub", x, mean), e("Sub", e("Add", e("Abs", x), 9.0), square(e, mean))),
+        lambda: divided(
+            e, e("Sub", x, mean), e("Sub", e("ReduceMean", square(e, x), axes=(3,)), e("Neg", y))
+        ),
+        lambda: divided(
+            e, e("Sub", x, mean), e("Sub", e("ReduceMean", square(e, y), axes=(3,)), square(e, mean))
+        ),
     )
     found = ops_after(PASSES, e.graph(form()), 2e-5)
     assert not {"LayerNorm", "InstanceNorm", "RMSNorm"} & set(found)

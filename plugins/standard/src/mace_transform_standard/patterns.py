@@ -35,10 +35,10 @@ def find_maker(builder: Builder, tensor: str, *ops: str) -> Node | None:
     return node if node and node.op.name in ops else None
 
 
-def both_orders(node: Node) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The two inputs of a commutative node in both orders."""
+def operand_orders(node: Node) -> Sequence[tuple[str, str]]:
+    """Return the two operands of a node in each order that computes the same."""
     a, b = node.inputs
-    return (a, b), (b, a)
+    return ((a, b),) if node.op.name in ("Sub", "Div") else ((a, b), (b, a))
 
 
 def sum_with_number(builder: Builder, tensor: str) -> tuple[str, float] | None:
@@ -47,7 +47,7 @@ def sum_with_number(builder: Builder, tensor: str) -> tuple[str, float] | None:
     if node is None:
         return None
     # number - term is another function: the caller looks for a Sub itself.
-    for term, other in both_orders(node) if node.op.name == "Add" else (node.inputs,):
+    for term, other in operand_orders(node):
         value = read_number(builder, other)
         if value is not None:
             return term, value if node.op.name == "Add" else -value

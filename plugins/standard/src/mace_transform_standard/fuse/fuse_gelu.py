@@ -10,10 +10,10 @@ from mace_core.ops.unary_attrs import GeluAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
-    both_orders,
     find_maker,
     fuse,
     near,
+    operand_orders,
     read_factors,
     read_number,
     read_product,
@@ -80,7 +80,9 @@ def _is_cubic(match: Match, tensor: str, x: str) -> bool:
         square, one = sum_with_number(match.builder, rest[0]) or ("", 0.0)
         return one == 1 and _is_power(match, square, (x, x))
     total = find_maker(match.builder, argument.terms[0], "Add") if len(argument.terms) == 1 else None
-    return total is not None and any(a == x and _is_power(match, b, (x, x, x)) for a, b in both_orders(total))
+    return total is not None and any(
+        a == x and _is_power(match, b, (x, x, x)) for a, b in operand_orders(total)
+    )
 
 
 def _is_power(match: Match, tensor: str, terms: tuple[str, ...]) -> bool:

@@ -15,10 +15,10 @@ from mace_core.ops.reduce import ReduceAttributes
 from mace_core.rewrite import Match, rewrite
 from mace_transform_standard.patterns import (
     Fused,
-    both_orders,
     find_maker,
     fuse,
     is_square,
+    operand_orders,
     read_factors,
     sum_with_number,
 )
@@ -74,7 +74,7 @@ def _fuse_quotient(match: Match) -> Sequence[str] | None:
     """Fuse (x - mean) * Rsqrt(v) or (x - mean) / Sqrt(v)."""
     is_quotient = match.node.op.name == "Div"
     root_op = "Sqrt" if is_quotient else "Rsqrt"
-    for value, divisor in both_orders(match.node)[:1] if is_quotient else both_orders(match.node):
+    for value, divisor in operand_orders(match.node):
         root = find_maker(match.builder, divisor, root_op)
         moments = _read_moments(match.builder, root.inputs[0]) if root else None
         if moments is None:
@@ -89,9 +89,9 @@ def _fuse_quotient(match: Match) -> Sequence[str] | None:
 def _fuse_parts(match: Match) -> Sequence[str] | None:
     """Fuse x * r + (bias - mean * r), or x * r - (mean * r + bias)."""
     is_sum = match.node.op.name == "Add"
-    for scaled, shift in both_orders(match.node) if is_sum else both_orders(match.node)[:1]:
+    for scaled, shift in operand_orders(match.node):
         product = find_maker(match.builder, scaled, "Mul")
-        for x, r in both_orders(product) if product else ():
+        for x, r in operand_orders(product) if product else ():
             fused = _match_parts(match, (x, r, shift), is_sum=is_sum)
             if fused is not None:
                 return fuse(match, fused)
@@ -132,7 +132,7 @@ def _read_shift(match: Match, tensor: str, terms: tuple[str, str], sign: float) 
 def _read_scaled_moments(builder: Builder, tensor: str) -> tuple[Array | None, _Moments] | None:
     """Return the scale and the moments where a tensor is scale * Rsqrt(variance + epsilon)."""
     node = find_maker(builder, tensor, "Mul")
-    for root_name, scale_name in both_orders(node) if node else ((tensor, ""),):
+    for root_name, scale_name in operand_orders(node) if node else ((tensor, ""),):
         root = find_maker(builder, root_name, "Rsqrt")
         scale = builder.constant(scale_name) if scale_name else None
         if root is None or (scale_name and scale is None):

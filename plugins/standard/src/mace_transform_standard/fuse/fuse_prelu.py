@@ -11,7 +11,7 @@ from mace_core.attributes import Attributes
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.unary_attrs import ClipAttributes, LeakyReluAttributes
 from mace_core.rewrite import Match, rewrite
-from mace_transform_standard.patterns import Fused, both_orders, find_maker, fuse, read_factors
+from mace_transform_standard.patterns import Fused, find_maker, fuse, operand_orders, read_factors
 
 
 def fuse_prelu(graph: Graph) -> Graph:
@@ -28,7 +28,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         return fuse(match, _match_maximum(match))
     if match.node.op.name not in ("Add", "Sub"):
         return None
-    for upper, lower in both_orders(match.node)[: 2 if match.node.op.name == "Add" else 1]:
+    for upper, lower in operand_orders(match.node):
         x = _match_upper(match, upper)
         slope = _match_lower(match, lower, x) if x else None
         if x and slope is not None:
@@ -37,7 +37,7 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 
 def _match_maximum(match: Match) -> Fused | None:
-    for x, scaled in both_orders(match.node):
+    for x, scaled in operand_orders(match.node):
         factors = read_factors(match, scaled)
         # Above 1, a * x is the larger one for x > 0, and the maximum no longer that of PRelu.
         if factors.terms == (x,) and np.all((factors.factor >= 0) & (factors.factor <= 1)):

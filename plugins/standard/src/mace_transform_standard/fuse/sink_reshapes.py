@@ -60,8 +60,7 @@ def _inputs_before(match: Match, index: int, reshape: Node) -> list[str] | None:
     ):
         return None
     # One dimension: leading axes of 1 may not fit the rank before the Reshape.
-    flat = constant.reshape(-1) if constant.size > 1 else constant.reshape(())
-    other = match.builder.weight(f"{match.node.outputs[0]}.flat", flat)
+    other = match.builder.weight(f"{match.node.outputs[0]}.flat", constant.reshape(-1))
     return [source, other] if index == 0 else [other, source]
 
 

@@ -84,7 +84,7 @@ def _flatten(match: Match, before: Sequence[Node], conv: Node, after: Sequence[N
     shape, seen, result = (builder.shape(t) for t in (source, conv.inputs[0], conv.outputs[0]))
     pads = _read_pads(before[-1], len(shape))
     blocks = after[-1].attributes(ReshapeAttributes).shape
-    rank = (len(blocks) - len(shape)) if len(blocks) > len(shape) else 0
+    rank = len(blocks) - len(shape)
     block = blocks[:rank]
     if (
         pads is None
