@@ -31,7 +31,7 @@ def x_size(shape: tuple[int, ...]) -> int:
 def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
     e = expressions(seed)
     groups, each = int(e.pick(1, 2, 3)), int(e.pick(1, 2, 3))
-    x = e("Sin", e.input(2, groups * each, *e.shape(1, 2, 3)))
+    x = e("Sin", e.input(2, groups * each, *e.shape(0, 1, 2, 3)))
     graph = e.graph(e("Neg", spelt(e, x, groups)))
     assert ops_after([fuse_group_norm], graph, 2e-5) == ["Sin", "Transpose", "GroupNorm", "Transpose", "Neg"]
 
@@ -44,6 +44,7 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any) -> None:
     norm = e("Transpose", e("InstanceNorm", inner, e.constant(2), e.constant(2)), perm=SWAP)
     for graph in (
         e.graph(spelt(e, e.input(2, 2, 4, 4), 4)),  # groups that are parts of channels
+        e.graph(spelt(e, e.input(2, 4, 1, 2, 1, 2), 2)),  # more axes than kernels have
         e.graph(spelt(e, x, 2, shape=(2, 3, 4, 3))),
         e.graph(spelt(e, e.input(4, 4, 4), 4, perm=(1, 2, 0))),
         e.graph(e("Reshape", norm, shape=(2, 4, 3, 3)), norm),

@@ -62,7 +62,7 @@ def link_reduction(node: Node, graph: Graph) -> list[LinkedChannels] | None:
     """Link the channels of a reduction over other axes."""
     x, y = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
     axes = {axis % len(x.shape) for axis in node.attributes(ReduceAttributes).axes}
-    return None if len(x.shape) - 1 in axes or not axes else link_equal(x, y)
+    return None if len(x.shape) - 1 in axes else link_equal(x, y)
 
 
 def link_padding(node: Node, graph: Graph) -> list[LinkedChannels] | None:

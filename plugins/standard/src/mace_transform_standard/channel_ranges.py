@@ -170,7 +170,7 @@ def _bound_unary(node: Node, graph: Graph, bounds: Range) -> Range:
     lowest, highest = _read_limits(x)
     known = is_constant(bounds)
     low, high = default_range(y)
-    if x.quant and highest - lowest < 256:
+    if x.quant and highest - lowest == 255:
         values = np.arange(lowest, highest + 1)
         table = _store(*2 * (_evaluate(node, values * step_of(x)),), y)
         first, last = ((bound - lowest).astype(np.int64) for bound in bounds)

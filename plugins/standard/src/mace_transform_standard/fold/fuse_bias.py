@@ -40,11 +40,7 @@ def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
     bias = feeder.inputs[2] if len(feeder.inputs) > 2 else ""
     known = not bias or match.builder.constant(bias) is not None
     channels = constant.shape[-1] if constant.ndim else 1
-    flat = (
-        constant.size == channels
-        and channels in (1, shape[-1] if shape else 1)
-        and constant.ndim <= len(shape)
-    )
+    flat = constant.size == channels and channels in (1, *shape[-1:]) and constant.ndim <= len(shape)
     matrix = feeder.op.name != "MatMul" or len(match.builder.shape(feeder.inputs[1])) > 1
     # A limit comes before the summand, and a computed bias cannot be added to at build time; a vector as
     # second factor leaves no axis for a bias.
