@@ -329,3 +329,51 @@ def test_a_firmware_that_is_not_there(build: Path, capsys: pytest.CaptureFixture
 )
 def test_when_a_known_answer_test_has_passed(console: str, status: int, passed: bool) -> None:
     assert Outcome(console, status, None).passed is passed
+
+
+def test_a_benchmark_of_the_first_model_has_one_round(
+    build: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(MAX78000, [str(build.with_name("mace_benchmark"))]) == 0
+    assert json.loads(capsys.readouterr().out) == {"model": "", "threads": 1, "ns": [30000], "layers": []}
+
+
+REMEDY = "name mace_run or mace_benchmark in the folder bin/LIBRARY of a build, as `mace convert` writes it"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, f"{{program}}: is no program of a firmware: {{report}}: No such file or directory; {REMEDY}"),
+        ("{", "{report}: is no report of a build; build the firmware again"),
+        ("[]", "{report}: lists no models; build the firmware again"),
+        ("{}", "{report}: lists no models; build the firmware again"),
+        ('{"models": {}}', "{report}: lists no models; build the firmware again"),
+        ('{"models": ["a"]}', "{report}: lists no models; build the firmware again"),
+        ('{"models": {"b": {}, "c": {}}}', "{program}: has no model 'a'; name one of b, c"),
+    ],
+)
+def test_reports_that_name_no_such_model(
+    build: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    report = build.parents[2] / "model" / "lib.json"
+    report.unlink()
+    if text is not None:
+        report.write_text(text)
+    assert run(build, "--model", "a") == 2
+    assert capsys.readouterr().err == said.format(program=build, report=report) + "\n"
+
+
+@pytest.mark.parametrize("program", ["other", "mace_runs"])
+def test_programs_of_another_name(build: Path, capsys: pytest.CaptureFixture[str], program: str) -> None:
+    assert run(build.with_name(program)) == 2
+    assert capsys.readouterr().err == f"{build.with_name(program)}: is no program of a firmware; {REMEDY}\n"
+
+
+@pytest.mark.parametrize(("path", "is_deep"), [("/lib/mace_run", False), ("/no/bin/lib/mace_run", True)])
+def test_a_program_lies_in_a_folder_of_a_folder(
+    capsys: pytest.CaptureFixture[str], path: str, is_deep: bool
+) -> None:
+    assert run(Path(path)) == 2
+    reason = ": /no/model/lib.json: No such file or directory" if is_deep else ""
+    assert capsys.readouterr().err == f"{path}: is no program of a firmware{reason}; {REMEDY}\n"
