@@ -25,9 +25,7 @@ def integers(shape: Shape, seed: int) -> Array:
     return np.random.default_rng(seed).integers(0, 255, shape).astype(np.uint8)
 
 
-def save(
-    op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Path, opset: int = 13
-) -> None:
+def save(op: str, arrays: dict[str, Array], constants: tuple[str, ...], path: Path, opset: int = 13) -> None:
     """Write a model of one node; arrays: its inputs in order, "" in front of the name of an absent one."""
     names = [name if array.size else "" for name, array in arrays.items()]
     present = {name: array for name, array in arrays.items() if array.size}
@@ -130,14 +128,18 @@ def test_qlinear_matmul_with_scales_of_half_precision(halves: tuple[str, ...], t
     """From operator set 21 on; as inputs, so that nothing converts them when the model is read."""
     (a, a_scale, a_zero), (b, b_scale, b_zero) = (quantized(seed, (), 0.02) for seed in range(2))
     scales = {"as": a_scale, "bs": b_scale, "ys": np.asarray(np.float32(0.07))}
-    scales = {name: scale.astype(np.float16 if name in halves else np.float32) for name, scale in scales.items()}
+    scales = {
+        name: scale.astype(np.float16 if name in halves else np.float32) for name, scale in scales.items()
+    }
     y_zero = np.asarray(np.uint8(120))
     first, second = {"a": a, "as": scales["as"], "az": a_zero}, {"b": b, "bs": scales["bs"], "bz": b_zero}
     arrays = {**first, **second, "ys": scales["ys"], "yz": y_zero}
     save("QLinearMatMul", arrays, ("az", "bz", "yz"), tmp_path / "m.onnx", opset=21)
     inputs = {name: array for name, array in arrays.items() if name not in ("az", "bz", "yz")}
     result = execute(load(tmp_path / "m.onnx"), inputs)["y"]
-    factor = np.prod([scales[name].astype(np.float64) for name in ("as", "bs")]) / scales["ys"].astype(np.float64)
+    factor = np.prod([scales[name].astype(np.float64) for name in ("as", "bs")]) / scales["ys"].astype(
+        np.float64
+    )
     sums = (a.astype(np.float64) - a_zero) @ (b.astype(np.float64) - b_zero)
     expected = np.clip(np.round(sums * factor) + y_zero, 0, 255)
     assert np.abs(result.astype(int) - expected).max() <= 1

@@ -25,6 +25,8 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
+from mace_target_opencl.exact import PRELUDE as EXACT_PRELUDE
+from mace_target_opencl.exact import is_exact
 from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import HALF_PRELUDE, HALF_VALUE, MAX_ELEMENTS, storage_type
@@ -123,6 +125,8 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
     sources = [render_kernel(kernel) for kernel in unique.values()]
     if any(map(needs_half, unique.values())):
         sources.insert(0, HALF_PRELUDE)
+    if any(map(is_exact, unique.values())):
+        sources.insert(0, EXACT_PRELUDE)
     return Code("\n".join(sources))
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 from mace_core.emit.text import CIdentifier
 from mace_core.program import Call
 from mace_target_opencl.enqueue import MAX_OPERANDS, make_kernel
+from mace_target_opencl.exact import EXACT, is_exact
 from mace_target_opencl.source import KernelOperand
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import value_type
@@ -23,7 +24,12 @@ MAX_STEPS = 16
 def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     """Return `first` with the element-wise op `second` as steps before its store; None if it cannot be."""
     params = first.kernel.params
-    if not params["is_fusible"] or second.kernel.template.name != MAP or len(first.writes) != 1:
+    if (
+        not params["is_fusible"]
+        or not _agree_on_rounding(first, second)
+        or second.kernel.template.name != MAP
+        or len(first.writes) != 1
+    ):
         return None
     operands: Sequence[KernelOperand] = params["operands"]  # type: ignore[assignment]
     steps: tuple[ElementStep, ...] = params["steps"]  # type: ignore[assignment]
@@ -48,6 +54,8 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
         # What the template computes keeps its type, whatever type the result is stored in.
         "value_type": params.get("value_type") or value_type(operands[-1].type),
     }
+    if is_exact(second.kernel):
+        fused_params[EXACT] = True
     template = first.kernel.template.name.removesuffix(".cl.in")
     return replace(
         first,
@@ -56,6 +64,14 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
         writes=second.writes,
         inplace=first.inplace and second.inplace,
     )
+
+
+def _agree_on_rounding(first: Call, second: Call) -> bool:
+    """Tell whether the rounding of the second would not slow the first.
+
+    Products and sums of a kernel with exact floats are two roundings, which take twice as many operations.
+    """
+    return is_exact(first.kernel) or first.kernel.template.name == MAP or not is_exact(second.kernel)
 
 
 def _extend(second: Call, tensor: str, elements: int) -> tuple[ElementStep, ...] | None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
+from mace_target_opencl.exact import forbid_contraction, is_exact
 from mace_target_opencl.steps import NAMES, ElementStep
-from mace_target_opencl.types import HALF, HALF_VALUE, value_type
+from mace_target_opencl.types import HALF, HALF_VALUE, INT, value_type
 from mace_target_opencl.views import View
 
-HALF_FACTORS = ("x", "w")
-"""Operands that kernels which sum in half precision load so; steps load all others, as floats."""
+FACTORS = ("x", "w")
+"""Operands that kernels which sum in half precision or in integers load so; steps load all others."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class KernelSource:
         self.steps: Sequence[ElementStep] = kernel.params["steps"]  # type: ignore[assignment]
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
         self._sums_in_half = kernel.params.get("type") == HALF_VALUE
+        self._sums_in_integers = is_exact(kernel) and kernel.params.get("type") == INT
 
     def render(self) -> Code:
         """Return the complete source of the kernel."""
@@ -58,7 +60,8 @@ class KernelSource:
         body = render(self.kernel.template, **params)
         macros = [_define(operand, self._find_macros(operand)) for operand in self.operands]
         undefined = [_undefine(operand) for operand in self.operands]
-        return Code("\n".join([*macros, *self._functions(), body, *undefined, ""]))
+        source = Code("\n".join([*macros, *self._functions(), body, *undefined, ""]))
+        return forbid_contraction(source) if is_exact(self.kernel) else source
 
     def load(self, operand: str, view: View, width: int, index: str) -> Code:
         """Return the expression of `width` elements of an operand, for the result's from `index` on."""
@@ -91,8 +94,10 @@ class KernelSource:
         return Code("{ " + "\n      ".join(lines) + " }")
 
     def _find_macros(self, operand: KernelOperand) -> Mapping[str, str]:
-        if self._sums_in_half and operand.name in HALF_FACTORS:
+        if self._sums_in_half and operand.name in FACTORS:
             return _list_half_loads(operand)
+        if self._sums_in_integers and operand.name in FACTORS and operand.type != INT:
+            return _list_integer_loads(operand)
         return _list_half_macros(operand) if operand.type == HALF else _list_macros(operand)
 
     def _compute(self, number: int, step: ElementStep, width: int) -> list[str]:
@@ -180,6 +185,15 @@ def _list_half_loads(operand: KernelOperand) -> Mapping[str, str]:
     else:
         loads = f"TO_HALF({name}[i])", f"TO_HALF4(*(__global const {operand.type}4 *)({name} + (i)))"
     return {f"LOAD_{name}(i)": loads[0], f"LOAD4_{name}(i)": loads[1]}
+
+
+def _list_integer_loads(operand: KernelOperand) -> Mapping[str, str]:
+    """Return the macros that load narrow integers as int."""
+    name = operand.name
+    return {
+        f"LOAD_{name}(i)": f"((int){name}[i])",
+        f"LOAD4_{name}(i)": f"convert_int4(*(__global const {operand.type}4 *)({name} + (i)))",
+    }
 
 
 def _define(operand: KernelOperand, macros: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ class Opencl(KernelTarget):
     @property
     def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]
         """The lowerings of ops over quantized tensors."""
-        return rows("mace_target_opencl.lower", "QUANTIZED")
+        return rows("mace_target_opencl.quantized", "LOWERINGS")
 
     def levels(self, abi: str) -> tuple[Level, ...]:
         """Return nothing: the driver of the device compiles the kernels."""

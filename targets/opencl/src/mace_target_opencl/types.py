@@ -26,6 +26,7 @@ RAW_TYPES: Mapping[DType, Code] = {DType.F16: Code("ushort"), DType.F64: Code("u
 """Types as which elements are moved that kernels do not compute with: devices need not have them."""
 
 FLOAT, HALF = Code("float"), Code("half")
+INT, SHORT = Code("int"), Code("short")
 
 HALF_VALUE = Code("mace_half")
 """The type of numbers that are computed in half precision; see `half_arithmetic`."""

@@ -24,8 +24,11 @@ class Gathering:
     entries: Sequence[tuple[int, int]]
 
 
-def _enqueue(node: Node, lowering: Lowering, gathering: Gathering) -> None:
-    x, indices, y = (lowering.tensors[name] for name in (*node.inputs, node.outputs[0]))
+def enqueue_gathering(
+    lowering: Lowering, node: Node, gathering: Gathering, reads: tuple[str, str] | None = None
+) -> None:
+    """Append the call that gathers elements.  reads: x and the indices, if not the node's inputs."""
+    x, indices, y = (lowering.tensors[name] for name in (*(reads or node.inputs), node.outputs[0]))
     c_type(indices)  # refuses what no kernel computes with
     views = (gathering.base, gathering.places)
     # The elements of a work-item must have the same indices, and lie in a row of x.
@@ -66,7 +69,7 @@ def gather(node: Node, lowering: Lowering) -> None:
     count = prod(indices)
     base = [*((data[n], steps[n]) for n in before), (count, 0), *((data[n], steps[n]) for n in behind)]
     places = [(prod(data[:axis]), 0), (count, 1), (prod(data[axis + 1 :]), 0)]
-    _enqueue(node, lowering, Gathering(View.of(base), View.of(places), [(data[axis], steps[axis])]))
+    enqueue_gathering(lowering, node, Gathering(View.of(base), View.of(places), [(data[axis], steps[axis])]))
 
 
 def gather_elements(node: Node, lowering: Lowering) -> None:
@@ -75,7 +78,7 @@ def gather_elements(node: Node, lowering: Lowering) -> None:
     axis, steps = axis_of(node.attributes(GatherAttributes).axis, len(data)), dense(data)
     base = [(n, 0 if number == axis else steps[number]) for number, n in enumerate(indices)]
     places = [(prod(indices), 1)]
-    _enqueue(node, lowering, Gathering(View.of(base), View.of(places), [(data[axis], steps[axis])]))
+    enqueue_gathering(lowering, node, Gathering(View.of(base), View.of(places), [(data[axis], steps[axis])]))
 
 
 def gather_nd(node: Node, lowering: Lowering) -> None:
@@ -87,7 +90,7 @@ def gather_nd(node: Node, lowering: Lowering) -> None:
     base += [(data[n], steps[n]) for n in inner]
     places = [(prod(lead), depth), (prod(data[n] for n in inner), 0)]
     entries = [(data[batch + n], steps[batch + n]) for n in range(depth)]
-    _enqueue(node, lowering, Gathering(View.of(base), View.of(places), entries))
+    enqueue_gathering(lowering, node, Gathering(View.of(base), View.of(places), entries))
 
 
 LOWERINGS: Mapping[str, Lower] = {"Gather": gather, "GatherElements": gather_elements, "GatherND": gather_nd}

@@ -10,6 +10,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
+from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import storage_type, value_type
 from mace_target_opencl.views import View
@@ -25,6 +26,7 @@ class Map:
     first: the operand that the first step's None argument stands for, or that is copied, and its view.
     others: tensors that the steps look up, by the operand's name.
     types: C types as which operands are moved, where those are not the tensors' own.
+    exact: whether floats are rounded alike on every device.
     """
 
     first: str
@@ -32,6 +34,7 @@ class Map:
     steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Code] = field(default_factory=dict)
+    exact: bool = False
 
 
 def enqueue_map(lowering: Lowering, node: Node, mapping: Map) -> None:
@@ -59,6 +62,7 @@ def enqueue_map_to(lowering: Lowering, node: Node, mapping: Map, result: str) ->
             "width": width,
             "count": tensor.elements,
             "value_type": _first_type(lowering, mapping),
+            **mark_exact(mapping.exact),
         },
         (GROUP,),
         mapping.steps,

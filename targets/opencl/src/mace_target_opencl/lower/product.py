@@ -14,17 +14,29 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
+from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
 from mace_target_opencl.steps import ElementStep
-from mace_target_opencl.types import FLOAT, need_floats, refuse_type
+from mace_target_opencl.types import FLOAT, INT, need_floats, refuse_type
 from mace_target_opencl.views import View, dense
 
 ROWS = 4
 """Rows of a work-item: each weight that it loads serves so many."""
+
+
+@dataclass(frozen=True)
+class IntegerSums:
+    """What a product of quantized tensors needs beside that of floats.
+
+    zeros: zero points of x and w, which are subtracted from each element.  types: C types of constants.
+    """
+
+    zeros: tuple[int, int]
+    types: Mapping[str, Code]
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,7 @@ class MatrixProduct:
     shifts: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
+    integer: IntegerSums | None = None
 
 
 def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
@@ -70,16 +83,16 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         enqueue_tiles(lowering, node, product, tile)
         return
     is_float = lowering.tensors[product.x].dtype.is_float
-    width = 4 if is_float and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
+    is_vector = is_float or product.integer is not None
+    width = 4 if is_vector and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
     rows = min(ROWS, max(1, product.count))
     constants = {
         **_constants(product),
-        "type": Code("float" if is_float else wrap_type(lowering.tensors[product.x].dtype)),
-        "deep": 4 if is_float and product.depth % 4 == 0 else 1,
+        "type": FLOAT if is_float else Code(wrap_type(lowering.tensors[product.x].dtype)),
+        "deep": 4 if is_vector and product.depth % 4 == 0 else 1,
         "rows": rows,
         "width": width,
-        "x_shift": _shift(product, "x_zero"),
-        "w_shift": _shift(product, "w_zero"),
+        **_describe_shifts(product),
     }
     across = product.columns // width
     launch = Launch(
@@ -90,6 +103,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         constants,
         square_group(across),
         product.steps,
+        product.integer.types if product.integer else {},
     )
     enqueue(lowering, node, launch)
 
@@ -200,9 +214,13 @@ def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: 
     enqueue(lowering, node, launch)
 
 
-def _shift(product: MatrixProduct, name: str) -> Code:
-    """Return what is subtracted from each element of a factor."""
-    return Code(f" - LOAD_{name}(0)" if name in product.shifts else "")
+def _describe_shifts(product: MatrixProduct) -> Mapping[str, object]:
+    """Return what is subtracted from each element of a factor, and the types of integers without wrapping."""
+    if product.integer is not None:
+        x_zero, w_zero = (Code(f" - ({zero})" if zero else "") for zero in product.integer.zeros)
+        return {**mark_exact(True), "type": INT, "value_type": INT, "x_shift": x_zero, "w_shift": w_zero}
+    loads = {name: Code(f" - LOAD_{name}(0)") for name in product.shifts}
+    return {"x_shift": loads.get("x_zero", Code("")), "w_shift": loads.get("w_zero", Code(""))}
 
 
 def conv(node: Node, lowering: Lowering) -> None:
@@ -221,18 +239,23 @@ def conv_transpose(node: Node, lowering: Lowering) -> None:
 
 
 def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
+    need_floats(*(lowering.tensors[name] for name in node.inputs[:2]))
+    filters = pack(lowering, node, node.inputs[1], order_filters(node, lowering))
+    enqueue_finished(lowering, node, plan_conv(node, lowering, filters, transposed=transposed))
+
+
+def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool) -> MatrixProduct:
+    """Return the product that a convolution is.  filters: in the order of `order_filters`."""
     x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
-    need_floats(x, w)
     attrs = node.attributes(ConvAttributes)
     windows = Windows.of(w.shape[1:-1], attrs)
     group, depth, columns, taps = attrs.group, w.shape[-1], w.shape[0] // attrs.group, prod(w.shape[1:-1])
-    filters = _pack_filters(node, lowering, group)
     channels = x.shape[-1]
     # A window of one element that moves by one sees pixel m where the result has it: rows of a matrix.
     is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
     is_pointwise = is_pointwise and not any(windows.before)
     axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
-    product = MatrixProduct(
+    return MatrixProduct(
         x.name,
         filters,
         y.name,
@@ -247,7 +270,6 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
         bool(axes) and (transposed or any(_reaches_over(axis) for axis in axes)),
         transposed,
     )
-    enqueue_finished(lowering, node, product)
 
 
 def _reaches_over(axis: tuple[int, ...]) -> bool:
@@ -256,11 +278,11 @@ def _reaches_over(axis: tuple[int, ...]) -> bool:
     return pad > 0 or (out - 1) * stride + (kernel - 1) * dilation >= size
 
 
-def _pack_filters(node: Node, lowering: Lowering, group: int) -> str:
-    """Return the filters as [group, taps, depth, columns]."""
-    w = lowering.tensors[node.inputs[1]]
+def order_filters(node: Node, lowering: Lowering) -> WeightOrder:
+    """Return the order of filters as [group, taps, depth, columns]."""
+    w, group = lowering.tensors[node.inputs[1]], node.attributes(ConvAttributes).group
     shape = (group, w.shape[0] // group, prod(w.shape[1:-1]), w.shape[-1])
-    return pack(lowering, node, w.name, WeightOrder(shape, (0, 2, 3, 1)))
+    return WeightOrder(shape, (0, 2, 3, 1))
 
 
 def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
@@ -288,17 +310,17 @@ def matmul(node: Node, lowering: Lowering) -> None:
     a = lowering.tensors[node.inputs[0]]
     if a.dtype in (DType.F16, DType.F64, DType.BOOL):
         raise refuse_type(node.op.name, a.dtype)
-    enqueue_finished(lowering, node, _factors(node, lowering))
+    enqueue_finished(lowering, node, plan_product(node, lowering))
 
 
 def matmul_integer(node: Node, lowering: Lowering) -> None:
     """A product of eight-bit integers less their zero points, in 32 bits."""
     zeros = dict(zip(("x_zero", "w_zero"), node.inputs[2:], strict=False))
     shifts = {name: zero for name, zero in zeros.items() if zero}
-    enqueue_product(lowering, node, replace(_factors(node, lowering), shifts=shifts))
+    enqueue_product(lowering, node, replace(plan_product(node, lowering), shifts=shifts))
 
 
-def _factors(node: Node, lowering: Lowering) -> MatrixProduct:
+def plan_product(node: Node, lowering: Lowering) -> MatrixProduct:
     """Return the product of the node's first two operands."""
     a, b = (lowering.tensors[name] for name in node.inputs[:2])
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)

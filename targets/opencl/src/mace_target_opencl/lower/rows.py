@@ -10,6 +10,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node, Shape
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
+from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type
 from mace_target_opencl.views import View, dense
@@ -47,7 +48,8 @@ class Rows:
     axes: those that a row extends over.
     result: an expression of the passes' names, and of v and k if `each`.
     result_type: C type of the expression.  each: whether each element has a result.
-    shape: as which x is seen, None for its own.
+    shape: as which x is seen, None for its own.  types: C types of others that are constants, if not float.
+    exact: whether floats are rounded alike on every device.
     """
 
     axes: Collection[int]
@@ -58,6 +60,8 @@ class Rows:
     shape: Shape | None = None
     steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, Code] = field(default_factory=dict)
+    exact: bool = False
 
 
 def enqueue_rows(lowering: Lowering, node: Node, rows: Rows) -> None:
@@ -81,6 +85,7 @@ def enqueue_rows(lowering: Lowering, node: Node, rows: Rows) -> None:
         "value_type": Code(rows.result_type),
         "each": rows.each,
         "lanes": lanes,
+        **mark_exact(rows.exact),
     }
     launch = Launch(
         "rows",
@@ -90,6 +95,7 @@ def enqueue_rows(lowering: Lowering, node: Node, rows: Rows) -> None:
         constants,
         (GROUP,) if lanes == 1 else (lanes,),
         rows.steps,
+        rows.types,
     )
     enqueue(lowering, node, launch)
 

@@ -14,6 +14,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttributes
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
+from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type, integer_literal, literal, need_floats
@@ -25,6 +26,8 @@ class WindowKernel:
     """What is computed of each window; see windows.cl.in.
 
     weights: the packed filters, [taps, channels]; "" for none.  others: more operands of the steps.
+    types: C types of constants, if not float.  sums: type of `a`, if not that of x: exact integers.
+    result: type of `finish`, if not that of `a`.  width: channels of a work-item, None for the best number.
     """
 
     first: str
@@ -35,15 +38,20 @@ class WindowKernel:
     weights: str = ""
     steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, Code] = field(default_factory=dict)
+    sums: Code | None = None
+    result: Code | None = None
+    width: int | None = None
 
 
 def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: WindowKernel) -> None:
     """Append the call that computes windows of the node's first input."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     channels, count = x.shape[-1], prod(y.shape[:-1])
-    width = width_of(x)
+    width = kernel.width or width_of(x)
     constants = {
-        "type": c_type(x),
+        **_describe_sums(kernel),
+        "type": kernel.sums or c_type(x),
         "count": count,
         "channels": channels,
         "width": width,
@@ -60,9 +68,23 @@ def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: Wi
     reads = {"x": x.name, **weights, **kernel.others}
     across = channels // width
     launch = Launch(
-        "windows", reads, {"y": y.name}, (across, count, 1), constants, square_group(across), kernel.steps
+        "windows",
+        reads,
+        {"y": y.name},
+        (across, count, 1),
+        constants,
+        square_group(across),
+        kernel.steps,
+        kernel.types,
     )
     enqueue(lowering, node, launch)
+
+
+def _describe_sums(kernel: WindowKernel) -> Mapping[str, object]:
+    """Return the parameters of a kernel whose sums are integers of other types than x and y."""
+    if kernel.sums is None:
+        return {}
+    return {**mark_exact(True), "value_type": kernel.result or kernel.sums}
 
 
 def width_of(x: Tensor) -> int:

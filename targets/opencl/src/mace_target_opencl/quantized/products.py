@@ -1,0 +1,242 @@
+"""Conv, ConvTranspose and MatMul over quantized tensors: exact sums, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from mace_core.emit.text import CIdentifier, Code
+from mace_core.ir import Array, DType, Node, Tensor
+from mace_core.lowering import Lower, Lowering, Refused
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.windows import Windows
+from mace_target_opencl.lower.packing import WeightOrder
+from mace_target_opencl.lower.product import (
+    IntegerSums,
+    MatrixProduct,
+    enqueue_product,
+    order_filters,
+    plan_conv,
+    plan_product,
+)
+from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows
+from mace_target_opencl.quantized.storage import (
+    EIGHT_BITS,
+    NARROW,
+    StepRange,
+    StoredScale,
+    clamp,
+    need_stored,
+    spell_store,
+)
+from mace_target_opencl.steps import ElementStep, Lookup
+from mace_target_opencl.types import FLOAT, INT, SHORT
+from mace_target_opencl.views import View
+
+BIAS_TOLERANCE = 2.0**-10
+"""Steps of the result that a bias may lose to leave room for the sum."""
+
+MAX_SUM = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class ConstantIntegers:
+    """A constant factor: its integers as int8, one zero point, a scale for each output channel."""
+
+    values: Array
+    zero: int
+    scale: Array
+
+    @classmethod
+    def from_constant(cls, name: str, lowering: Lowering) -> ConstantIntegers:
+        """Return those of a constant; raises Refused for what no kernel multiplies with."""
+        tensor, values = need_stored(lowering, name, EIGHT_BITS), lowering.constant(name)
+        assert tensor.quant is not None
+        if values is None:
+            raise Refused(f"{name} is computed, not a constant", code="other")
+        if len({*tensor.quant.zero_point}) != 1:
+            raise Refused(f"{name} has several zero points", code="quantization")
+        # All weights are int8, so that one kernel serves both types.
+        shift = 128 if tensor.dtype is DType.U8 else 0
+        shifted = (values.astype(np.int16) - shift).astype(np.int8)
+        scale = np.array(tensor.quant.scale, np.float64)
+        return cls(shifted, tensor.quant.zero_point[0] - shift, scale)
+
+    def sum_magnitudes(self, axes: tuple[int, ...]) -> Array:
+        """Return for each output channel the sum of its weights' absolute values over the other axes."""
+        totals: Array = np.abs(self.values.astype(np.int64) - self.zero).sum(axes)
+        return totals.reshape(-1)
+
+
+@dataclass(frozen=True)
+class SumScales:
+    """For each output channel what its sums begin with, and by what they are multiplied to become steps."""
+
+    bias: Array
+    factor: Array
+
+    @classmethod
+    def from_node(cls, node: Node, lowering: Lowering, scale: Array, reach: Array) -> SumScales:
+        """Return those of a product; raises Refused where a sum can be too large for 32 bits.
+
+        scale: of the second factor.  reach: sums of magnitudes of the second factor, for each output channel.
+        """
+        x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+        unit = np.broadcast_to(StoredScale.from_tensor(x).step * scale, reach.shape)
+        bias = _read_bias(node, lowering, unit)
+        factor = unit / StoredScale.from_tensor(y).step
+        limits, zero = np.iinfo(x.dtype.numpy), StoredScale.from_tensor(x).zero
+        largest = max(limits.max - zero, zero - limits.min)
+        room = MAX_SUM - reach * largest
+        # Only a channel whose scale is next to nothing has a bias beyond that; it loses what no step shows.
+        limited = np.clip(bias, -np.maximum(room, 0), np.maximum(room, 0))
+        if (room < 0).any() or (np.abs(bias - limited) * factor).max(initial=0) > BIAS_TOLERANCE:
+            raise Refused(f"sums of {y.name} can be too large for 32 bits", code="too-large")
+        return cls(limited.astype(np.int32), factor.astype(np.float32))
+
+    def finish(self, node: Node, lowering: Lowering) -> tuple[ElementStep, Mapping[str, str]]:
+        """Return the step from a sum to what the result stores, and the operands that it looks up."""
+        y = lowering.tensors[node.outputs[0]]
+        columns = self.bias.size
+        view = View.of([(y.elements // max(1, columns), 0), (columns, 1)])
+        store = spell_store("(float)(x + y) * z", y, StepRange.from_result(y, *clamp(node)))
+        arguments = (None, Lookup(CIdentifier("bias"), view), Lookup(CIdentifier("factor"), view))
+        operands = {
+            "bias": lowering.weight(f"{y.name}.bias", self.bias.shape, "int32", lambda: self.bias),
+            "factor": lowering.weight(f"{y.name}.factor", self.factor.shape, "float32", lambda: self.factor),
+        }
+        return replace(store, arguments=arguments), operands
+
+
+TYPES: Mapping[str, Code] = {"bias": INT, "factor": FLOAT}
+"""C types of the operands of `SumScales.finish`."""
+
+
+def _read_bias(node: Node, lowering: Lowering, unit: Array) -> Array:
+    """Return the bias in the units of the sums, as float64, which holds every integer of 32 bits."""
+    name = node.inputs[2] if len(node.inputs) > 2 else ""
+    if not name:
+        return np.zeros(unit.shape)
+    tensor, values = lowering.tensors[name], lowering.constant(name)
+    if values is None:
+        raise Refused(f"{name} is computed, not a constant", code="other")
+    if tensor.quant is None:
+        return np.asarray(np.rint(values / unit))
+    steps = values.astype(np.float64) - tensor.quant.zero_point[0]
+    return np.asarray(np.rint(steps * np.array(tensor.quant.scale) / unit))
+
+
+def _need_left_factor(node: Node, lowering: Lowering) -> Tensor:
+    x = need_stored(lowering, node.inputs[0], NARROW)
+    if x.dtype is DType.I16 and StoredScale.from_tensor(x).zero:
+        raise Refused(f"{x.name} has sixteen bits and a zero point", code="quantization")
+    return x
+
+
+def conv(node: Node, lowering: Lowering) -> None:
+    """Compute a convolution of eight or sixteen bits with constant weights of eight."""
+    x, w = _need_left_factor(node, lowering), lowering.tensors[node.inputs[1]]
+    group = node.attributes(ConvAttributes).group
+    weights = ConstantIntegers.from_constant(w.name, lowering)
+    reach = weights.sum_magnitudes(tuple(range(1, weights.values.ndim)))
+    columns = SumScales.from_node(node, lowering, weights.scale, reach)
+    if group > 1 and w.shape[-1] == 1 and w.shape[0] == group == x.shape[-1]:
+        _enqueue_depthwise(node, lowering, weights, columns)
+        return
+    _enqueue_conv(node, lowering, (weights, columns), transposed=False)
+
+
+def conv_transpose(node: Node, lowering: Lowering) -> None:
+    """Compute a transposed convolution of constant weights."""
+    _need_left_factor(node, lowering)
+    weights = ConstantIntegers.from_constant(node.inputs[1], lowering)
+    reach = weights.sum_magnitudes(tuple(range(1, weights.values.ndim)))
+    columns = SumScales.from_node(node, lowering, weights.scale, reach)
+    _enqueue_conv(node, lowering, (weights, columns), transposed=True)
+
+
+def _enqueue_conv(
+    node: Node, lowering: Lowering, scaled: tuple[ConstantIntegers, SumScales], *, transposed: bool
+) -> None:
+    weights, columns = scaled
+    order = order_filters(node, lowering)
+    filters = _pack(lowering, node.inputs[1], order, weights.values)
+    product = plan_conv(node, lowering, filters, transposed=transposed)
+    _enqueue(node, lowering, replace(product, integer=_sums(node, lowering, weights.zero)), columns)
+
+
+def _sums(node: Node, lowering: Lowering, w_zero: int) -> IntegerSums:
+    x = lowering.tensors[node.inputs[0]]
+    return IntegerSums((StoredScale.from_tensor(x).zero, w_zero), {**TYPES, "w": Code("char")})
+
+
+def _enqueue(node: Node, lowering: Lowering, product: MatrixProduct, columns: SumScales) -> None:
+    step, operands = columns.finish(node, lowering)
+    enqueue_product(lowering, node, replace(product, steps=(step,), others=operands))
+
+
+def _pack(lowering: Lowering, name: str, order: WeightOrder, values: Array) -> str:
+    """Return integers in the order of a kernel."""
+    shape = tuple(order.shape[axis] for axis in order.order)
+
+    def make() -> Array:
+        return np.ascontiguousarray(values.reshape(order.shape).transpose(order.order))
+
+    key = (name, order, str(values.dtype))
+    return lowering.once(key, lambda: lowering.weight(f"{name}_packed", shape, values.dtype.name, make))
+
+
+def _enqueue_depthwise(node: Node, lowering: Lowering, weights: ConstantIntegers, columns: SumScales) -> None:
+    x, kernel = lowering.tensors[node.inputs[0]], lowering.shape(node.inputs[1])[1:-1]
+    windows = Windows.of(kernel, node.attributes(ConvAttributes))
+    # Less its zero point a weight has nine bits.
+    values = weights.values.astype(np.int16) - np.int16(weights.zero)
+    order = WeightOrder((x.shape[-1], prod(kernel)), (1, 0))
+    load = "LOAD4_w" if x.shape[-1] % 4 == 0 else "LOAD_w"
+    step, operands = columns.finish(node, lowering)
+    window = WindowKernel(
+        "0",
+        f"a + (v - ({StoredScale.from_tensor(x).zero})) * {load}(w_at)",
+        weights=_pack(lowering, node.inputs[1], order, values),
+        steps=(step,),
+        others=operands,
+        types={**TYPES, "w": SHORT},
+        sums=INT,
+    )
+    enqueue_windows(lowering, node, windows, window)
+
+
+def matmul(node: Node, lowering: Lowering) -> None:
+    """Multiply eight or sixteen bits with a constant matrix, or eight bits with a computed one."""
+    if lowering.constant(node.inputs[1]) is None:
+        _multiply_computed(node, lowering)
+        return
+    x, shape = _need_left_factor(node, lowering), lowering.shape(node.inputs[1])
+    if len(shape) < 2 or prod(shape[:-2]) != 1 or len(x.shape) < 2:
+        raise Refused("its second factor is a batch, or a factor is a vector", code="shape")
+    weights = ConstantIntegers.from_constant(node.inputs[1], lowering)
+    columns = SumScales.from_node(node, lowering, weights.scale, weights.sum_magnitudes((-2,)))
+    matrix = _pack(lowering, node.inputs[1], WeightOrder(shape, tuple(range(len(shape)))), weights.values)
+    product = replace(plan_product(node, lowering), w=matrix, integer=_sums(node, lowering, weights.zero))
+    _enqueue(node, lowering, product, columns)
+
+
+def _multiply_computed(node: Node, lowering: Lowering) -> None:
+    a, b, y = (need_stored(lowering, name, EIGHT_BITS) for name in (*node.inputs[:2], *node.outputs))
+    if min(len(a.shape), len(b.shape)) < 2:
+        raise Refused("a factor is a vector", code="shape")
+    depth, columns = b.shape[-2:]
+    # Magnitudes less their zero points are below 2^8, so each product is below 2^16.
+    if depth << 16 > 1 << 31 or not y.elements:
+        raise Refused(f"sums of {depth} products may not fit 32 bits, or there are none", code="too-large")
+    scale = np.array([StoredScale.from_tensor(b).step])
+    sums = SumScales.from_node(node, lowering, scale, np.zeros(columns, np.int64))
+    zeros = StoredScale.from_tensor(a).zero, StoredScale.from_tensor(b).zero
+    product = replace(plan_product(node, lowering), integer=IntegerSums(zeros, TYPES))
+    _enqueue(node, lowering, product, sums)
+
+
+LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "ConvTranspose": conv_transpose, "MatMul": matmul}
