@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Node
 from mace_core.manifest import Manifest, Product, Unit
+from mace_core.numerics import Numerics
 from mace_core.ops.op import Op
 from mace_core.part import (
     HOST,
@@ -329,6 +330,10 @@ class Target(ABC):
         Without it such a model is refused.
         """
         return False
+
+    def can_round(self, numerics: Numerics) -> bool:
+        """Tell whether `compile` supports a value of the key `numerics`; other models are refused."""
+        return numerics is Numerics.SINGLE_ROUNDING
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with every option in a deployment file that the target does not accept.

@@ -17,6 +17,7 @@ from mace_core.compact_weights import AS_STORED
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import Graph
+from mace_core.numerics import read_numerics
 from mace_core.part import Part
 from mace_core.partition import partition
 from mace_core.pipeline import load
@@ -156,11 +157,17 @@ def compile_region(region: Region, config: BuildConfig) -> Part:
 
 
 def refuse_unknown_forms(model: Model, targets: Sequence[Target]) -> None:
-    """Raise MaceError if a target of the model would ignore the form of weights in the deployment file."""
-    if model.keys.get("weights") != AS_STORED:
-        return
+    """Raise MaceError if a target of the model would ignore a form of numbers in the deployment file.
+
+    That is the form of weights, or the rule by which results are rounded.
+    """
+    numerics = read_numerics(model.keys)
     for target in targets:
-        if not target.widens_weights():
+        if not target.can_round(numerics):
+            problem = f"numerics: {numerics.value}: target {target.name!r} does not round so"
+            remedy = "leave the key out, or build without this target"
+            raise MaceError(f"model {model.name!r}", problem, remedy)
+        if model.keys.get("weights") == AS_STORED and not target.widens_weights():
             problem = f"weights: {AS_STORED}: target {target.name!r} has no kernels that widen weights"
             raise MaceError(
                 f"model {model.name!r}", problem, "leave the key out, or build without this target"

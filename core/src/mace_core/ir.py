@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mace_core.attributes import Attributes
+from mace_core.numerics import Numerics
 
 if TYPE_CHECKING:
     from mace_core.ops.op import Op
@@ -203,6 +204,7 @@ class Graph:
     ports of the application.
     origin: what a frontend read it from, for targets that know more of it than the graph says; None where no
     target does.
+    numerics: the rule by which its quantized nodes round, as the deployment file states it.
     """
 
     name: str
@@ -214,6 +216,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
     origin: object | None = field(default=None, compare=False, repr=False)
+    numerics: Numerics = Numerics.SINGLE_ROUNDING
 
     @property
     def port_inputs(self) -> tuple[str, ...]:

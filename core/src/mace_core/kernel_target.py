@@ -20,6 +20,7 @@ from mace_core.joint_results import join_results
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.memory import arena
+from mace_core.numerics import Numerics
 from mace_core.ops import core_ops
 from mace_core.ops.cast import CastAttributes
 from mace_core.part import CallsBody, Part, PartFigures
@@ -45,6 +46,8 @@ class KernelTarget(Target):
 
     lowerings: by op, for nodes without quantized tensors.
     quantized: by op, for nodes with a quantized tensor; at least Quantize and Dequantize.
+    fixed_point: by op, the same for graphs whose numerics are Numerics.FIXED_POINT; {} for a target that
+    cannot round so.
     cost_unit: the unit of candidates' costs, such as "multiply-adds" or "estimated cycles".
     calls_c: whether its kernels are C that core compiles, so that portable lowerings of ops can be called.
     If a table has several candidates for an op, the cheapest is taken at each level, or the one that a tuning
@@ -53,6 +56,7 @@ class KernelTarget(Target):
 
     lowerings: Mapping[str, Lower | Sequence[Candidate]]
     quantized: Mapping[str, Lower | Sequence[Candidate]] = MappingProxyType({})
+    fixed_point: Mapping[str, Lower | Sequence[Candidate]] = MappingProxyType({})
     cost_unit: str = ""
     calls_c: ClassVar[bool] = True
 
@@ -100,6 +104,10 @@ class KernelTarget(Target):
     def widens_weights(self) -> bool:
         """Tell whether the target has kernels that restore weights."""
         return self.widening_kernels() is not None
+
+    def can_round(self, numerics: Numerics) -> bool:
+        """Tell whether the target has lowerings for the rule."""
+        return numerics is not Numerics.FIXED_POINT or bool(self.fixed_point)
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """Return the refusal of a trial lowering, or None if it succeeds."""
@@ -164,6 +172,10 @@ class KernelTarget(Target):
         if not any(_is_compressed(t) for t in tensors):
             self._plain(node, lowering)
             return
+        if lowering.numerics is Numerics.FIXED_POINT and any(t.quant for t in tensors):
+            # No floats in its place: they would round otherwise than the rule that the user asked for.
+            self._as_stored(node, tensors, lowering)
+            return
         # Integers first: a kernel on stored integers is faster, and keeps the one rounding of the reference.
         calls = len(lowering.calls)
         try:
@@ -182,12 +194,16 @@ class KernelTarget(Target):
             and len(storages) == 1
             and all(t.quant for t in tensors if t.name in (node.inputs[0], *node.outputs[:1]))
         )
-        if node.op.name in self.quantized and storages:
-            lower_by_choice(self.quantized[node.op.name], node, lowering, lowering.chooser)
+        is_fixed = lowering.numerics is Numerics.FIXED_POINT
+        table = self.fixed_point if is_fixed else self.quantized
+        if node.op.name in table and storages:
+            lower_by_choice(table[node.op.name], node, lowering, lowering.chooser)
         elif moved or not storages:
             self._plain(node, lowering)
         else:
-            raise Refused(f"{self.name} has no integer kernel for {node.op.name}", code="quantization")
+            kernel = f"kernel for {node.op.name}"
+            rule = f" by numerics: {lowering.numerics.value}" if is_fixed else ""
+            raise Refused(f"{self.name} has no integer {kernel}{rule}", code="quantization")
 
     def _plain(self, node: Node, lowering: _TargetLowering) -> None:
         lower = self.lowerings.get(node.op.name) or (node.op.lower if self.calls_c else None)

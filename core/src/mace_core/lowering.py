@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
+from mace_core.numerics import Numerics
 from mace_core.program import Call, Program, Weight, find_root
 from mace_core.refusal import Refusal
 
@@ -108,6 +109,11 @@ class Lowering:
     def new_aliases(self) -> Mapping[str, str]:
         """Of a fork: the tensors that it let share the bytes of others."""
         return _newest(self.aliases)
+
+    @property
+    def numerics(self) -> Numerics:
+        """The rule by which the graph's quantized nodes round."""
+        return self.graph.numerics
 
     def shape(self, tensor: str) -> Shape:
         """Return the shape of a tensor."""

@@ -212,4 +212,12 @@ def _subgraph(graph: Graph, nodes: Sequence[Node], inner: set[str], name: str) -
     weights = {i: graph.weights[i] for i in read if i in graph.weights}
     tensors = {t: graph.tensors[t] for t in (*inputs, *weights, *computed)}
     outputs = tuple(o for o in computed if o not in inner)
-    return Graph(name, tuple(nodes), MappingProxyType(tensors), MappingProxyType(weights), inputs, outputs)
+    return Graph(
+        name,
+        tuple(nodes),
+        MappingProxyType(tensors),
+        MappingProxyType(weights),
+        inputs,
+        outputs,
+        numerics=graph.numerics,
+    )

@@ -11,6 +11,7 @@ from mace_core.deployment import Deployment, Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.io_spec import apply_io_spec, in_framework_layout
 from mace_core.ir import MAX_RANK, Graph
+from mace_core.numerics import read_numerics
 from mace_core.registry import Registry
 from mace_core.states import add_pairs, assign_states, paired_states, read_starts
 from mace_core.target_options import check_target_options
@@ -24,7 +25,8 @@ def load(model: Model, registry: Registry) -> Graph:
     """The verified graph of a model, its inputs and outputs as the deployment file states them."""
     graph = assign_states(read(model, registry), model)
     stated = apply_io_spec(graph.with_name(model.name), model, registry.frontend(model).order)
-    return _describable(verify(replace(stated, notes=graph.notes, origin=graph.origin)))
+    numerics = read_numerics(model.keys)
+    return _describable(verify(replace(stated, notes=graph.notes, origin=graph.origin, numerics=numerics)))
 
 
 def read(model: Model, registry: Registry) -> Graph:

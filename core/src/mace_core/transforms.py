@@ -251,7 +251,7 @@ def _apply(step: Pass, graph: Graph) -> Graph:
     # A transform that builds a new graph need not know of these: states refer to inputs and
     # outputs by name, which it keeps, and the others are about the model. It may add notes of its own.
     notes = tuple(dict.fromkeys((*graph.notes, *result.notes)))
-    return replace(result, states=graph.states, notes=notes, origin=graph.origin)
+    return replace(result, states=graph.states, notes=notes, origin=graph.origin, numerics=graph.numerics)
 
 
 def _find_culprit(passes: list[Pass], graph: Graph) -> PluginError | None:

@@ -21,6 +21,7 @@ from mace_core.ir import Array, DType, Graph, Node, Tensor
 from mace_core.job import Job
 from mace_core.levels import Level, with_levels
 from mace_core.manifest import Unit
+from mace_core.numerics import Numerics
 from mace_core.plan import Plan, make_plan
 from mace_core.registry import Choice, Registry
 from mace_core.run import native
@@ -190,7 +191,10 @@ def merge(name: str, graphs: Iterable[Graph]) -> Graph:
 
     One model takes little longer to compile than one of the graphs, many models much longer.
     """
-    merged = Graph(name, (), {}, {}, (), ())
+    graphs = tuple(graphs)
+    rules = {graph.numerics for graph in graphs} or {Numerics.SINGLE_ROUNDING}
+    assert len(rules) == 1, "a graph rounds by one rule"
+    merged = Graph(name, (), {}, {}, (), (), numerics=rules.pop())
     tensors: dict[str, Tensor] = {}
     weights: dict[str, Array] = {}
     nodes: list[Node] = []

@@ -13,6 +13,7 @@ import numpy as np
 from mace_core.graph_builder import Builder
 from mace_core.importer import Convert, Damage, Importer, RefusedError, Scope
 from mace_core.ir import Array, Quant, Shape
+from mace_core.numerics import Numerics
 from mace_frontend_tflite.schema import DAMAGE
 from mace_frontend_tflite.source import Subgraph, TensorInfo, TfliteFile
 from mace_frontend_tflite.variables import (
@@ -43,6 +44,7 @@ class TfliteImporter(Importer[str]):
     states: (graph, tensor of the file) -> the tensor that a state is after the operators translated so far.
     input_variables: names of variables that the deployment file makes inputs.
     initial_states: the states of the IR's graph before the run, by (graph, tensor) or by the variable's name.
+    numerics: the rule by which the model rounds.
     """
 
     damage = Damage("its inputs or options", "convert the model again", (*DAMAGE, ArithmeticError))
@@ -54,6 +56,7 @@ class TfliteImporter(Importer[str]):
         self.input_variables: set[str] = set()
         self.initial_states: dict[tuple[int, int] | str, str] = {}
         self.states: dict[tuple[int, int], str] = {}
+        self.numerics = Numerics.SINGLE_ROUNDING
         self._stems: dict[str, int] = {}
 
     def begin_state(self, scope: GraphScope, info: TensorInfo, shape: Shape) -> None:

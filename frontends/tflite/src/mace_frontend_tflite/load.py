@@ -9,6 +9,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import Graph
+from mace_core.numerics import read_numerics
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op
 from mace_frontend_tflite.boundary import cut_model
@@ -31,5 +32,6 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     source = read(files[0])
     part = cut_model(source, model)
     importer = TfliteImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
+    importer.numerics = read_numerics(model.keys)
     outputs = translate(importer, part)
     return importer.builder.finish(outputs, [output.name for output in part.outputs])

@@ -31,6 +31,11 @@ class Cpu(KernelTarget):
         """The lowerings of ops over quantized tensors that have integer kernels."""
         return rows("mace_target_cpu.quantized", "LOWERINGS")
 
+    @property
+    def fixed_point(self) -> Mapping[str, Lower]:  # type: ignore[override]
+        """The lowerings of the same ops by `numerics: tflite-reference`."""
+        return rows("mace_target_cpu.fixed_point", "LOWERINGS")
+
     def levels(self, abi: str) -> tuple[Level, ...]:
         """AVX-512 with VNNI, AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""
         return X86_DEFAULT if is_x86(abi) else GENERIC

@@ -15,6 +15,7 @@ import tflite
 
 from mace_core.decompositions import same_paddings
 from mace_core.ir import Shape
+from mace_core.numerics import Numerics
 from mace_core.quantization import dequantize
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
@@ -157,6 +158,12 @@ def _fully_connected(node: TfliteNode) -> Sequence[str]:
 
 def _batch_matmul(node: TfliteNode) -> Sequence[str]:
     options = node.options("BatchMatMulOptions")
+    # In the IR it is the same product as FULLY_CONNECTED, whose reference kernel rounds otherwise.
+    is_constant = node.array(1) is not None and node.info(1).quant is not None
+    node.require_supported(
+        not is_constant or node.importer.numerics is not Numerics.FIXED_POINT,
+        f"it multiplies by a quantized constant with numerics: {Numerics.FIXED_POINT.value}",
+    )
     inputs = [_adjoint(node, 0, options.AdjX()), _adjoint(node, 1, options.AdjY())]
     return node.done("MatMul", inputs)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node
+from mace_core.numerics import Numerics
 from mace_core.ops.transpose import TransposeAttributes
 from mace_core.quantization import dequantize
 from mace_core.rewrite import Match, rewrite
@@ -28,7 +29,10 @@ def fuse_quantize(graph: Graph) -> Graph:
     A Dequantize sinks through ops that only move; a dequantized constant becomes one of floats. The numbers
     stay those of the model: exact real numbers from the stored ones, one rounding where Quantize stood.
     """
-    return rewrite(rewrite(rewrite(graph, _sink), _fuse), _fold)
+    sunk = rewrite(graph, _sink)
+    # The interpreter whose rounding is asked for computes in floats what its file has in floats.
+    keeps_floats = graph.numerics is Numerics.FIXED_POINT
+    return rewrite(sunk if keeps_floats else rewrite(sunk, _fuse), _fold)
 
 
 def _sink(match: Match) -> Sequence[str] | None:

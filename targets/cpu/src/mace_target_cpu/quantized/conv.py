@@ -26,8 +26,15 @@ from mace_target_cpu.lower.igemm import (
     wide_scratch,
 )
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
-from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
-from mace_target_cpu.quantized.storage import C_TYPES, CODES, RESULT, Scale, clamp, result
+from mace_target_cpu.quantized.products import (
+    PRODUCT_RESULT,
+    ColumnScales,
+    IntegerWeights,
+    column_weights,
+    factor,
+    pack_once,
+)
+from mace_target_cpu.quantized.storage import C_TYPES, CODES, Scale
 from mace_target_cpu.quantized.strips import Strip
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
@@ -44,7 +51,7 @@ PLAIN_DEPTHWISE = KERNELS / "conv_depthwise_quantized.c.in"
 def conv_kernel(x: Tensor) -> Kernel:
     """Return the kernel that convolves a tensor of eight bits, or the one for sixteen."""
     is_wide = x.dtype is DType.I16
-    fields = (*GEOMETRY, *ZEROS, *MATRIX, *RESULT)
+    fields = (*GEOMETRY, *ZEROS, *MATRIX, *PRODUCT_RESULT)
     name = "conv_quantized_i16" if is_wide else "conv_quantized"
     return Kernel(name, CONV, fields, {"is_wide": is_wide}, (*IGEMM, WINDOWS, STRIP))
 
@@ -60,7 +67,7 @@ def conv(node: Node, lowering: Lowering) -> None:
     columns = ColumnScales.from_node(
         node, lowering, weights, weights.reach(tuple(range(1, weights.values.ndim)))
     )
-    args = {**geometry(x, y, windows), "x_zero": Scale.from_tensor(x).zero, **result(y, *clamp(node))}
+    args = {**geometry(x, y, windows), "x_zero": Scale.from_tensor(x).zero, **columns.result(node, y)}
     if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and y.dtype in C_TYPES:
         _lower_depthwise(node, lowering, args, weights, columns)
         return
@@ -98,7 +105,7 @@ def _lower_depthwise(
     w = lowering.weight(f"{node.inputs[1]}_packed", taps.shape, "int16", lambda: taps)
     params = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "average": False}
     name = f"conv_depthwise_{x.dtype.value}_{y.dtype.value}"
-    fields = (*GEOMETRY, ZEROS[0], *RESULT)
+    fields = (*GEOMETRY, ZEROS[0], *PRODUCT_RESULT)
     kernel = Kernel(name, PLAIN_DEPTHWISE, fields, params, helpers=(INTEGER, REQUANTIZE))
     lowering.call(
         node, Call(kernel, args, [x.name, w, *column_weights(lowering, y.name, columns, 1)], [y.name])

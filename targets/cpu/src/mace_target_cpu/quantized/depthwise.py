@@ -15,6 +15,7 @@ from mace_target_cpu.isa import KERNELS, X86
 from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry, spatial
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, factor
+from mace_target_cpu.quantized.rounding import Rounding, choose_rounding
 from mace_target_cpu.quantized.storage import EIGHT_BITS, RESULT, Scale, clamp, result
 
 BLOCK = 64
@@ -35,6 +36,8 @@ def lower_depthwise(node: Node, lowering: Lowering) -> None:
         raise Refused("it is not depthwise", code="shape")
     if factor(node, lowering).dtype not in EIGHT_BITS or y.dtype not in EIGHT_BITS:
         raise Refused("its operands are not of eight bits", code="dtype")
+    if choose_rounding(node, lowering) is not Rounding.SINGLE:
+        raise Refused("its kernel rounds by factors in single precision", code="quantization")
     weights = IntegerWeights.from_constant(node.inputs[1], lowering)
     axes = tuple(range(1, weights.values.ndim))
     columns = ColumnScales.from_node(node, lowering, weights, weights.reach(axes))

@@ -22,15 +22,24 @@ from mace_target_cpu.lower.igemm import (
     wide_scratch,
 )
 from mace_target_cpu.quantized.conv import conv_kernel
-from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, column_weights, factor, pack_once
-from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, RESULT, Scale, clamp, need_stored, result
+from mace_target_cpu.quantized.products import (
+    PRODUCT_RESULT,
+    ColumnScales,
+    IntegerWeights,
+    column_weights,
+    factor,
+    pack_once,
+)
+from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS, Scale, need_stored
 
 ONES = (1, 1, 1)
 FIELDS = (
     *((name, "i64") for name in ("batches", "rows", "depth", "columns", "step_a", "step_b", "block")),
     *((name, "i32") for name in ("panel", "a_zero", "b_zero", "a_type", "b_signed")),
 )
-COMPUTED = Kernel("matmul_quantized", KERNELS / "matmul_quantized.c.in", (*FIELDS, *RESULT), helpers=IGEMM)
+COMPUTED = Kernel(
+    "matmul_quantized", KERNELS / "matmul_quantized.c.in", (*FIELDS, *PRODUCT_RESULT), helpers=IGEMM
+)
 
 
 def matmul(node: Node, lowering: Lowering) -> None:
@@ -73,7 +82,7 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
         "panel": panel_width(lowering),
         **block_args(rows, depth),
         "strip": False,
-        **result(y, *clamp(node)),
+        **columns.result(node, y),
     }
     reads = [x.name, w, *column_weights(lowering, y.name, columns, 1), ""]
     lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=block_scratch(rows, depth, 0)))
@@ -113,7 +122,7 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
         "b_zero": weights.zero,
         "a_type": CODES[a.dtype],
         "b_signed": b.dtype is DType.I8,
-        **result(y, *clamp(node)),
+        **sums.result(node, y),
     }
     reads = [a.name, b.name, *column_weights(lowering, y.name, sums, 1)]
     scratch = wide_scratch(rows, depth, 0) + padded_depth(depth) * padded_columns

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering, Refused
+from mace_core.program import Arg
 from mace_target_cpu.isa import packing, panel_width
 from mace_target_cpu.lower.gemm import optional
 from mace_target_cpu.lower.igemm import pack_bytes, packed_bytes_shape
-from mace_target_cpu.quantized.storage import EIGHT_BITS, NARROW, Scale, need_stored, pad_columns
+from mace_target_cpu.quantized.rounding import Rounding, choose_rounding, encode_factors, multiply_scales
+from mace_target_cpu.quantized.storage import (
+    EIGHT_BITS,
+    NARROW,
+    RESULT,
+    Scale,
+    clamp,
+    need_stored,
+    pad_columns,
+    result,
+    round_away,
+    round_even,
+)
 
 BIAS_TOLERANCE = 2.0**-10
 """Steps of the result that a bias may lose to leave room for the sum."""
@@ -63,12 +76,20 @@ def factor(node: Node, lowering: Lowering) -> Tensor:
     return x
 
 
+PRODUCT_RESULT = (*RESULT, ("rounding", "i32"))
+"""Arguments that say how the results of products are rounded and stored."""
+
+
 @dataclass(frozen=True)
 class ColumnScales:
-    """For every output channel what its sums begin with, and what they are multiplied with."""
+    """For every output channel what its sums begin with, and what they are multiplied with.
+
+    factor: as `encode_factors` returns it.
+    """
 
     bias: Array
     factor: Array
+    rounding: Rounding = Rounding.SINGLE
 
     @classmethod
     def from_node(cls, node: Node, lowering: Lowering, weights: IntegerWeights, reach: Array) -> ColumnScales:
@@ -79,13 +100,15 @@ class ColumnScales:
         reach: of the weights, for every output channel.
         """
         x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-        unit = np.broadcast_to(Scale.from_tensor(x).step * weights.scale, reach.shape)
+        rounding = choose_rounding(node, lowering)
+        unit = np.broadcast_to(multiply_scales(node, x, weights.scale, rounding), reach.shape)
         if y.dtype is DType.I32 and not np.allclose(unit, Scale.from_tensor(y).step, rtol=1e-6, atol=0):
             raise Refused(
                 f"{y.name} has steps of {Scale.from_tensor(y).step}, its sums of {unit[0]}",
                 code="quantization",
             )
-        bias, factor = _read_bias(optional(node, 2), lowering, unit), unit / Scale.from_tensor(y).step
+        bias = _read_bias(optional(node, 2), lowering, unit, rounding)
+        factor = unit / Scale.from_tensor(y).step
         limits, zero = np.iinfo(x.dtype.numpy), Scale.from_tensor(x).zero
         largest = max(limits.max - zero, zero - limits.min)
         # |sum| <= sum of |w| times the largest |x|; what is left of 2^31 is for the bias.
@@ -94,7 +117,12 @@ class ColumnScales:
         limited = np.clip(bias, -np.maximum(room, 0), np.maximum(room, 0))
         if (room < 0).any() or (np.abs(bias - limited) * factor).max(initial=0) > BIAS_TOLERANCE:
             raise Refused(f"sums of {y.name} can be too large for 32 bits", code="too-large")
-        return cls(limited.astype(np.int32), factor.astype(np.float32))
+        return cls(limited.astype(np.int32), encode_factors(factor, rounding), rounding)
+
+    def result(self, node: Node, y: Tensor) -> dict[str, Arg]:
+        """Return the arguments of PRODUCT_RESULT for the node's clamp."""
+        rule = round_away if self.rounding is not Rounding.SINGLE else round_even
+        return {**result(y, *clamp(node), rule=rule), "rounding": int(self.rounding)}
 
     def without_zero_point(self, x: Tensor, sums: Array) -> ColumnScales:
         """Return what sums begin with where kernels multiply bytes of x as unsigned ones, zero point and all.
@@ -107,10 +135,10 @@ class ColumnScales:
         zero = Scale.from_tensor(x).zero + (128 if x.dtype is DType.I8 else 0)
         # Kernels add modulo 2^32, so only the final sum has to fit, and that was proven of the true bias.
         start = (self.bias.astype(np.int64) - zero * sums).astype(np.uint64) & np.uint64(0xFFFFFFFF)
-        return ColumnScales(start.astype(np.uint32).view(np.int32), self.factor)
+        return replace(self, bias=start.astype(np.uint32).view(np.int32))
 
 
-def _read_bias(name: str, lowering: Lowering, unit: Array) -> Array:
+def _read_bias(name: str, lowering: Lowering, unit: Array, rounding: Rounding) -> Array:
     """The bias in the units of the sums, as float64, which holds every integer of 32 bits."""
     if not name:
         return np.zeros(unit.shape)
@@ -119,6 +147,9 @@ def _read_bias(name: str, lowering: Lowering, unit: Array) -> Array:
         raise Refused(f"{name} is computed, not a constant", code="other")
     if tensor.quant is None:
         steps = values / unit
+    elif rounding is not Rounding.SINGLE:
+        # The interpreter adds the stored integers, whatever their scale is.
+        steps = values.astype(np.float64) - tensor.quant.zero_point[0]
     else:
         steps = (values.astype(np.float64) - tensor.quant.zero_point[0]) * np.array(tensor.quant.scale) / unit
     return np.rint(steps)
@@ -145,4 +176,4 @@ def column_weights(lowering: Lowering, stem: str, columns: ColumnScales, groups:
     bias = pad_columns(columns.bias, groups, panel)
     factor = pad_columns(columns.factor, groups, panel)
     bias_name = lowering.weight(f"{stem}.bias", bias.shape, "int32", lambda: bias)
-    return bias_name, lowering.weight(f"{stem}.factor", factor.shape, "float32", lambda: factor)
+    return bias_name, lowering.weight(f"{stem}.factor", factor.shape, str(factor.dtype), lambda: factor)

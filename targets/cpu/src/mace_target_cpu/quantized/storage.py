@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,8 +72,28 @@ def need_room(tensor: Tensor, count: int) -> None:
         )
 
 
-def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[str, Arg]:
-    """Return the arguments of RESULT; low and high: a clamp, as real numbers."""
+def round_even(value: float, step: float) -> float:
+    """Return the steps nearest to a number, a tie to the even one."""
+    return float(np.rint(value / step))
+
+
+def round_away(value: float, step: float) -> float:
+    """Return the steps nearest to a number, a tie away from 0, after a division in single precision."""
+    # CalculateActivationRangeQuantized of LiteRT (kernels/kernel_util.cc).
+    steps = float(np.float32(value) / np.float32(step))
+    return math.copysign(math.floor(abs(steps) + 0.5), steps) if math.isfinite(steps) else steps
+
+
+def result(
+    y: Tensor,
+    low: float = -math.inf,
+    high: float = math.inf,
+    rule: Callable[[float, float], float] = round_even,
+) -> dict[str, Arg]:
+    """Return the arguments of RESULT.
+
+    low, high: a clamp, as real numbers.  rule: rounds them to steps of the result.
+    """
     if y.dtype not in CODES or (y.dtype is not DType.F32 and y.quant is None):
         raise Refused(f"{y.name} is {y.dtype.value}; no integer kernel writes that", code="quantization")
     scale = Scale.from_tensor(y)
@@ -84,7 +104,7 @@ def result(y: Tensor, low: float = -math.inf, high: float = math.inf) -> dict[st
     limits = np.iinfo(y.dtype.numpy)
     min_step, max_step = float(limits.min - scale.zero), float(limits.max - scale.zero)
     # A clamp in steps is rounded as elements are, so that both agree at the limit.
-    steps = [min(max(float(np.rint(value / scale.step)), min_step), max_step) for value in (low, high)]
+    steps = [min(max(rule(value, scale.step), min_step), max_step) for value in (low, high)]
     return {"low": steps[0], "high": steps[1], "y_zero": scale.zero, "y_type": CODES[y.dtype]}
 
 
@@ -96,7 +116,7 @@ def clamp(node: Node) -> tuple[float, float]:
 
 def pad_columns(values: Array, groups: int, panel: int) -> Array:
     """Return the values of each group with zeros behind them up to a multiple of `panel`."""
-    columns = values.size // groups
-    full = np.zeros((groups, -(-columns // panel) * panel), values.dtype)
-    full[:, :columns] = values.reshape(groups, columns)
+    columns = len(values) // groups
+    full = np.zeros((groups, -(-columns // panel) * panel, *values.shape[1:]), values.dtype)
+    full[:, :columns] = values.reshape(groups, columns, *values.shape[1:])
     return full

@@ -33,7 +33,15 @@ def table(node: Node, lowering: Lowering) -> None:
     if x.dtype is DType.I16:
         _lower_curve(node, lowering, x, y)
         return
-    values = _compute_table(node, lowering, x, y)
+    call_table(node, lowering, (x, y), _compute_table(node, lowering, x, y))
+
+
+def call_table(node: Node, lowering: Lowering, tensors: tuple[Tensor, Tensor], values: Array) -> None:
+    """Append the call of a table of 256 results, in the order of the bits of an element of the operand.
+
+    tensors: the operand and the result.
+    """
+    x, y = tensors
     kernel = Kernel(
         f"table_{8 * y.dtype.size}",
         KERNELS / "table.c.in",
