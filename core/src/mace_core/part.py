@@ -151,12 +151,27 @@ class PartFigures:
 
 
 @dataclass(frozen=True)
+class PartLayer:
+    """Describes a layer that a driver shows to observers, in the order in which it computes them.
+
+    result: dense, as the driver shows it.  node: of the graph, for the reader.  kernel: what computes it.
+    sources: the model's own nodes.
+    """
+
+    result: Tensor
+    node: str
+    kernel: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Part:
     """States what a target made of one region, and what it needs to run.
 
     name: unique in the model.  target: the target's name.  nodes: of the graph that it computes, by name.
     driver: the C symbol of its `const mace_driver`; "" for plain C calls and for projects.
     scratch: bytes of its space that it needs while it runs, besides its ports; of parts with a driver.
+    layers: those that its driver shows, where it has `observe`.
     PluginError, which names the target, where these contradict each other.
     """
 
@@ -170,6 +185,7 @@ class Part:
     nodes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     figures: PartFigures = field(default_factory=PartFigures)
+    layers: tuple[PartLayer, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.body, BlobBody) != bool(self.driver):
@@ -177,6 +193,8 @@ class Part:
                 "has a driver and no bytes for it, or bytes and no driver",
                 "set driver= exactly if body= is a BlobBody",
             )
+        if self.layers and not self.driver:
+            self._fail("has layers that no driver shows", "leave layers= empty: core shows those of calls")
         devices = {
             port.space.name: port.space
             for port in (*self.inputs, *self.outputs)

@@ -241,10 +241,14 @@ def report_plan(plan: Plan) -> ModelReport:
     if project:
         return _report_project(project, parts, project.summary, details)
     summaries = [f"{part.name}: {part.figures.summary}" for part in plan.parts if part.figures.summary]
-    layers = (
+    layers = [
         LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels)
         for c in program.calls
-    )
+    ]
+    for part in plan.parts:
+        layers += [
+            LayerReport(layer.node, layer.result, layer.kernel, layer.sources) for layer in part.layers
+        ]
     return ModelReport(
         arena_bytes=plan.host.bytes,
         arena_lower_bound=plan.host.bound,

@@ -464,6 +464,7 @@ static void test_exit(void) {
 #include "cache_tests.h"
 #include "fence_tests.h"
 #include "submit_tests.h"
+#include "observe_tests.h"
 
 int main(int argc, char **argv) {
   static const struct {
@@ -505,6 +506,8 @@ int main(int argc, char **argv) {
       {"submit_fallback", test_submit_fallback},
       {"hangs", test_hangs},
       {"unbounded", test_unbounded},
+      {"observed_parts", test_observed_parts},
+      {"observed_faults", test_observed_faults},
   };
   for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++) {
     if (strcmp(argv[1], tests[i].name)) continue;

@@ -173,6 +173,18 @@ static mace_status wait_for(mace_loaded *loaded, uint32_t timeout_ms, mace_text 
   return status;
 }
 
+/* Show the result as layer 0, with a time, and as a layer that no build knows. */
+static mace_status observe(mace_loaded *loaded, const mace_binding *ports, const mace_observer *observer,
+                           mace_text text) {
+  mace_status status = call(FAKE_OBSERVE, text);
+  status = compute(loaded, ports, status);
+  if (status) return status;
+  observer->see(observer->context, 0, address(&ports[1]), 1234);
+  observer->see(observer->context, 1, address(&ports[1]), 5);
+  observer->see(observer->context, -1, address(&ports[1]), 5);
+  return MACE_OK;
+}
+
 /* The compiled form: the code, no byte of which is what it was. */
 static void change(void *to, const void *from, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) ((unsigned char *)to)[i] = ((const unsigned char *)from)[i] ^ 0x5A;
@@ -338,3 +350,12 @@ const mace_driver fake_async = {COMMON,
                                 .wait = wait_for};
 const mace_driver fake_compile = {
     COMMON, OPEN, OWN, .load = load_source, .compile = compile, .restore = restore, .save = save};
+const mace_driver fake_layers = {COMMON,
+                                 OWN,
+                                 .open = open_heap,
+                                 .close = close_heap,
+                                 .flags = MACE_ALLOCATES,
+                                 .load = load,
+                                 .submit = submit,
+                                 .wait = wait_for,
+                                 .observe = observe};

@@ -21,6 +21,7 @@ typedef enum fake_call {
   FAKE_WAIT,
   FAKE_COMPILE,
   FAKE_RESTORE,
+  FAKE_OBSERVE,
   FAKE_CALLS
 } fake_call;
 
@@ -68,5 +69,6 @@ extern const mace_driver
     fake_import; /* works in host memory that was imported, and in dma-bufs; waits for fences */
 extern const mace_driver fake_async;   /* as fake_own, and runs by itself; uses the heap, and a descriptor */
 extern const mace_driver fake_compile; /* as fake_own, and compiles on the device */
+extern const mace_driver fake_layers;  /* as fake_async, and shows two layers, of which the second is none */
 
 #endif

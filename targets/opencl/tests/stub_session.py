@@ -41,6 +41,7 @@ class ProbeSession:
     fallback: int = 0
     runs: int = 2
     submits: bool = False
+    observes: bool = False
     options: str = "-"
     cache_file: str = "-"
 
@@ -58,7 +59,13 @@ class Probe:
         environment: of the stand-in, without the beginning of the names.
         """
         asked = session or ProbeSession()
-        words = [asked.fallback, asked.runs, int(asked.submits), asked.options, asked.cache_file]
+        words = [
+            asked.fallback,
+            asked.runs,
+            2 if asked.observes else int(asked.submits),
+            asked.options,
+            asked.cache_file,
+        ]
         stub = {f"OPENCL_STUB_{name}": value for name, value in environment.items()}
         done = subprocess.run(
             [str(self.program), *map(str, words)],

@@ -39,7 +39,7 @@ AT_RUN = {
 AT_WAIT = ("clEnqueueMarkerWithWaitList", "clFlush", "clGetEventInfo")
 HARMLESS = ("clGetKernelWorkGroupInfo", "clGetProgramInfo", "clGetProgramBuildInfo", "clEnqueueFillBuffer")
 """Functions without which the driver knows less, and goes on."""
-ELSEWHERE = ("clGetDeviceInfo", "clCreateProgramWithBinary", "clWaitForEvents")
+ELSEWHERE = ("clGetDeviceInfo", "clCreateProgramWithBinary", "clWaitForEvents", "clGetEventProfilingInfo")
 """Functions with a test of their own, or that only closing a session in flight calls."""
 
 

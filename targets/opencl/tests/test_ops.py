@@ -17,6 +17,7 @@ from mace_core.ops import core_ops
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import assert_close, case, merge, random_inputs
 from mace_core.testing.samples import sample
+from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
 RNG = np.random.default_rng(1)
@@ -180,6 +181,13 @@ def build_recurrent(number: int, entry: tuple[str, dict[str, object], bool]) -> 
 CASES = (*MOVES, *INDEXED, *ROWS, *ELEMENTS, *WINDOWS)
 
 
+def build_odd_graph() -> Graph:
+    """Return all cases as one graph, `odd`."""
+    graphs = [build_case(number, entry) for number, entry in enumerate((*CASES, *list_variants()))]
+    graphs += [build_recurrent(number, entry) for number, entry in enumerate(RECURRENT)]
+    return merge("odd", graphs)
+
+
 def test_most_ops_have_kernels() -> None:
     target = Opencl()
     graphs = {
@@ -194,12 +202,13 @@ def test_most_ops_have_kernels() -> None:
 
 @pytest.mark.device
 @pytest.mark.exhaustive
-def test_ops_of_odd_shapes_compute_what_the_references_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checks", [False, True], ids=["plain", "checked"])
+def test_ops_of_odd_shapes_compute_what_the_references_do(checks: bool, tmp_path: Path) -> None:
+    """A check build fails where a kernel reads or writes outside of a tensor."""
     require_device()
-    graphs = [build_case(number, entry) for number, entry in enumerate((*CASES, *list_variants()))]
-    graphs += [build_recurrent(number, entry) for number, entry in enumerate(RECURRENT)]
-    graph = merge("odd", graphs)
-    model = load_on_device([graph], tmp_path)["odd"]
+    graph = build_odd_graph()
+    target = Opencl(OpenclOptions(checks_bounds=checks))
+    model = load_on_device([graph], tmp_path, target)["odd"]
     inputs = random_inputs(graph)
     expected, outputs = execute(graph, inputs), model.run(inputs)
     for name in graph.outputs:

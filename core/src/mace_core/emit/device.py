@@ -19,6 +19,7 @@ class TaskValues:
 
     part, device: their numbers.  inputs, outputs: counts.
     code, weights: offsets in the weights of the library.
+    layer, layers: number of its first layer among the model's, and how many it has.
     """
 
     part: int
@@ -35,6 +36,8 @@ class TaskValues:
     needs: list[Code]
     scratch: Code
     places: list[Code]
+    layer: int
+    layers: int
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,14 @@ class DeviceView:
             needs=[_write_need(port.space, port.bytes, port.kinds) for port in ports],
             scratch=_write_need(part.space, part.scratch),
             places=places,
+            layer=self._count_layers_before(part),
+            layers=len(part.layers),
         )
+
+    def _count_layers_before(self, part: Part) -> int:
+        """Count the model's layers before those of a part: the calls in host memory come first."""
+        earlier = self.tasks[: self.tasks.index(part)]
+        return len(self.plan.program.calls) + sum(len(other.layers) for other in earlier)
 
     def _steps(self) -> Iterator[Code]:
         """Yield each step: calls, the number of a task, or a copy."""

@@ -15,7 +15,7 @@ from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, s
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_RANK, State, Tensor
 from mace_core.levels import Level
-from mace_core.part import CallsBody
+from mace_core.part import CallsBody, PartLayer
 from mace_core.plan import Plan, Run
 from mace_core.program import FIELD_TYPES, Arg, Call, Kernel
 
@@ -182,7 +182,7 @@ class ModelView:
             copies=list(self._copies()),
             calls=[self._call(call, table) for call, table in self._calls_with_tables()],
             functions=functions,
-            layers=[self._layer(c) for c in self.program.calls],
+            layers=list(self._layers()),
             tables=[table.name for table in self.tables],
             parts=list(self._parts()),
             inputs=[describe_tensor(tensors[n]) for n in self.plan.inputs],
@@ -274,9 +274,13 @@ class ModelView:
         offsets = f"{self.addresses.states[state.input]}, {self.addresses.states[state.output]}"
         return Code(f"{{{describe_tensor(self.program.tensors[state.input])}, {start}, {offsets}}}")
 
-    def _layer(self, call: Call) -> Code:
-        names = [CString(name) for name in (call.node, call.kernel.name, ",".join(call.sources))]
-        return Code(f"{{{', '.join(names)}, {describe_tensor(self.program.tensors[call.writes[0]])}}}")
+    def _layers(self) -> Iterator[Code]:
+        """Yield those of host memory, then those of each part that a driver runs, as reports have them."""
+        for call in self.program.calls:
+            result = self.program.tensors[call.writes[0]]
+            yield _describe_layer(PartLayer(result, call.node, call.kernel.name, call.sources))
+        for part in self.plan.parts:
+            yield from map(_describe_layer, part.layers)
 
     def _argument(self, call: Call, name: str, ctype: str) -> Code:
         """Return an argument of a call as C writes it.
@@ -321,6 +325,11 @@ class ModelView:
             if self.program.root(name) in owned and self.program.tensors[name].bytes:
                 yield name, outputs[:position].count(name)
             owned.add(self.program.root(name))
+
+
+def _describe_layer(layer: PartLayer) -> Code:
+    names = [CString(name) for name in (layer.node, layer.kernel, ",".join(layer.sources))]
+    return Code(f"{{{', '.join(names)}, {describe_tensor(layer.result)}}}")
 
 
 def write_literal(value: Arg, ctype: str) -> Code:

@@ -117,8 +117,13 @@ class _Comparison:
         return compute(node.op, node.attrs, operands, self.graph.outputs_of(node))
 
     def _as_operand(self, name: str, theirs: Array, ours: Array) -> Array:
-        """Return the other side's result as an operand of the next layer; ours if its type does not fit."""
-        return theirs.reshape(ours.shape) if theirs.dtype == ours.dtype else ours
+        """Return the other side's result as an operand of the next layer; ours if its type does not fit.
+
+        A device may store floats in half precision, from which its next layer computes.
+        """
+        are_floats = theirs.dtype.kind == ours.dtype.kind == "f"
+        fits = are_floats or theirs.dtype == ours.dtype
+        return theirs.reshape(ours.shape).astype(ours.dtype) if fits else ours
 
     def _row(self, name: str, node: Node, values: tuple[Array, Array, Array]) -> LayerComparison:
         tensor = self.graph.tensors[name]

@@ -77,6 +77,16 @@ typedef struct mace_binding {
   size_t offset;
 } mace_binding;
 
+/* Who observes the layers of a run, in the order in which a part computes them.
+ *
+ * see: called when a layer is computed. layer: its number in the part, from 0. result: dense, in host memory,
+ * until see returns. ns: nanoseconds that the device took; 0 where it does not know. */
+typedef struct mace_observer {
+  uint32_t struct_bytes;
+  void *context;
+  void (*see)(void *context, int32_t layer, const void *result, uint64_t ns);
+} mace_observer;
+
 typedef struct mace_driver {
   uint32_t struct_bytes;      /* sizeof(mace_driver) that the driver was compiled with */
   uint16_t major, flags;      /* MACE_DRIVER_MAJOR; MACE_ALLOCATES | MACE_UNBOUNDED | MACE_FENCES */
@@ -128,6 +138,10 @@ typedef struct mace_driver {
   mace_status (*compile)(mace_loaded *, mace_text);
   mace_status (*restore)(mace_loaded *, const void *compiled, size_t bytes, mace_text);
   size_t (*save)(mace_loaded *, void *compiled, size_t bytes);
+
+  /* Optional, of drivers whose parts have layers: as run, and shows each layer's result. It may take longer
+   * than run. Without it, nobody sees the layers. */
+  mace_status (*observe)(mace_loaded *, const mace_binding *ports, const mace_observer *, mace_text);
 } mace_driver;
 
 /* What follows is written by the build and read by the engine; drivers do not see it. */
@@ -155,12 +169,14 @@ typedef struct mace_place {
   size_t offset;
 } mace_place;
 
-/* A part that a driver runs. */
+/* A part that a driver runs. layer, layers: the first of its layers among the model's, and how many they are.
+ */
 typedef struct mace_task {
   int32_t part;   /* its number in the model */
   int32_t device; /* number of its driver */
   const mace_payload *payload;
   const mace_place *places; /* by port of the payload */
+  int32_t layer, layers;
 } mace_task;
 
 /* One step of a run: `calls` if it is not NULL; else the task, unless it is negative; else a copy of `bytes`

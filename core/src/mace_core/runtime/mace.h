@@ -444,13 +444,23 @@ static inline mace_status mace_allocate(mace_session *session, int32_t port, mac
   return mace_yield(session, status);
 }
 
-/* Have `observe` called after every kernel call in host memory with the layer's number and its result; NULL
- * ends that. It is not called while a fallback computes, whose layers are others. */
+/* Have `observe` called after every layer with the layer's number and its result; NULL ends that.
+ *
+ * Layers are the kernel calls in host memory, and what drivers show of the parts that they run: runs take
+ * longer then, and mace_submit computes such parts before it returns. A result is valid until `observe`
+ * returns. It is not called while a fallback computes, whose layers are others. */
 static inline void mace_observe(mace_session *session,
                                 void (*observe)(void *observer, int32_t layer, const void *result),
                                 void *observer) {
   session->frame.observe = observe;
   session->frame.observer = observer;
+}
+
+/* Return the nanoseconds that a device took for the layer that `observe` sees; 0 where the caller's own clock
+ * says it, as between two kernel calls in host memory. Only inside of `observe`. */
+static inline uint64_t mace_layer_ns(const mace_session *session) {
+  const mace_engine *engine = session->model->engine;
+  return engine && MACE_HAS(engine, layer_ns) ? engine->layer_ns(session) : 0;
 }
 
 /* Return what computes a part, in words: "cpu: avx2", "acme: Mark 1", "cpu: avx2 (fallback: ...)"; "" for a
@@ -496,6 +506,7 @@ typedef struct mace_functions {
   mace_status (*submit)(mace_session *, const void *const *, void *const *);
   mace_status (*wait)(mace_session *, uint32_t);
   mace_status (*allocate)(mace_session *, int32_t, mace_buffer *);
+  uint64_t (*layer_ns)(const mace_session *);
 } mace_functions;
 
 #ifdef __cplusplus

@@ -12,6 +12,7 @@
 #include <time.h>
 
 typedef struct profile {
+  const mace_session *session;
   int64_t last;
   int64_t *least;
 } profile;
@@ -24,9 +25,9 @@ static int64_t now(void) {
 
 static void observe(void *observer, int32_t layer, const void *result) {
   profile *p = observer;
-  const int64_t at = now();
+  const int64_t at = now(), ns = (int64_t)mace_layer_ns(p->session), took = ns ? ns : at - p->last;
   (void)result;
-  if (p->least[layer] < 0 || at - p->last < p->least[layer]) p->least[layer] = at - p->last;
+  if (p->least[layer] < 0 || took < p->least[layer]) p->least[layer] = took;
   p->last = now();
 }
 
@@ -70,7 +71,7 @@ int main(int argc, char **argv) {
   const int warmup = number(argc, argv, "--warmup", 3), layers = number(argc, argv, "--layers", 0);
   const void **in = memory(sizeof *in * (size_t)(model->input_count + 1));
   void **out = memory(sizeof *out * (size_t)(model->output_count + 1));
-  profile seen = {0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1))};
+  profile seen = {NULL, 0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1))};
   mace_config config = configure(workers);
   for (int32_t i = 0; i < model->input_count; i++) fill(&model->inputs[i], (void *)(in[i] = memory(model->inputs[i].bytes)));
   for (int32_t i = 0; i < model->output_count; i++) out[i] = memory(model->outputs[i].bytes);
@@ -93,6 +94,7 @@ int main(int argc, char **argv) {
     printf("%s%lld", i ? ", " : "", (long long)(now() - start));
   }
   printf("]");
+  seen.session = session;
   mace_observe(session, observe, &seen);
   for (int i = 0; layers && i < rounds; i++) {
     seen.last = now();

@@ -327,6 +327,11 @@ static const char *engine_device(const mace_session *s, int32_t part) {
   return "";
 }
 
+static uint64_t engine_layer_ns(const mace_session *s) {
+  const engine *e = s->engine;
+  return e->layer_ns;
+}
+
 static size_t engine_bytes(const mace_model *model, const mace_config *config) {
   return mace_engine_front(model, config) + mace_engine_lay_out(model, NULL);
 }
@@ -334,4 +339,5 @@ static size_t engine_bytes(const mace_model *model, const mace_config *config) {
 const mace_engine mace_device_engine = {
     sizeof(mace_engine), engine_bytes, engine_open,        mace_engine_run,  mace_engine_bind,
     engine_device,       engine_close, mace_engine_submit, mace_engine_wait, mace_engine_allocate,
+    engine_layer_ns,
 };

@@ -31,6 +31,7 @@ typedef struct engine {
   int32_t ports;
   int32_t step;   /* of the run: the next one */
   int32_t flight; /* task that was submitted and has not ended; -1: none */
+  uint64_t layer_ns; /* that a device took for the layer that is observed */
   uint8_t fallen, powered;
   char error[MACE_TEXT_BYTES + 1], text[MACE_TEXT_BYTES + 1], device[MACE_TEXT_BYTES + 1];
 } engine;

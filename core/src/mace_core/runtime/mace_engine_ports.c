@@ -68,14 +68,48 @@ static void take_outputs(mace_session *s, const mace_task *task) {
   }
 }
 
+/* A run whose layers the application observes. */
+typedef struct observation {
+  mace_session *session;
+  const mace_task *task;
+} observation;
+
+static void see_layer(void *context, int32_t layer, const void *result, uint64_t ns) {
+  const observation *o = context;
+  mace_session *s = o->session;
+  engine *e = s->engine;
+  if (layer < 0 || layer >= o->task->layers) return; /* of a driver that shows more than the build knows */
+  e->layer_ns = ns;
+  s->frame.observe(s->frame.observer, o->task->layer + layer, result);
+  e->layer_ns = 0;
+}
+
+/* Whether the application sees the layers of a task in this run. */
+static int is_observed(const mace_session *s, const mace_task *task) {
+  const mace_driver *driver = driver_of(s, task->device);
+  return s->frame.observe && task->layers && MACE_HAS(driver, observe);
+}
+
+static mace_status observe_task(mace_session *s, int32_t t) {
+  engine *e = s->engine;
+  const mace_task *task = &s->model->plan->tasks[t];
+  observation o = {s, task};
+  const mace_observer observer = {sizeof observer, &o, see_layer};
+  return driver_of(s, task->device)->observe(e->loaded[t], e->bindings, &observer, mace_engine_text(e));
+}
+
 mace_status mace_engine_run_task(mace_session *s, int32_t t, int submit) {
   engine *e = s->engine;
   const mace_task *task = &s->model->plan->tasks[t];
   const mace_driver *driver = driver_of(s, task->device);
   const uint32_t timeout_ms = s->config.timeout_ms;
+  const int observed = is_observed(s, task);
   mace_status status;
   bring_inputs(s, t);
-  if (submit)
+  submit &= !observed;
+  if (observed)
+    status = observe_task(s, t);
+  else if (submit)
     status = driver->submit(e->loaded[t], e->bindings, timeout_ms, mace_engine_text(e));
   else
     status = driver->run(e->loaded[t], e->bindings, timeout_ms, mace_engine_text(e));

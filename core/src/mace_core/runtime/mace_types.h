@@ -207,6 +207,7 @@ typedef struct mace_engine {
   mace_status (*submit)(mace_session *); /* from here on, libraries may be older than the application */
   mace_status (*wait)(mace_session *, uint32_t timeout_ms);
   mace_status (*allocate)(mace_session *, int32_t port, mace_buffer *);
+  uint64_t (*layer_ns)(const mace_session *);
 } mace_engine;
 
 struct mace_model {

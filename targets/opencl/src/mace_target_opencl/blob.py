@@ -2,8 +2,9 @@
 
 The contract with what makes the calls stands in `mace_target_opencl.enqueue`.
 
-All numbers are little-endian. The header is followed by calls, operands, offsets of the kernels' names, the
-names, the options of the compiler, and the source as a raw stream of DEFLATE; each begins at a multiple of 8.
+All numbers are little-endian. The header is followed by calls, operands, offsets of the kernels' names, in a
+check build of the operands' labels, then names and labels, the options of the compiler, and the source as a
+raw stream of DEFLATE; each begins at a multiple of 8.
 """
 
 from __future__ import annotations
@@ -19,19 +20,25 @@ import numpy as np
 from mace_core.errors import PluginError
 from mace_core.memory import Arena, arena
 from mace_core.program import Call, Kernel, Program
-from mace_target_opencl.enqueue import FIELDS, needs_half, render_program
+from mace_target_opencl.check_build import is_checked, label_operand
+from mace_target_opencl.enqueue import FIELDS, needs_half, operands_of, render_program
 
 MAGIC = 0x4C434F4D
 """The bytes "MOCL"."""
 VERSION = 1
 WEIGHTS = -1
 """The number of the binding of the constants; ports of the part count from 0: inputs, outputs, scratch."""
+CHECKED = 2
+"""Flag of a program whose kernels test their accesses."""
 ALIGNMENT = 256
 NEEDS_HALF = 1
 """Flag of a program that devices without cl_khr_fp16 cannot compute."""
 COMPILER_OPTIONS = "-cl-std=CL1.2"
 CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQ")
-"""Records: kernel, 0, first operand, operands, global and local size; binding, unit, offset, size."""
+"""Records of calls: kernel, operands that are read, first operand, operands, global and local size.
+
+Those of operands: binding, unit, offset, size.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,25 +70,27 @@ class Location:
 def encode(program: Program) -> Blob:
     """Return a program as the driver reads it."""
     kernels = _list_kernels(program.calls)
+    is_check_build = any(map(is_checked, kernels))
+    flags = (NEEDS_HALF if any(map(needs_half, kernels)) else 0) | (CHECKED if is_check_build else 0)
     source = render_program(kernels).encode()
     placement = _Placement(program)
     calls, operands = bytearray(), bytearray()
     numbers = {kernel.name: number for number, kernel in enumerate(kernels)}
     for call in program.calls:
-        locations = [placement.find(tensor) for tensor in (*call.reads, *call.writes) if tensor]
+        reads = [tensor for tensor in call.reads if tensor]
+        locations = [placement.find(tensor) for tensor in (*reads, *call.writes)]
         first = len(operands) // OPERAND.size
         for location in locations:
             operands += OPERAND.pack(location.binding, location.unit, location.offset, location.size)
         calls += CALL.pack(
             numbers[call.kernel.name],
-            0,
+            len(reads),
             first,
             len(locations),
             *_sizes(call, "global_size"),
             *_sizes(call, "local_size"),
         )
-    flags = NEEDS_HALF if any(map(needs_half, kernels)) else 0
-    strings = _SourceTable(list(numbers), source)
+    strings = _SourceTable(list(numbers), _label_operands(program.calls) if is_check_build else [], source)
     return Blob(
         _join(_Header(flags, placement.bindings), bytes(calls), bytes(operands), strings),
         placement.weights,
@@ -104,6 +113,15 @@ def _list_kernels(calls: Sequence[Call]) -> list[Kernel]:
                 "make calls by `enqueue`",
             )
     return list(kernels.values())
+
+
+def _label_operands(calls: Sequence[Call]) -> list[str]:
+    """Return what messages call each operand of each call, in the order of the table."""
+    labels: list[str] = []
+    for call in calls:
+        tensors = [tensor for tensor in (*call.reads, *call.writes) if tensor]
+        labels += map(label_operand, operands_of(call), tensors)
+    return labels
 
 
 class _Placement:
@@ -153,19 +171,20 @@ class _Header(NamedTuple):
 
 
 class _SourceTable(NamedTuple):
-    """The names of the kernels, and their source."""
+    """The names of the kernels, the labels of the operands, and the source of the kernels."""
 
     names: Sequence[str]
+    labels: Sequence[str]
     source: bytes
 
 
 def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) -> bytes:
     """Return header and tables."""
-    names, source = strings
+    names, labels, source = strings
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = compressor.compress(source) + compressor.flush()
     starts, text = [], bytearray()
-    for name in names:
+    for name in (*names, *labels):
         starts.append(len(text))
         text += name.encode() + b"\0"
     compiler_options = COMPILER_OPTIONS.encode() + b"\0"
@@ -175,7 +194,7 @@ def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) 
         VERSION,
         first.flags,
         first.bindings,
-        len(starts),
+        len(names),
         len(calls) // CALL.size,
         len(operands) // OPERAND.size,
         len(text),
@@ -188,7 +207,8 @@ def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) 
         header,
         calls,
         operands,
-        struct.pack(f"<{len(starts)}I", *starts),
+        struct.pack(f"<{len(names)}I", *starts[: len(names)]),
+        struct.pack(f"<{len(labels)}I", *starts[len(names) :]),
         text,
         compiler_options,
         deflated,

@@ -11,6 +11,7 @@ The contract with what makes a part of a `Program` (the blob and the driver):
 - Tensors lie dense, in the order of their axes, aligned to their element size.
 - An operand may be one of several names of the same bytes: nothing is `restrict`.
 - A tensor without elements is never computed and may have no buffer; kernels read none of it.
+- A kernel with the parameter `CHECKS` takes two more arguments, see `bounds`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
+from mace_target_opencl.bounds import CHECKS
+from mace_target_opencl.bounds import PRELUDE as CHECK_PRELUDE
 from mace_target_opencl.exact import PRELUDE as EXACT_PRELUDE
 from mace_target_opencl.exact import is_exact
 from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
@@ -127,6 +130,8 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
         sources.insert(0, HALF_PRELUDE)
     if any(map(is_exact, unique.values())):
         sources.insert(0, EXACT_PRELUDE)
+    if any(kernel.params.get(CHECKS) for kernel in unique.values()):
+        sources.insert(0, CHECK_PRELUDE)
     return Code("\n".join(sources))
 
 

@@ -15,7 +15,7 @@ TYPES = ("f32", "f16")
 REGIONS = ("auto", "all", "worthwhile")
 """Which regions the GPU computes; "auto" is "worthwhile" for `runtime: cpu+gpu`, and else "all"."""
 TYPED = ("storage", "arithmetic")
-NAMES = ("storage", "arithmetic", "regions", "costs")
+NAMES = ("storage", "arithmetic", "regions", "costs", "check_bounds")
 
 
 DATA_TYPES: Mapping[str, tuple[str, str]] = {
@@ -33,12 +33,14 @@ class OpenclOptions:
     storage: the type in which floats lie in the GPU's memory.  arithmetic: the type in which kernels compute.
     is_selective: whether regions that the processor computes faster are left to it.  costs: by what that is
     estimated.
+    checks_bounds: whether kernels test every access.
     """
 
     storage: str = "f32"
     arithmetic: str = "f32"
     is_selective: bool = False
     costs: Costs = field(default_factory=Costs)
+    checks_bounds: bool = False
 
     @classmethod
     def of(
@@ -63,6 +65,9 @@ class OpenclOptions:
         types = [str(options.get(name, default)) for name, default in zip(TYPED, defaults, strict=True)]
         if types == ["f32", "f16"]:
             faults.append(f"{place}: arithmetic: f16 needs storage in f16 too; write storage: f16 beside it")
+        checks = options.get("check_bounds", False)
+        if not isinstance(checks, bool):
+            faults.append(f"{place}: check_bounds: {checks!r:.40} is not allowed; write true or false")
         costs = Costs()
         try:
             costs = read_costs(options, place)
@@ -72,7 +77,7 @@ class OpenclOptions:
             raise MaceError.of(faults)
         shares = {"cpu", "gpu"} <= {*runtimes}
         is_selective = regions == "worthwhile" or (regions == "auto" and shares)
-        return cls(types[0], types[1], is_selective, costs)
+        return cls(types[0], types[1], is_selective, costs, checks is True)
 
     @classmethod
     def of_model(cls, model: Model) -> OpenclOptions:

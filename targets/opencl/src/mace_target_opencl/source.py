@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
+from mace_target_opencl.bounds import ARGUMENTS, CHECKS, check_macros
 from mace_target_opencl.exact import forbid_contraction, is_exact
 from mace_target_opencl.steps import NAMES, ElementStep
 from mace_target_opencl.types import HALF, HALF_VALUE, INT, value_type
@@ -44,13 +45,14 @@ class KernelSource:
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
         self._sums_in_half = kernel.params.get("type") == HALF_VALUE
         self._sums_in_integers = is_exact(kernel) and kernel.params.get("type") == INT
+        self._is_checked = bool(kernel.params.get(CHECKS))
 
     def render(self) -> Code:
         """Return the complete source of the kernel."""
         params = dict(self.kernel.params)
         params.update(
             name=self.kernel.name,
-            arguments=Code(", ".join(map(_declare, self.operands))),
+            arguments=Code(", ".join([*map(_declare, self.operands), *self._list_check_arguments()])),
             pointers=Code("\n    ".join(map(_point, self.operands))),
             store=self.store,
             load=self.load,
@@ -94,11 +96,18 @@ class KernelSource:
         return Code("{ " + "\n      ".join(lines) + " }")
 
     def _find_macros(self, operand: KernelOperand) -> Mapping[str, str]:
+        macros = self._choose_macros(operand)
+        return check_macros(macros, operand, self.operands.index(operand)) if self._is_checked else macros
+
+    def _choose_macros(self, operand: KernelOperand) -> Mapping[str, str]:
         if self._sums_in_half and operand.name in FACTORS:
             return _list_half_loads(operand)
         if self._sums_in_integers and operand.name in FACTORS and operand.type != INT:
             return _list_integer_loads(operand)
         return _list_half_macros(operand) if operand.type == HALF else _list_macros(operand)
+
+    def _list_check_arguments(self) -> Sequence[str]:
+        return ARGUMENTS if self._is_checked else ()
 
     def _compute(self, number: int, step: ElementStep, width: int) -> list[str]:
         suffix = str(width) if width > 1 else ""

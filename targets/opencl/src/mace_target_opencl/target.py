@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
-from mace_core.api import BlobBody, BuildConfig, Manifest, MemorySpace, Part, PartFigures, Region, Target
+from mace_core.api import (
+    BlobBody,
+    BuildConfig,
+    Manifest,
+    MemorySpace,
+    Part,
+    PartFigures,
+    PartLayer,
+    Region,
+    Target,
+)
 from mace_core.deployment import Model
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
@@ -78,6 +88,7 @@ class Opencl(KernelTarget):
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""
         from mace_target_opencl.blob import encode
+        from mace_target_opencl.check_build import check_bounds
         from mace_target_opencl.half_arithmetic import compute_in_half
         from mace_target_opencl.half_storage import store_in_half
 
@@ -86,6 +97,8 @@ class Opencl(KernelTarget):
             program = store_in_half(program)
         if self.options.arithmetic == "f16":
             program = compute_in_half(program)
+        if self.options.checks_bounds:
+            program = check_bounds(program)
         blob = encode(program)
         inputs, outputs = region.ports(SPACE)
         return Part(
@@ -100,6 +113,10 @@ class Opencl(KernelTarget):
             figures=PartFigures(
                 summary=f"{blob.calls} calls of {blob.kernels} kernels",
                 details={region.name: {"kernels": blob.kernels, "source_bytes": blob.source_bytes}},
+            ),
+            layers=tuple(
+                PartLayer(program.tensors[call.writes[0]], call.node, call.kernel.name, call.sources)
+                for call in program.calls
             ),
         )
 

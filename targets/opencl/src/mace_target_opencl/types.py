@@ -50,6 +50,12 @@ Types and conversions are macros, so that tests can put a type of the compiler i
 the kernels on a device without the extension.
 """
 
+UNITS: Mapping[Code, int] = {
+    HALF: 2,
+    **{kind: dtype.size for dtype, kind in (*C_TYPES.items(), *RAW_TYPES.items())},
+}
+"""Bytes of an element as it is stored."""
+
 CAST = "let the model cast it to f32 before this node"
 """What a user can do about an element type that no kernel computes."""
 

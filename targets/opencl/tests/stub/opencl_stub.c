@@ -12,6 +12,7 @@
  *   OPENCL_STUB_LARGEST=N             bytes of the largest buffer (1 GiB)
  *   OPENCL_STUB_POLLS=N               how often an event is asked for before it has ended (0)
  *   OPENCL_STUB_STATE=N               the state with which events end (0)
+ *   OPENCL_STUB_FAULT=CALL:OPERAND:INDEX  what the kernels of a check build note
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ typedef struct object {
 } object;
 
 static int live[KINDS];
+static object *memory_set, *faults; /* the last memory that was an argument; that for faults, of check builds */
 static object platform = {PLATFORM, NULL, 0, 0}, devices[8];
 
 static const char *setting(const char *name, const char *otherwise) {
@@ -235,8 +237,9 @@ EXPORT cl_kernel clCreateKernel(cl_program program, const char *name, int32_t *c
 
 EXPORT int32_t clSetKernelArg(cl_kernel kernel, uint32_t index, size_t bytes, const void *value) {
   check(kernel, KERNEL, __func__);
-  if (index % 2 == 0) check(*(object *const *)value, MEM, __func__);
-  if (bytes != 8) abort();
+  if (index % 2 == 0) memory_set = check(*(object *const *)value, MEM, __func__);
+  if (bytes == 4) faults = memory_set; /* the number of the call stands behind it */
+  if (bytes != 8 && (bytes != 4 || index % 2 == 0)) abort();
   return fault(__func__);
 }
 
@@ -261,6 +264,17 @@ static int32_t signal_event(cl_event *event, int32_t code) {
   return 0;
 }
 
+static void note_fault(void) {
+  const char *const wanted = getenv("OPENCL_STUB_FAULT");
+  int32_t words[4] = {0};
+  long long index = 0;
+  if (!wanted || !faults || sscanf(wanted, "%d:%d:%lld", &words[0], &words[1], &index) != 3) return;
+  words[0]++;
+  words[2] = (int32_t)index;
+  words[3] = (int32_t)(index >> 32);
+  memcpy(faults->data, words, sizeof words);
+}
+
 EXPORT int32_t clEnqueueNDRangeKernel(cl_queue queue, cl_kernel kernel, uint32_t axes, const size_t *offset,
                                       const size_t *global, const size_t *local, uint32_t count,
                                       const cl_event *waits, cl_event *event) {
@@ -268,6 +282,7 @@ EXPORT int32_t clEnqueueNDRangeKernel(cl_queue queue, cl_kernel kernel, uint32_t
   check(queue, QUEUE, __func__);
   check(kernel, KERNEL, __func__);
   if (axes != 3 || count || !global[0] || (local && global[0] % local[0])) abort();
+  note_fault();
   return signal_event(event, fault(__func__));
 }
 
@@ -320,6 +335,13 @@ EXPORT int32_t clGetEventInfo(cl_event event, uint32_t what, size_t bytes, void 
     state = 1; /* CL_RUNNING */
   }
   return answer(&state, sizeof state, bytes, to, used);
+}
+
+EXPORT int32_t clGetEventProfilingInfo(cl_event event, uint32_t what, size_t bytes, void *to, size_t *used) {
+  const uint64_t at = what == CL_PROFILING_COMMAND_START ? 1000 : 1700;
+  const int32_t code = fault(__func__);
+  check(event, EVENT, __func__);
+  return code ? code : answer(&at, sizeof at, bytes, to, used);
 }
 
 EXPORT int32_t clWaitForEvents(uint32_t count, const cl_event *events) {

@@ -3,9 +3,9 @@
  *
  *   session_probe FALLBACK RUNS SUBMIT OPTIONS CACHE
  *
- * FALLBACK: 0 never, 1 at open, 2 at run. SUBMIT: 1 runs by mace_submit and mace_wait. OPTIONS: of mace_config,
+ * FALLBACK: 0 never, 1 at open, 2 at run. SUBMIT: 1 runs by mace_submit and mace_wait, 2 observes all layers. OPTIONS: of mace_config,
  * "-" for none. CACHE: a file for what the device compiles, "-" for none. Prints "open STATUS TEXT", "part
- * DEVICE", "run STATUS TEXT", "busy COUNT", "output FIRST".
+ * DEVICE", "run STATUS TEXT", "busy COUNT", "output FIRST", "layer NUMBER NANOSECONDS NAME".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,18 @@ static void store_entry(void *context, const char *key, const void *data, size_t
   printf("stored\n");
 }
 
+static void see_layer(void *observer, int32_t layer, const void *result) {
+  const mace_session *const session = observer;
+  (void)result;
+  printf("layer %d %llu %s\n", (int)layer, (unsigned long long)mace_layer_ns(session),
+         session_models[0]->layers[layer].name);
+}
+
 static mace_status run(mace_session *session, const void *const *inputs, void *const *outputs, int submit) {
   mace_status status;
   int busy = 0;
-  if (!submit) return mace_run(session, inputs, outputs);
+  if (submit == 2) mace_observe(session, see_layer, session);
+  if (submit != 1) return mace_run(session, inputs, outputs);
   status = mace_submit(session, inputs, outputs);
   if (status) return status;
   while ((status = mace_wait(session, 1)) == MACE_BUSY) busy++;

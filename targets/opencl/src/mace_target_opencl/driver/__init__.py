@@ -13,9 +13,11 @@ LIBRARY = "libOpenCL.so.1"
 
 _SOURCES = (
     "opencl_blob.c",
+    "opencl_check.c",
     "opencl_driver.c",
     "opencl_inflate.c",
     "opencl_library.c",
+    "opencl_observe.c",
     "opencl_part.c",
 )
 _HEADERS = ("opencl_api.h", "opencl_blob.h", "opencl_part.h")

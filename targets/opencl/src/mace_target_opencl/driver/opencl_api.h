@@ -57,6 +57,9 @@ enum {
   CL_PROGRAM_BUILD_LOG = 0x1183,
   CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
   CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
+  CL_PROFILING_COMMAND_START = 0x1282,
+  CL_PROFILING_COMMAND_END = 0x1283,
+  CL_QUEUE_PROFILING_ENABLE = 2,
   CL_COMPLETE = 0
 };
 
@@ -97,6 +100,7 @@ enum {
     (cl_queue, cl_mem, const void *, size_t, size_t, size_t, uint32_t, const cl_event *, cl_event *))         \
   X(clEnqueueMarkerWithWaitList, int32_t, (cl_queue, uint32_t, const cl_event *, cl_event *))                 \
   X(clGetEventInfo, int32_t, (cl_event, uint32_t, size_t, void *, size_t *))                                  \
+  X(clGetEventProfilingInfo, int32_t, (cl_event, uint32_t, size_t, void *, size_t *))                         \
   X(clWaitForEvents, int32_t, (uint32_t, const cl_event *))                                                   \
   X(clReleaseEvent, int32_t, (cl_event))                                                                      \
   X(clFlush, int32_t, (cl_queue))                                                                             \

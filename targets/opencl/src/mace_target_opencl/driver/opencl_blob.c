@@ -43,12 +43,16 @@ static const char *check_operand(const mace_payload *payload, const opencl_heade
   return NULL;
 }
 
-static const char *check_call(const opencl_header *header, const opencl_call *call) {
+static const char *check_call(const opencl_blob *blob, const opencl_call *call) {
+  const opencl_header *const header = blob->header;
   int chosen = 0;
   if (call->kernel >= header->kernels) return "a call has no kernel";
+  if (call->reads >= call->operands) return "a call writes nothing";
   if (call->first > header->operands || call->operands > header->operands - call->first ||
       call->operands > OPENCL_OPERANDS)
     return "a call has too many operands";
+  for (uint32_t i = call->reads; i < call->operands; i++)
+    if (blob->operands[call->first + i].binding == OPENCL_WEIGHTS) return "a call writes a constant";
   for (int axis = 0; axis < 3; axis++) {
     if (!call->global[axis] || call->global[axis] > UINT32_MAX || call->local[axis] > UINT32_MAX)
       return "a call has no sizes";
@@ -65,11 +69,16 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
   const char *fault = NULL;
   if (!header || header->magic != OPENCL_MAGIC) return "these are no kernels";
   if (header->version != OPENCL_VERSION) return "they have another version";
-  if (header->flags & ~(uint32_t)OPENCL_NEEDS_HALF) return "they need what this driver does not know";
+  if (header->flags & ~(uint32_t)OPENCL_FLAGS) return "they need what this driver does not know";
   blob->header = header;
   blob->calls = take(&r, (uint64_t)header->calls * sizeof *blob->calls);
   blob->operands = take(&r, (uint64_t)header->operands * sizeof *blob->operands);
   blob->name_offsets = take(&r, (uint64_t)header->kernels * sizeof *blob->name_offsets);
+  blob->labels = NULL;
+  if (header->flags & OPENCL_CHECKED) {
+    blob->labels = take(&r, (uint64_t)header->operands * sizeof *blob->labels);
+    if (!blob->labels) return "they are cut short";
+  }
   blob->names = take(&r, header->name_bytes);
   blob->options = take(&r, header->option_bytes);
   blob->deflated = take(&r, header->deflated_bytes);
@@ -84,9 +93,12 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
     return "a text has no end";
   for (uint32_t i = 0; i < header->kernels; i++)
     if (blob->name_offsets[i] >= header->name_bytes) return "a kernel has no name";
+  for (uint32_t i = 0; blob->labels && i < header->operands; i++)
+    if (blob->labels[i] >= header->name_bytes || !is_text(blob->names, header->name_bytes))
+      return "an operand has no name";
   for (uint32_t i = 0; !fault && i < header->operands; i++)
     fault = check_operand(payload, header, &blob->operands[i]);
-  for (uint32_t i = 0; !fault && i < header->calls; i++) fault = check_call(header, &blob->calls[i]);
+  for (uint32_t i = 0; !fault && i < header->calls; i++) fault = check_call(blob, &blob->calls[i]);
   return fault;
 }
 

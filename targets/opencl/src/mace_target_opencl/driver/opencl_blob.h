@@ -5,7 +5,10 @@
 #include "driver.h"
 
 enum { OPENCL_MAGIC = 0x4C434F4D, OPENCL_VERSION = 1, OPENCL_WEIGHTS = -1, OPENCL_OPERANDS = 64 };
-enum { OPENCL_NEEDS_HALF = 1 }; /* flag: the kernels compute in half precision */
+
+/* Flags of a part. NEEDS_HALF: the kernels compute in half precision. CHECKED: each kernel tests where it reads
+ * and writes, and has two more arguments: where to note what was wrong, and the number of the call. */
+enum { OPENCL_NEEDS_HALF = 1, OPENCL_CHECKED = 2, OPENCL_FLAGS = OPENCL_NEEDS_HALF | OPENCL_CHECKED };
 
 typedef struct opencl_header {
   uint32_t magic, version, flags;
@@ -18,8 +21,9 @@ typedef struct opencl_header {
 } opencl_header;
 
 typedef struct opencl_call {
-  uint32_t kernel, reserved;
-  uint32_t first, operands;   /* of the table of operands */
+  uint32_t kernel;
+  uint32_t reads;           /* operands that are read; what is written follows them */
+  uint32_t first, operands; /* of the table of operands */
   uint64_t global[3], local[3]; /* local 0: the device chooses */
 } opencl_call;
 
@@ -35,6 +39,7 @@ typedef struct opencl_blob {
   const opencl_call *calls;
   const opencl_operand *operands;
   const uint32_t *name_offsets; /* by kernel */
+  const uint32_t *labels;       /* by operand: its name and its tensor's, in names; NULL unless CHECKED */
   const char *names, *options;
   const unsigned char *deflated;
 } opencl_blob;

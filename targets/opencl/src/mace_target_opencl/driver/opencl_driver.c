@@ -175,9 +175,10 @@ static mace_status prepare_device(mace_device *device, mace_text text) {
 }
 
 static void close_opencl(mace_device *device) {
+  if (device->profiling) device->cl.clReleaseCommandQueue(device->profiling);
   if (device->queue) device->cl.clReleaseCommandQueue(device->queue);
   if (device->context) device->cl.clReleaseContext(device->context);
-  device->queue = NULL;
+  device->queue = device->profiling = NULL;
   device->context = NULL;
   mace_opencl_close_library(device);
 }
@@ -263,4 +264,5 @@ const mace_driver mace_opencl_driver = {
     .compile = mace_opencl_compile,
     .restore = mace_opencl_restore,
     .save = mace_opencl_save,
+    .observe = mace_opencl_observe,
 };

@@ -52,7 +52,11 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
                            "%.80s has no cl_khr_fp16, without which it cannot compute in half precision; build "
                            "the library with arithmetic: f32, or fall back", device->name);
   status = upload_weights(part, text);
-  if (!status) *loaded = part;
+  if (!status) status = mace_opencl_prepare_check(part, text);
+  if (status)
+    mace_opencl_unload(part);
+  else
+    *loaded = part;
   return status;
 }
 
@@ -73,7 +77,8 @@ void mace_opencl_unload(mace_loaded *part) {
   part->running = NULL;
   forget_program(part);
   if (part->weights) cl->clReleaseMemObject(part->weights);
-  part->weights = NULL;
+  if (part->faults) cl->clReleaseMemObject(part->faults);
+  part->weights = part->faults = NULL;
 }
 
 /* ---- compiling ---- */
@@ -228,11 +233,10 @@ static int32_t set_arguments(const mace_loaded *part, uint32_t number, const mac
     if (!code) code = cl->clSetKernelArg(part->kernels[number], 2 * i + 1, sizeof offset, &offset);
     if (code) return code;
   }
-  return CL_SUCCESS;
+  return mace_opencl_set_check(part, number);
 }
 
-/* Set the arguments of all calls, unless they were set for the same ports. */
-static mace_status bind_ports(mace_loaded *part, const mace_binding *ports, mace_text text) {
+mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_text text) {
   const size_t count = count_ports(part->payload);
   int same = 1;
   for (size_t i = 0; i < count; i++)
@@ -246,16 +250,19 @@ static mace_status bind_ports(mace_loaded *part, const mace_binding *ports, mace
   return MACE_OK;
 }
 
+int32_t mace_opencl_enqueue(const mace_loaded *part, uint32_t number, cl_queue queue, cl_event *event) {
+  const opencl_call *const call = &part->blob.calls[number];
+  const size_t global[3] = {(size_t)call->global[0], (size_t)call->global[1], (size_t)call->global[2]};
+  const size_t local[3] = {(size_t)call->local[0], (size_t)call->local[1], (size_t)call->local[2]};
+  return part->device->cl.clEnqueueNDRangeKernel(queue, part->kernels[number], 3, NULL, global,
+                                                 local[0] ? local : NULL, 0, NULL, event);
+}
+
 static mace_status enqueue_calls(mace_loaded *part, const mace_binding *ports, mace_text text) {
-  const mace_device *const device = part->device;
-  const mace_status status = bind_ports(part, ports, text);
+  const mace_status status = mace_opencl_bind(part, ports, text);
   if (status) return status;
   for (uint32_t i = 0; i < part->blob.header->calls; i++) {
-    const opencl_call *const call = &part->blob.calls[i];
-    const size_t global[3] = {(size_t)call->global[0], (size_t)call->global[1], (size_t)call->global[2]};
-    const size_t local[3] = {(size_t)call->local[0], (size_t)call->local[1], (size_t)call->local[2]};
-    const int32_t code = device->cl.clEnqueueNDRangeKernel(device->queue, part->kernels[i], 3, NULL, global,
-                                                           local[0] ? local : NULL, 0, NULL, NULL);
+    const int32_t code = mace_opencl_enqueue(part, i, part->device->queue, NULL);
     if (code) return mace_opencl_judge(MACE_FAILED, "clEnqueueNDRangeKernel", code, text);
   }
   return MACE_OK;
@@ -268,7 +275,7 @@ mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32
   const int32_t code = status == MACE_LOST ? CL_SUCCESS : cl->clFinish(part->device->queue);
   (void)timeout_ms; /* the engine refuses a limit, because no kernel can be stopped */
   if (status) return status;
-  return code ? mace_opencl_judge(MACE_FAILED, "clFinish", code, text) : MACE_OK;
+  return code ? mace_opencl_judge(MACE_FAILED, "clFinish", code, text) : mace_opencl_find_fault(part, text);
 }
 
 mace_status mace_opencl_submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms,
@@ -310,5 +317,5 @@ mace_status mace_opencl_wait(mace_loaded *part, uint32_t timeout_ms, mace_text t
   cl->clReleaseEvent(part->running);
   part->running = NULL;
   if (code || state < 0) return mace_opencl_judge(MACE_FAILED, "the run", code ? code : state, text);
-  return MACE_OK;
+  return mace_opencl_find_fault(part, text);
 }

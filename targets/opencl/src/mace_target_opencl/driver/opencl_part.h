@@ -21,6 +21,7 @@ struct mace_device {
   cl_device id;
   cl_context context;
   cl_queue queue;
+  cl_queue profiling; /* of observed runs, which tells times; NULL: not made yet */
   uint64_t largest; /* bytes of the largest buffer */
   size_t group;     /* work-items of the largest group */
   char name[OPENCL_NAME_BYTES];
@@ -31,6 +32,7 @@ struct mace_loaded {
   const mace_payload *payload;
   opencl_blob blob;
   cl_mem weights;      /* NULL: the part has none */
+  cl_mem faults;       /* where kernels of a check build note what was wrong; NULL in others */
   cl_program program;  /* NULL: not compiled */
   cl_kernel *kernels;  /* by call: arguments are a kernel's state, and those of a call rarely change */
   cl_event running;    /* of the run that was submitted; NULL: none */
@@ -52,6 +54,18 @@ void mace_opencl_close_library(mace_device *device);
 /* Whether a device has an extension. */
 int mace_opencl_has_extension(const mace_device *device, const char *name);
 
+/* Give the kernels of all calls their arguments, unless they have them. */
+mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_text text);
+
+/* Enqueue a call; event: of its end, NULL: nobody asks. */
+int32_t mace_opencl_enqueue(const mace_loaded *part, uint32_t number, cl_queue queue, cl_event *event);
+
+/* Of check builds; without effect in others. Make the memory for faults; give a call its arguments behind the
+ * operands; say what a kernel noted, once the calls have ended, and forget it. */
+mace_status mace_opencl_prepare_check(mace_loaded *part, mace_text text);
+int32_t mace_opencl_set_check(const mace_loaded *part, uint32_t number);
+mace_status mace_opencl_find_fault(const mace_loaded *part, mace_text text);
+
 /* Functions of the driver that concern a part; see driver.h. */
 size_t mace_opencl_part_bytes(const mace_payload *payload);
 mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, void *memory,
@@ -63,6 +77,8 @@ mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32
 mace_status mace_opencl_submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms,
                                mace_text text);
 mace_status mace_opencl_wait(mace_loaded *part, uint32_t timeout_ms, mace_text text);
+mace_status mace_opencl_observe(mace_loaded *part, const mace_binding *ports, const mace_observer *observer,
+                                mace_text text);
 void mace_opencl_unload(mace_loaded *part);
 
 #endif
