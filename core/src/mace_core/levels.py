@@ -29,6 +29,9 @@ class Level:
     has.
     prelude: template of the C that all kernels of the level see (vector types and the like).
     probe: template of the C functions that `available` calls; None if it calls none.
+    helpers: templates of C functions that the kernels of the level need besides their own helpers.
+    replaces: templates that stand for those of the same file name: the same functions or the same kernel,
+    with the same parameters, written for the level.
     peak: C source of a program that prints what one core can do, see `run/operators.py`; None if unknown.
     """
 
@@ -37,12 +40,18 @@ class Level:
     available: str
     prelude: Traversable
     probe: Traversable | None = None
+    helpers: tuple[Traversable, ...] = ()
+    replaces: tuple[Traversable, ...] = ()
     peak: Traversable | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", CIdentifier(self.name))
         # `available` is text of a target's author: levels are stated before anything of a model is known.
         object.__setattr__(self, "available", Code(self.available))
+
+    def choose_template(self, template: Traversable) -> Traversable:
+        """Return what stands for a template at this level, most often itself."""
+        return next((other for other in self.replaces if other.name == template.name), template)
 
 
 def choose_levels(targets: Sequence[Target], abi: str, names: tuple[str, ...]) -> tuple[Target, ...]:

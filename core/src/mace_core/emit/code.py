@@ -213,7 +213,8 @@ def _kernel_files(table: KernelTable, models: Sequence[Plan]) -> dict[str, Conte
 
 def _kernel_file(table: KernelTable, level: Level, kernels: Sequence[Kernel]) -> Code:
     """Return the translation unit of a table's kernels at one level."""
-    helpers = list(dict.fromkeys(chain.from_iterable(kernel.helpers for kernel in kernels)))
+    named = chain(level.helpers, chain.from_iterable(kernel.helpers for kernel in kernels))
+    helpers = dict.fromkeys(map(level.choose_template, named))
     return render(
         TEMPLATES / "kernels.c.in",
         banner=BANNER,
@@ -223,8 +224,13 @@ def _kernel_file(table: KernelTable, level: Level, kernels: Sequence[Kernel]) ->
         level=level,
         prelude=render(level.prelude, level=level),
         helpers=[render(h, level=level) for h in helpers],
-        bodies=[render(k.template, name=k.name, level=level, **k.params) for k in kernels],
+        bodies=[_render_kernel(kernel, level) for kernel in kernels],
     )
+
+
+def _render_kernel(kernel: Kernel, level: Level) -> Code:
+    template = level.choose_template(kernel.template)
+    return render(template, name=kernel.name, level=level, **kernel.params)
 
 
 def _probes(tables: Iterable[KernelTable]) -> list[Code]:

@@ -48,7 +48,9 @@ class Cpu(KernelTarget):
 
     def parameters(self, level: Level | None) -> Hashable:
         """How weights are packed for the level."""
-        return Packing(level.panel, level.depth_step) if isinstance(level, CpuLevel) else Packing()
+        if not isinstance(level, CpuLevel):
+            return Packing()
+        return Packing(level.panel, level.depth_step, level.by_scalar)
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
         """Convolutions and matrix products compute element-wise ops on their results."""

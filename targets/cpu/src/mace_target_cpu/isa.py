@@ -16,7 +16,7 @@ VECTOR = KERNELS / "vector.h.in"
 PANEL = 16
 """Columns of a packed weight matrix that lie together: the widest tile of all levels; one packing serves."""
 
-DOTS = ("pairs", "quads", "vnni")
+DOTS = ("pairs", "quads", "vnni", "vrmpy")
 """The ways to sum products of bytes that kernels are written for, see `CpuLevel.dot`."""
 
 
@@ -33,7 +33,10 @@ class CpuLevel(Level):
     then loaded as vectors.  registers: vector registers, which bound the tiles of such products.
     depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
     dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" as
-    two pairs that shifts take out of four bytes, "vnni" four at a time and exactly (vpdpbusd).
+    two pairs that shifts take out of four bytes, "vnni" four at a time and exactly (vpdpbusd), "vrmpy" too,
+    with four bytes of the left factor in a scalar register.
+    by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
+    theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
     byte_tiles: whether it multiplies tiles of bytes besides (AMX).
 
     PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their
@@ -48,6 +51,7 @@ class CpuLevel(Level):
     registers: int = 16
     depth_step: int = 4
     dot: str = "pairs"
+    by_scalar: bool = False
     byte_tiles: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 
@@ -80,6 +84,12 @@ class Packing:
 
     panel: int = PANEL
     depth_step: int = 4
+    by_scalar: bool = False
+
+    @property
+    def offset(self) -> int:
+        """What packed matrices of int8 have in them besides."""
+        return 128 if self.by_scalar else 0
 
 
 def panel_width(lowering: Lowering) -> int:

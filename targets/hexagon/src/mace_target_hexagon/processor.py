@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+
+from mace_core.ir import Array, Graph
 from mace_core.levels import Level
+from mace_core.program import Program, Weight
+from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
 from mace_target_hexagon.isa import LEVELS
+
+REGISTER = 128
+"""Bytes of a register of HVX."""
 
 
 class Hvx(Cpu):
@@ -23,3 +33,28 @@ class Hvx(Cpu):
     def levels(self, abi: str) -> tuple[Level, ...]:
         """HVX with vectors of 128 bytes, and plain C for DSPs without it."""
         return LEVELS
+
+    def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
+        """Return the program of a region, whose weights are as long as whole registers.
+
+        So each of them begins where one can be loaded by one instruction, because a library's constants
+        follow each other from such an address on.
+        """
+        program = super().lower(graph, abi, tuning)
+        weights = {name: pad_weight(weight) for name, weight in program.weights.items()}
+        return replace(program, weights=weights)
+
+
+def pad_weight(weight: Weight) -> Weight:
+    """Return the weight with zeros behind it up to a whole register."""
+    elements = math.prod(weight.shape)
+    missing = -weight.bytes % REGISTER
+    if not missing or not elements:
+        return weight
+    padding = missing // (weight.bytes // elements)
+
+    def make() -> Array:
+        array = weight.make().reshape(-1)
+        return np.concatenate([array, np.zeros(padding, array.dtype)])
+
+    return Weight((elements + padding,), weight.bytes + missing, make)

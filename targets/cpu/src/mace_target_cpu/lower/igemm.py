@@ -36,10 +36,11 @@ def pack_bytes(matrices: Array, packing: Packing) -> Array:
     """Arrange int8 [count, depth, columns] as [count, panels, depth / step, panel, step], padded by zeros.
 
     step: elements of a column that lie together, because the level multiplies so many by one instruction.
+    The zeros that pad are zeros after `Packing.offset` was added, so that they add nothing to products.
     """
     count, panels, steps, panel, step = packed_bytes_shape(matrices.shape, packing)
     full = np.zeros((count, steps * step, panels * panel), np.int8)
-    full[:, : matrices.shape[1], : matrices.shape[2]] = matrices
+    full[:, : matrices.shape[1], : matrices.shape[2]] = matrices ^ np.int8(-packing.offset)
     return np.ascontiguousarray(full.reshape(count, steps, step, panels, panel).transpose(0, 3, 1, 4, 2))
 
 

@@ -68,7 +68,7 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
         "panel": panel,
         **block_args(rows, depth),
         "is_signed": a.dtype is DType.I8,
-        "b_zero": zero,
+        "b_zero": zero + packing(lowering).offset,
     }
     kernel = Kernel(
         f"matmul_integer_{a.dtype.value}",

@@ -14,7 +14,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel
-from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
 from mace_target_cpu.lower.igemm import (
     IGEMM,
@@ -75,16 +75,18 @@ def conv(node: Node, lowering: Lowering) -> None:
     # Gathered windows, their 16-bit copies and their sums must fit one worker's scratch.
     rows, depth = math.prod(y.shape[:-1]), filters.depth
     strip = Strip.from_geometry(args, filters, byte_rows(rows, depth))
+    # Pixels of a strip are as long as a group's channels, and scalar registers load whole quads.
+    is_readable = not packing(lowering).by_scalar or lowering.shape(node.inputs[1])[-1] % 4 == 0
     matrices = weights.values.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
     w = pack_once(node.inputs[1], matrices, lowering)
     args |= {
-        "w_zero": weights.zero,
+        "w_zero": weights.zero + packing(lowering).offset,
         "x_type": CODES[x.dtype],
         "results": y.shape[-1],
         "group": filters.group,
         "panel": panel_width(lowering),
         **block_args(rows, depth),
-        "strip": strip.pays and x.dtype is not DType.I16,
+        "strip": strip.pays and x.dtype is not DType.I16 and is_readable,
     }
     w_strip = ""
     if args["strip"] and strip.pads:

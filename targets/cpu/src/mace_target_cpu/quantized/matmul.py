@@ -12,7 +12,7 @@ import numpy as np
 from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.igemm import (
     IGEMM,
     block_args,
@@ -75,7 +75,7 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
         "dilation": ONES,
         "pad": (0, 0, 0),
         "x_zero": Scale.from_tensor(x).zero,
-        "w_zero": weights.zero,
+        "w_zero": weights.zero + packing(lowering).offset,
         "x_type": CODES[x.dtype],
         "results": results,
         "group": 1,
@@ -119,7 +119,7 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
         "block": block,
         "panel": panel,
         "a_zero": Scale.from_tensor(a).zero,
-        "b_zero": weights.zero,
+        "b_zero": weights.zero + packing(lowering).offset,
         "a_type": CODES[a.dtype],
         "b_signed": b.dtype is DType.I8,
         **sums.result(node, y),
