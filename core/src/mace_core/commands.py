@@ -67,7 +67,7 @@ class Converted:
     files: tuple[Path, ...]
 
 
-def convert_files(deployment: Path, target: str, output: Path, no_fallback: bool = False) -> Converted:
+def convert_files(deployment: Path, target: str, output: Path, no_fallback: bool) -> Converted:
     """Write the sources of a deployment into a folder."""
     parsed, choice, registry = load_job(deployment, target)
     generated = generate(Job(parsed, choice, no_fallback), registry)
@@ -132,7 +132,7 @@ class BuiltModels:
 
 
 def run_model(
-    models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int = 0
+    models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int
 ) -> dict[str, Path]:
     """Run a model and write each output as OUTPUT/NAME.npy, with a leading axis of samples.
 

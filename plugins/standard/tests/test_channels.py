@@ -43,6 +43,7 @@ ZEROS = np.zeros(4, np.float32)
         (node("ReduceMean", IMAGE, axes=(-1,)), None),
         (node("ReduceMean", (1, 2, 2, 1), axes=(-1,)), None),
         (node("Pad", IMAGE, before=(0, 1, 0, 0), after=(0, 0, 2, 0)), [(ALL, ALL)]),
+        (node("Pad", IMAGE, before=(0, 0, 2, 0), after=(0, 1, 0, 0)), [(ALL, ALL)]),
         (node("Pad", IMAGE, before=(0, 0, 0, 1), after=(0, 0, 0, 0)), None),
         (node("Pad", IMAGE, before=(0, 0, 0, 0), after=(0, 0, 0, 1)), None),
         (node("Concat", IMAGE, (1, 2, 2, 2), axis=3), [(ALL, ALL), ([0, 1], [4, 5])]),

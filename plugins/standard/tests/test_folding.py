@@ -109,6 +109,15 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
     assert ops_after([fold_input], graph) == [n.op.name for n in graph.nodes]
 
 
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (1, 1, 1, 3)])
+def test_a_factor_that_makes_several_channels_of_one_stays(
+    expressions: Any, ops_after: Any, shape: tuple[int, ...]
+) -> None:
+    e = expressions(0)
+    one_channel = e("Conv", e.input(1, 4, 5, 2), e.constant(1, 1, 1, 2), **window(2))
+    assert ops_after([fold_scale], e.graph(e("Mul", one_channel, e.constant(*shape)))) == ["Conv", "Mul"]
+
+
 def test_a_factor_for_each_of_as_many_rows_as_channels_stays(expressions: Any, ops_after: Any) -> None:
     e = expressions(0)
     graph = e.graph(conv(e, e("Mul", e.input(1, 4, 5, 4), e.constant(4, 1, 1))))

@@ -147,7 +147,7 @@ def test_options_are_checked_when_the_file_is_read(tmp_path: Path) -> None:
     )
     for target in ("host", "max78000"):
         with pytest.raises(MaceError) as told:
-            convert_files(file, target, tmp_path / "out")
+            convert_files(file, target, tmp_path / "out", no_fallback=False)
         assert [
             line
             for line in ("c_filename", "board_name", "the target takes no options")
