@@ -152,7 +152,7 @@ def test_an_abi_that_is_none_is_told_where_another_one_is_built_for(folder: Path
 
 @pytest.mark.slow
 def test_strict_refuses_keys_without_effect(folder: Path) -> None:
-    status, output = check(folder, "good", "winograd: 2", "dsp_mode: 1")
+    status, output = check(folder, "good", "obfuscate: 1", "dsp_mode: 1")
     assert status == 0, output
     assert "note: " in output
     assert "dsp_mode: accepted; has no effect: MACE dropped it" in output
@@ -160,6 +160,6 @@ def test_strict_refuses_keys_without_effect(folder: Path) -> None:
     assert done.exit_code == 2
     lines = [line for line in done.output.splitlines() if "accepted" in line]
     keys = [line.partition(": accepted; ")[0].rpartition(": ")[2] for line in lines]
-    assert keys == ["winograd", "dsp_mode"]
+    assert keys == ["obfuscate", "dsp_mode"]
     assert all(line.endswith("; remove the key") for line in lines)
     assert "ready" not in done.output

@@ -23,7 +23,7 @@ models:
     model_file_path: net.onnx
     runtime: cpu+gpu
     winograd: 4
-    limit_opencl_kernel_time: 0
+    limit_opencl_kernel_time: 1
     nnlib_graph_mode: 0
     obfuscate: OFF
     subgraphs:
@@ -74,8 +74,8 @@ def test_list_form(tmp_path: Path) -> None:
     assert (b.name, b.shape, b.order) == ("b", (1, 10), "NONE")
     assert model.outputs[0].shape == (1, 1001)
     assert [n.removeprefix(f"{tmp_path}/") for n in found.notes] == [
-        "vision.yml:10: winograd: accepted; has no effect yet: convolutions are computed directly; "
-        "planned: kernels of the CPU and OpenCL targets"
+        "vision.yml:11: limit_opencl_kernel_time: accepted; has no effect yet: GPU kernels are not split; "
+        "planned: the OpenCL target"
     ]
     assert found.ignored == found.notes
 
@@ -322,7 +322,6 @@ WITHOUT_EFFECT = {
     "cl_mem_type": "buffer",
     "accelerator_api": "neuron",
     "micro": "{backend: cmsis}",
-    "winograd": "2",
     "obfuscate": "1",
     "graph_optimize_options": "[fold_constants]",
     "quantize": "1",

@@ -18,8 +18,20 @@ from mace_core.testing.requirements import require
 DRIVER = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 
 
+TESTS = (
+    "test_ops.py::test_ops_of_odd_shapes_compute_what_the_references_do",
+    "test_quantized.py::test_convolutions_compute_what_the_references_do",
+    "test_winograd.py::test_results_are_within_the_bound[2]",
+    "test_winograd.py::test_results_are_within_the_bound[4]",
+)
+"""Tests whose kernels run in the simulator."""
+
+
 @pytest.mark.exhaustive
-def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("test", TESTS)
+def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(
+    test: str, tmp_path: Path
+) -> None:
     require(None if DRIVER.exists() else "install oclgrind for the test of races in kernels")
     log = tmp_path / "oclgrind.log"
     # As a driver and not by the program `oclgrind`, which preloads a library of its own: the target's driver
@@ -30,12 +42,8 @@ def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(tm
         "OCLGRIND_DATA_RACES": "1",
         "OCLGRIND_LOG": str(log),
     }
-    test = (
-        str(Path(__file__).with_name("test_ops.py"))
-        + "::test_ops_of_odd_shapes_compute_what_the_references_do"
-    )
     options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "device and exhaustive"]
-    command = [sys.executable, "-m", "pytest", *options, test]
+    command = [sys.executable, "-m", "pytest", *options, str(Path(__file__).with_name(test))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     assert "1 passed" in done.stdout

@@ -14,6 +14,7 @@ from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.levels import with_levels
 from mace_core.registry import Registry
 from mace_core.run import native
+from mace_core.run.reference import execute
 from mace_core.testing.compiled import generate_library, load_library, merge, random_inputs
 from mace_core.testing.samples import VARIANTS, sample
 from mace_target_opencl.enqueue import render_program
@@ -158,6 +159,19 @@ def test_ops_have_the_bits_of_the_cpu(tmp_path: Path) -> None:
         inputs = full_range(graph, seed)
         expected, actual = cpu.run(inputs), device.run(inputs)
         assert [name for name in expected if not np.array_equal(actual[name], expected[name])] == []
+
+
+@pytest.mark.device
+@pytest.mark.exhaustive
+def test_convolutions_compute_what_the_references_do(tmp_path: Path) -> None:
+    """Within the two steps that a sum and the product before it may each be off from one rounding."""
+    require_device()
+    graph = merge("convs", CONVS)
+    device = load_on_device([graph], tmp_path)["convs"]
+    inputs = full_range(graph)
+    expected, actual = execute(graph, inputs), device.run(inputs)
+    for name in graph.outputs:
+        assert np.abs(actual[name].astype(int) - expected[name].astype(int)).max() <= 2, name
 
 
 def build_conversions() -> Graph:

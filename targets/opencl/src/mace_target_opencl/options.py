@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from mace_core.deployment import Model
@@ -32,8 +32,8 @@ class OpenclOptions:
 
     storage: the type in which floats lie in the GPU's memory.  arithmetic: the type in which kernels compute.
     is_selective: whether regions that the processor computes faster are left to it.  costs: by what that is
-    estimated.
-    checks_bounds: whether kernels test every access.
+    estimated.  checks_bounds: whether kernels test every access.  winograd: tile of Winograd's convolution, 2
+    or 4; 0 for none.
     """
 
     storage: str = "f32"
@@ -41,6 +41,7 @@ class OpenclOptions:
     is_selective: bool = False
     costs: Costs = field(default_factory=Costs)
     checks_bounds: bool = False
+    winograd: int = 0
 
     @classmethod
     def of(
@@ -84,7 +85,8 @@ class OpenclOptions:
         """Return the options that a model states; MaceError with every fault."""
         place = f"model {model.name!r}: target_options: opencl"
         defaults = DATA_TYPES.get(str(model.keys.get("data_type")), ("f32", "f32"))
-        return cls.of(model.options("opencl"), place, model.runtimes, defaults)
+        options = cls.of(model.options("opencl"), place, model.runtimes, defaults)
+        return replace(options, winograd=int(str(model.keys.get("winograd", 0))))
 
 
 def _describe_unknown(name: str, place: str) -> str:

@@ -13,15 +13,9 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
+from mace_target_opencl.lower.conv import order_filters, plan_conv
 from mace_target_opencl.lower.packing import WeightOrder
-from mace_target_opencl.lower.product import (
-    IntegerSums,
-    MatrixProduct,
-    enqueue_product,
-    order_filters,
-    plan_conv,
-    plan_product,
-)
+from mace_target_opencl.lower.product import IntegerSums, MatrixProduct, enqueue_product, plan_product
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows
 from mace_target_opencl.quantized.storage import (
     EIGHT_BITS,

@@ -1,0 +1,108 @@
+"""Convolutions: products over the channels and taps of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from mace_core.ir import Node
+from mace_core.lowering import Lower, Lowering
+from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.windows import Windows
+from mace_target_opencl.lower.finish import finish_steps
+from mace_target_opencl.lower.packing import WeightOrder, pack
+from mace_target_opencl.lower.product import MatrixProduct, enqueue_finished
+from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
+from mace_target_opencl.lower.winograd import enqueue_winograd, read_tile
+from mace_target_opencl.types import need_floats
+from mace_target_opencl.views import View
+
+
+def conv(node: Node, lowering: Lowering) -> None:
+    """Any convolution of f32."""
+    w = lowering.tensors[node.inputs[1]]
+    attrs = node.attributes(ConvAttributes)
+    if attrs.group > 1 and w.shape[-1] == 1 and w.shape[0] == attrs.group:
+        _depthwise(node, lowering, Windows.of(w.shape[1:-1], attrs))
+        return
+    need_floats(lowering.tensors[node.inputs[0]], w)
+    tile = read_tile(node, lowering)
+    if tile:
+        enqueue_winograd(lowering, node, tile)
+    else:
+        _enqueue_conv(node, lowering, transposed=False)
+
+
+def conv_transpose(node: Node, lowering: Lowering) -> None:
+    """Any transposed convolution of f32: each result gathers the elements that would add to it."""
+    _enqueue_conv(node, lowering, transposed=True)
+
+
+def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
+    need_floats(*(lowering.tensors[name] for name in node.inputs[:2]))
+    filters = pack(lowering, node, node.inputs[1], order_filters(node, lowering))
+    enqueue_finished(lowering, node, plan_conv(node, lowering, filters, transposed=transposed))
+
+
+def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool) -> MatrixProduct:
+    """Return the product that a convolution is.  filters: in the order of `order_filters`."""
+    x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
+    attrs = node.attributes(ConvAttributes)
+    windows = Windows.of(w.shape[1:-1], attrs)
+    group, depth, columns, taps = attrs.group, w.shape[-1], w.shape[0] // attrs.group, prod(w.shape[1:-1])
+    channels = x.shape[-1]
+    # A window of one element that moves by one sees pixel m where the result has it: rows of a matrix.
+    is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
+    is_pointwise = is_pointwise and not any(windows.before)
+    axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
+    return MatrixProduct(
+        x.name,
+        filters,
+        y.name,
+        prod(y.shape[:-1]),
+        columns,
+        depth,
+        (channels, columns, y.shape[-1]),
+        group,
+        (View.of([(group, depth)]), View.of([(group, taps * depth * columns)]), View.of([(group, columns)])),
+        axes,
+        prod(x.shape[1:]),
+        bool(axes) and (transposed or any(_reaches_over(axis) for axis in axes)),
+        transposed,
+    )
+
+
+def _reaches_over(axis: tuple[int, ...]) -> bool:
+    """Tell whether a window begins before the input or ends behind it."""
+    out, size, kernel, stride, pad, dilation, _ = axis
+    return pad > 0 or (out - 1) * stride + (kernel - 1) * dilation >= size
+
+
+def order_filters(node: Node, lowering: Lowering) -> WeightOrder:
+    """Return the order of filters as [group, taps, depth, columns]."""
+    w, group = lowering.tensors[node.inputs[1]], node.attributes(ConvAttributes).group
+    shape = (group, w.shape[0] // group, prod(w.shape[1:-1]), w.shape[-1])
+    return WeightOrder(shape, (0, 2, 3, 1))
+
+
+def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
+    """One filter for each channel."""
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    need_floats(x)
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    channels = x.shape[-1]
+    # Across the channels: neighbors read neighboring weights.
+    weights = pack(lowering, node, node.inputs[1], WeightOrder((channels, prod(windows.kernel)), (1, 0)))
+    width = 4 if channels % 4 == 0 else 1
+    load = "LOAD4_w" if width > 1 else "LOAD_w"
+    kernel = WindowKernel(
+        "0",
+        f"a + v * {load}(w_at)",
+        weights=weights,
+        steps=finish_steps(node, y, lowering.tensors[bias] if bias else None),
+        others={"bias": bias} if bias else {},
+    )
+    enqueue_windows(lowering, node, windows, kernel)
+
+
+LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "ConvTranspose": conv_transpose}
