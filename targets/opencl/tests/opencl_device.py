@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.run import native
@@ -47,3 +50,20 @@ def measure_error(actual: Array, expected: Array) -> float:
     """Return the largest difference, relative to the largest expected magnitude."""
     scale = max(1e-30, float(np.abs(expected).max(initial=0)))
     return float(np.abs(actual - expected).max(initial=0)) / scale
+
+
+def compile_by_clang(source: str, folder: Path, version: str = "CL1.2") -> str:
+    """Return the LLVM code of kernels for a device with every extension; warnings fail the test.
+
+    PoCL has few extensions, but the compiler that it brings knows them.
+    """
+    clang = shutil.which("clang-15") or shutil.which("clang")
+    if clang is None:
+        pytest.skip("no clang: install clang-15, which PoCL 3.1 depends on")
+    kernels, code = folder / "kernels.cl", folder / "kernels.ll"
+    kernels.write_text(source, encoding="utf-8")
+    options = ["-x", "cl", f"-cl-std={version}", "-Xclang", "-finclude-default-header", "-Wall"]
+    command = [clang, *options, "-target", "spir64", "-S", "-emit-llvm", str(kernels), "-o", str(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return code.read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
 RNG = np.random.default_rng(1)
-MIN_OPS = 120
+MIN_OPS = 128
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,22 @@ ELEMENTS = (
     OpCase("Add", [(), ()], {}),
     OpCase("Mul", [(), (3, 4)], {}),
     OpCase("Where", [np.array([[True], [False]]), (2, 3), (3,)], {}),
+)
+REGIONS = np.array([[0, 0, 5, 4], [1.5, 0.5, 3, 9], [-2, 1, 40, 2], [4, 4, 1, 1], [2, 2, 2, 2]], np.float32)
+IMAGES = np.array([0, -1, 5, 1, 0])
+REGIONAL = (
+    *(
+        OpCase("RoiAlign", [(2, 7, 9, 3), REGIONS, IMAGES], {"size": (2, 3), "scale": 0.75, **attrs}, (1, 2))
+        for attrs in ({}, {"samples": 2, "half_pixel": False}, {"mode": "max"}, {"half_pixel": False})
+    ),
+    OpCase("RoiMaxPool", [(2, 7, 9, 3), REGIONS, IMAGES], {"size": (3, 2), "scale": 0.5}, (1, 2)),
+    OpCase("DecodeBoxes", [(2, 7, 4), (7, 4)], {"variances": (0.1, 0.2, 0.3, 0.4)}),
+    OpCase("SquaredDistance", [(5, 3), (7, 3)], {}),
+    OpCase("DFT", [(3, 5, 1)], {"length": 7, "onesided": True}),
+    OpCase("DFT", [(2, 3, 9, 2)], {"length": 6}),
+    OpCase("DFT", [(2, 9, 2)], {"length": 9, "inverse": True}),
+    OpCase("DFT", [(2, 5, 2)], {"length": 8, "inverse": True, "onesided": True}),
+    OpCase("DFT", [(2, 400, 1)], {"length": 512, "onesided": True}),
 )
 CUBIC = {"sizes": (1, 5, 4, 2), "scales": (1.0, 5 / 3, 0.8, 1.0), "mode": "cubic", "exclude_outside": True}
 LINE = window(strides=[2], before=[1], after=[1], dilations=[2])
@@ -178,7 +194,7 @@ def build_recurrent(number: int, entry: tuple[str, dict[str, object], bool]) -> 
     return builder.finish(builder.add(op, operands, {"hidden": hidden, **attrs}, outputs=outputs))
 
 
-CASES = (*MOVES, *INDEXED, *ROWS, *ELEMENTS, *WINDOWS)
+CASES = (*MOVES, *INDEXED, *ROWS, *ELEMENTS, *WINDOWS, *REGIONAL)
 
 
 def build_odd_graph() -> Graph:
@@ -198,6 +214,22 @@ def test_most_ops_have_kernels() -> None:
         n for n, g in graphs.items() if g and all(target.refuses(node, g) is None for node in g.nodes)
     ]
     assert len(accepted) >= MIN_OPS, sorted({*graphs} - {*accepted})
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "reason"),
+    [
+        ((2, 8, 3, 1), {"length": 8, "axis": 1}, "transforms another axis"),
+        ((1, 4096, 2), {"length": 4096}, "has more than 4194304 numbers"),
+    ],
+)
+def test_a_transform_without_a_small_matrix_is_refused(
+    shape: tuple[int, ...], attrs: dict[str, object], reason: str
+) -> None:
+    graph = case("dft", "DFT", [np.zeros(shape, np.float32)], attrs)
+    refusal = Opencl().refuses(graph.nodes[0], graph)
+    assert refusal is not None
+    assert reason in refusal.reason
 
 
 @pytest.mark.device

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from opencl_device import load_on_device, require_device
+from opencl_device import compile_by_clang, load_on_device, require_device
 from opencl_models import read_graph
 
 from mace_core.graph_builder import Builder
@@ -123,8 +123,26 @@ def test_a_convolution_and_the_sum_behind_it_are_one_kernel_with_exact_floats() 
     (call,) = Opencl().lower(CONVS[0]).calls
     source = render_program([call.kernel])
     assert source.count("FP_CONTRACT OFF") == source.count("FP_CONTRACT DEFAULT") == 1
-    assert "convert_int4" in source
+    assert "mace_dot" in source
     assert "mace_limit" in source
+
+
+@pytest.mark.parametrize(("number", "dots"), [(0, True), (1, False), (4, True)])
+def test_bytes_are_multiplied_four_at_a_time_where_the_depth_divides(number: int, dots: bool) -> None:
+    (call,) = Opencl().lower(CONVS[number]).calls
+    assert call.kernel.params["dots"] == dots
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("version", "function"), [("CL3.0", "_Z3dotDv4_cS_"), ("CL1.2", "_Z7arm_dotDv4_cS_")]
+)
+def test_four_products_are_one_instruction_where_the_device_has_it(
+    version: str, function: str, tmp_path: Path
+) -> None:
+    """Clang's device of OpenCL 3.0 has cl_khr_integer_dot_product, that of 1.2 has Arm's extension alone."""
+    source = render_program(call.kernel for call in Opencl().lower(CONVS[0]).calls)
+    assert function in compile_by_clang(source, tmp_path, version)
 
 
 def test_a_product_of_floats_keeps_its_multiply_adds() -> None:

@@ -28,8 +28,8 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_opencl.bounds import CHECKS
 from mace_target_opencl.bounds import PRELUDE as CHECK_PRELUDE
+from mace_target_opencl.exact import DOT_PRELUDE, is_exact
 from mace_target_opencl.exact import PRELUDE as EXACT_PRELUDE
-from mace_target_opencl.exact import is_exact
 from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import HALF_PRELUDE, HALF_VALUE, MAX_ELEMENTS, storage_type
@@ -130,6 +130,8 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
         sources.insert(0, HALF_PRELUDE)
     if any(map(is_exact, unique.values())):
         sources.insert(0, EXACT_PRELUDE)
+    if any(kernel.params.get("dots") for kernel in unique.values()):
+        sources.insert(0, DOT_PRELUDE)
     if any(kernel.params.get(CHECKS) for kernel in unique.values()):
         sources.insert(0, CHECK_PRELUDE)
     return Code("\n".join(sources))

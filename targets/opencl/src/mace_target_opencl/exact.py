@@ -50,6 +50,22 @@ float mace_divide(float a, float b)
 """Functions that stand before kernels whose floats are exact."""
 
 
+DOT_PRELUDE = Code(
+    """\
+#if defined(cl_khr_integer_dot_product)
+#define mace_dot(a, b) dot(a, b)
+#elif defined(cl_arm_integer_dot_product_int8)
+#pragma OPENCL EXTENSION cl_arm_integer_dot_product_int8 : enable
+#define mace_dot(a, b) arm_dot(a, b)
+#else
+int mace_dot(char4 a, char4 b);
+int mace_dot(char4 a, char4 b) { return a.s0 * b.s0 + a.s1 * b.s1 + a.s2 * b.s2 + a.s3 * b.s3; }
+#endif
+"""
+)
+"""Four products of bytes and their sum: one instruction where the device has it, the same bits elsewhere."""
+
+
 def mark_exact(exact: bool) -> Mapping[str, object]:
     """Return the parameter of a kernel; none where it need not round alike everywhere."""
     return {EXACT: True} if exact else {}

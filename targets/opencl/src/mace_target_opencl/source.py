@@ -45,6 +45,8 @@ class KernelSource:
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
         self._sums_in_half = kernel.params.get("type") == HALF_VALUE
         self._sums_in_integers = is_exact(kernel) and kernel.params.get("type") == INT
+        # Bytes that are multiplied four at a time are loaded as they are.
+        self._sums_in_integers = self._sums_in_integers and not kernel.params.get("dots")
         self._is_checked = bool(kernel.params.get(CHECKS))
 
     def render(self) -> Code:

@@ -28,11 +28,28 @@ ROWS = 4
 class IntegerSums:
     """What a product of quantized tensors needs beside that of floats.
 
-    zeros: zero points of x and w, which are subtracted from each element.  types: C types of constants.
+    zeros: zero points of x and w, which are subtracted from each element.  types: of constants, in C.
+    dots: whether four bytes of the depth are multiplied at a time; steps subtract then what the zero point
+    of x adds.  flips: of such bytes, whether x is unsigned.
     """
 
     zeros: tuple[int, int]
     types: Mapping[str, Code]
+    dots: bool = False
+    flips: bool = False
+
+
+def _describe_dots(integer: IntegerSums) -> Mapping[str, object]:
+    x_zero, w_zero = integer.zeros
+    return {
+        **mark_exact(True),
+        "type": INT,
+        "value_type": INT,
+        "dots": True,
+        "flip": integer.flips,
+        "x_fill": x_zero - 128 if integer.flips else x_zero,
+        "w_zero": w_zero,
+    }
 
 
 @dataclass(frozen=True)
@@ -212,11 +229,19 @@ def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: 
 
 def _describe_shifts(product: MatrixProduct) -> Mapping[str, object]:
     """Return what is subtracted from each element of a factor, and the types of integers without wrapping."""
-    if product.integer is not None:
-        x_zero, w_zero = (Code(f" - ({zero})" if zero else "") for zero in product.integer.zeros)
-        return {**mark_exact(True), "type": INT, "value_type": INT, "x_shift": x_zero, "w_shift": w_zero}
-    loads = {name: Code(f" - LOAD_{name}(0)") for name in product.shifts}
-    return {"x_shift": loads.get("x_zero", Code("")), "w_shift": loads.get("w_zero", Code(""))}
+    integer = product.integer
+    if integer is not None and integer.dots:
+        return _describe_dots(integer)
+    if integer is None:
+        loads = {name: Code(f" - LOAD_{name}(0)") for name in product.shifts}
+        return {
+            "dots": False,
+            "x_shift": loads.get("x_zero", Code("")),
+            "w_shift": loads.get("w_zero", Code("")),
+        }
+    x_zero, w_zero = (Code(f" - ({zero})" if zero else "") for zero in integer.zeros)
+    sums = {**mark_exact(True), "type": INT, "value_type": INT}
+    return {**sums, "dots": False, "x_shift": x_zero, "w_shift": w_zero}
 
 
 def matmul(node: Node, lowering: Lowering) -> None:

@@ -35,6 +35,12 @@ BIAS_TOLERANCE = 2.0**-10
 
 MAX_SUM = (1 << 31) - 1
 
+QUAD = 4
+"""Bytes of the depth that are multiplied at once."""
+
+MAX_DOTS = 1 << 15
+"""Products of two bytes, at most 2^14 each: twice their sum fits 32 bits, for zero points on both sides."""
+
 
 @dataclass(frozen=True)
 class ConstantIntegers:
@@ -58,6 +64,11 @@ class ConstantIntegers:
         shifted = (values.astype(np.int16) - shift).astype(np.int8)
         scale = np.array(tensor.quant.scale, np.float64)
         return cls(shifted, tensor.quant.zero_point[0] - shift, scale)
+
+    def sum_values(self, axes: tuple[int, ...]) -> Array:
+        """Return for each output channel the sum of its weights less their zero point."""
+        totals: Array = (self.values.astype(np.int64) - self.zero).sum(axes)
+        return totals.reshape(-1)
 
     def sum_magnitudes(self, axes: tuple[int, ...]) -> Array:
         """Return for each output channel the sum of its weights' absolute values over the other axes."""
@@ -90,6 +101,13 @@ class SumScales:
         if (room < 0).any() or (np.abs(bias - limited) * factor).max(initial=0) > BIAS_TOLERANCE:
             raise Refused(f"sums of {y.name} can be too large for 32 bits", code="too-large")
         return cls(limited.astype(np.int32), factor.astype(np.float32))
+
+    def subtract_zero(self, zero: int, sums: Array) -> SumScales:
+        """Return what sums begin with where kernels multiply x with its zero point.
+
+        sums: of the weights of each output channel: the sum of (x - zero) w is that of x w less zero sums.
+        """
+        return replace(self, bias=(self.bias.astype(np.int64) - zero * sums).astype(np.int32))
 
     def finish(self, node: Node, lowering: Lowering) -> tuple[ElementStep, Mapping[str, str]]:
         """Return the step from a sum to what the result stores, and the operands that it looks up."""
@@ -157,14 +175,31 @@ def _enqueue_conv(
 ) -> None:
     weights, columns = scaled
     order = order_filters(node, lowering)
+    integer = _describe_sums(node, lowering, weights, prod(order.shape[2:]))
+    if integer.dots:
+        columns = _subtract_zero(integer, columns, weights, tuple(range(1, weights.values.ndim)))
+        order = WeightOrder((*order.shape[:3], order.shape[3] // QUAD, QUAD), (0, 2, 3, 1, 4))
     filters = _pack(lowering, node.inputs[1], order, weights.values)
     product = plan_conv(node, lowering, filters, transposed=transposed)
-    _enqueue(node, lowering, replace(product, integer=_sums(node, lowering, weights.zero)), columns)
+    _enqueue(node, lowering, replace(product, integer=integer), columns)
 
 
-def _sums(node: Node, lowering: Lowering, w_zero: int) -> IntegerSums:
-    x = lowering.tensors[node.inputs[0]]
-    return IntegerSums((StoredScale.from_tensor(x).zero, w_zero), {**TYPES, "w": Code("char")})
+def _describe_sums(node: Node, lowering: Lowering, weights: ConstantIntegers, summands: int) -> IntegerSums:
+    """Return how a product with constant weights is summed.  summands: products of a sum."""
+    x, depth = lowering.tensors[node.inputs[0]], lowering.shape(node.inputs[0])[-1]
+    zeros = (StoredScale.from_tensor(x).zero, weights.zero)
+    if node.op.name != "MatMul":
+        depth = weights.values.shape[-1]
+    # A sum of products of bytes with their zero points fits 32 bits too.
+    dots = x.dtype in EIGHT_BITS and depth % QUAD == 0 and summands <= MAX_DOTS
+    return IntegerSums(zeros, {**TYPES, "w": Code("char")}, dots, x.dtype is DType.U8)
+
+
+def _subtract_zero(
+    integer: IntegerSums, columns: SumScales, weights: ConstantIntegers, axes: tuple[int, ...]
+) -> SumScales:
+    zero = integer.zeros[0] - 128 if integer.flips else integer.zeros[0]
+    return columns.subtract_zero(zero, weights.sum_values(axes))
 
 
 def _enqueue(node: Node, lowering: Lowering, product: MatrixProduct, columns: SumScales) -> None:
@@ -213,9 +248,14 @@ def matmul(node: Node, lowering: Lowering) -> None:
         raise Refused("its second factor is a batch, or a factor is a vector", code="shape")
     weights = ConstantIntegers.from_constant(node.inputs[1], lowering)
     columns = SumScales.from_node(node, lowering, weights.scale, weights.sum_magnitudes((-2,)))
-    matrix = _pack(lowering, node.inputs[1], WeightOrder(shape, tuple(range(len(shape)))), weights.values)
-    product = replace(plan_product(node, lowering), w=matrix, integer=_sums(node, lowering, weights.zero))
-    _enqueue(node, lowering, product, columns)
+    depth, results = shape[-2:]
+    integer = _describe_sums(node, lowering, weights, depth)
+    order = WeightOrder((depth, results), (0, 1))
+    if integer.dots:
+        columns = _subtract_zero(integer, columns, weights, (-2,))
+        order = WeightOrder((depth // QUAD, QUAD, results), (0, 2, 1))
+    matrix = _pack(lowering, node.inputs[1], order, weights.values)
+    _enqueue(node, lowering, replace(plan_product(node, lowering), w=matrix, integer=integer), columns)
 
 
 def _multiply_computed(node: Node, lowering: Lowering) -> None:
