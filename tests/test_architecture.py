@@ -96,7 +96,7 @@ def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """A command of the CLI: its parameters are the options of the command line."""
-    return any("main.command" in ast.unparse(d) for d in function.decorator_list)
+    return any(re.match(r"(main|click)\.command", ast.unparse(d)) for d in function.decorator_list)
 
 
 def numpy_reference(function: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> bool:

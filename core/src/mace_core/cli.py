@@ -19,6 +19,7 @@ from mace_core.cli_options import (
     JSON,
     NO_FALLBACK,
     OPERATORS,
+    PASSES,
     RESET,
     ROUNDS,
     TARGET,
@@ -28,6 +29,7 @@ from mace_core.cli_options import (
     parse_input,
     print_result,
 )
+from mace_core.cli_tune import tune
 from mace_core.errors import MaceError
 from mace_core.failure import print_plugin_warnings
 from mace_core.progress import show_progress
@@ -242,11 +244,7 @@ def benchmark(
 @TARGET
 @JSON
 @NO_FALLBACK
-@click.option(
-    "--passes",
-    is_flag=True,
-    help="Show the order in which the installed transforms run, and why. Takes no file.",
-)
+@PASSES
 @exit_on_error
 def explain(deployment: Path | None, target: str, as_json: bool, no_fallback: bool, passes: bool) -> None:
     """Show which target and kernel computes each node, why others refused it, and the memory needed."""
@@ -394,6 +392,8 @@ def new_plugin(kind: str, name: str, hardware: str, output: Path) -> None:
     install = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
     echo(f"wrote {folder}; next: {install} -e '{folder}[test]' && {sys.executable} -m pytest {folder}")
 
+
+main.add_command(tune)
 
 if __name__ == "__main__":
     main()

@@ -50,6 +50,11 @@ AGAINST_FRAMEWORK = click.option(
     is_flag=True,
     help="Time the library and the model's own framework alternately in one process, one thread each.",
 )
+PASSES = click.option(
+    "--passes",
+    is_flag=True,
+    help="Show the order in which the installed transforms run, and why. Takes no file.",
+)
 RESET = click.option(
     "--reset",
     default=0,

@@ -131,9 +131,7 @@ class BuiltModels:
         return load_job(self.deployment, self.target)
 
 
-def run_model(
-    models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int
-) -> dict[str, Path]:
+def run_model(models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int) -> dict[str, Path]:
     """Run a model and write each output as OUTPUT/NAME.npy, with a leading axis of samples.
 
     Return the files by output. reset: after how many samples the states get their start values again; 0 for

@@ -127,7 +127,7 @@ def compile_graph(model: Model, graph: Graph, compilation: Compilation) -> Compi
         plan = replace(plan, fallback=_plan_fallback(graph, targets, config))
     # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a
     # word.
-    check_tuning(tuning_of(model, compilation.choice.abi), plan.program.selections)
+    check_tuning(tuning_of(model, compilation.choice.abi), plan.selections)
     notes = (*graph.notes, *chain.from_iterable(part.notes for part in plan.parts))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 

@@ -14,6 +14,7 @@ from mace_core.json_types import Json
 if TYPE_CHECKING:
     from mace_core.levels import Level
     from mace_core.program import Program
+    from mace_core.selection import Selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +173,7 @@ class Part:
     driver: the C symbol of its `const mace_driver`; "" for plain C calls and for projects.
     scratch: bytes of its space that it needs while it runs, besides its ports; of parts with a driver.
     layers: those that its driver shows, where it has `observe`.
+    selections: what was chosen for nodes that several candidates could compute; of parts with a driver.
     PluginError, which names the target, where these contradict each other.
     """
 
@@ -186,6 +188,7 @@ class Part:
     notes: tuple[str, ...] = ()
     figures: PartFigures = field(default_factory=PartFigures)
     layers: tuple[PartLayer, ...] = ()
+    selections: tuple[Selection, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.body, BlobBody) != bool(self.driver):

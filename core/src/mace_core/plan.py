@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from mace_core.program import Program, join, rename_apart
 
 if TYPE_CHECKING:
     from mace_core.levels import Level
+    from mace_core.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ class Plan:
     def transfers(self) -> tuple[Transfer, ...]:
         """The copies between memory spaces, in order."""
         return tuple(step for step in self.steps if isinstance(step, Transfer))
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        """What was chosen for nodes that several candidates could compute."""
+        return (*self.program.selections, *chain.from_iterable(part.selections for part in self.parts))
 
     @property
     def drivers(self) -> tuple[str, ...]:

@@ -262,7 +262,7 @@ def report_plan(plan: Plan) -> ModelReport:
         transfers=plan.transfers,
         states=tuple(StateReport(program.tensors[state.input], state.start_text) for state in plan.states),
         spaces={name: arena.bytes for name, arena in plan.arenas.items() if name != "host"},
-        selections=program.selections,
+        selections=plan.selections,
         summary="; ".join(summaries),
         details=details,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,3 +146,11 @@ def _find_repeated(entries: Sequence[TuningEntry]) -> Iterator[tuple[TuningEntry
         if key in seen:
             yield entry, seen[key]
         seen.setdefault(key, entry)
+
+
+def write_tuning(file: Path, entries: Sequence[Mapping[str, str]], head: str) -> None:
+    """Write a tuning file.  head: what its first line says of it."""
+    # JSON is YAML, and spells every name as a string, whatever a model calls its nodes.
+    lines = [f"# {' '.join(head.split())}", "choices:"]
+    lines += [f"  - {json.dumps(dict(entry))}" for entry in entries]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")

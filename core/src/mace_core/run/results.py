@@ -12,16 +12,18 @@ from mace_core.run.similarity import Similarity
 
 @dataclass(frozen=True)
 class LayerTime:
-    """The shortest time of one layer over all rounds, nanoseconds."""
+    """The shortest time of one layer over all rounds, nanoseconds.  number: of the layer in the report."""
 
     name: str
     kernel: str
     ns: int
+    number: int = -1
 
     @classmethod
     def of_json(cls, printed: JsonObject) -> LayerTime:
         """Read a layer of what the program mace_benchmark printed."""
-        return cls(printed.string("name"), printed.string("kernel"), printed.integer("ns"))
+        number = printed.integer("number") if "number" in printed else -1
+        return cls(printed.string("name"), printed.string("kernel"), printed.integer("ns"), number)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Timing:
     framework, framework_ns: the model's own framework and its times on the same inputs; empty where it was
     not asked for.
     device: what computed the first part, in words of the library; "" where nobody says.
+    devices: what computed each part.
     """
 
     model: str
@@ -43,6 +46,7 @@ class Timing:
     framework: str = ""
     framework_ns: tuple[float, ...] = ()
     device: str = ""
+    devices: tuple[str, ...] = ()
 
     @property
     def median(self) -> float:
@@ -60,7 +64,8 @@ class Timing:
         layers = tuple(map(LayerTime.of_json, printed.objects("layers") if "layers" in printed else ()))
         model, rounds, threads = printed.string("model"), printed.numbers("ns"), printed.integer("threads")
         device = printed.string("device") if "device" in printed else ""
-        return cls(model, rounds, threads, layers, timing, target, device=device)
+        devices = printed.strings("devices") if "devices" in printed else ()
+        return cls(model, rounds, threads, layers, timing, target, device=device, devices=devices)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from mace_core.api import MEASURED
 from mace_core.run.results import Failure, LayerComparison, Timing, Validation
+from mace_core.run.tune import Decision, TuningResult
 from mace_core.terminal import escape_controls
 
 TEXT_COLUMNS = frozenset(
@@ -29,6 +30,7 @@ TEXT_COLUMNS = frozenset(
             "remedy",
         ),
         *("part", "driver", "phase", "transform", "reason"),
+        *("shapes", "level", "default", "fastest", "us"),
     )
 )
 """Columns that hold text; the others hold numbers."""
@@ -173,3 +175,28 @@ def _timing_cells(timing: Timing) -> tuple[str, ...]:
 
 def _verdict(passed: bool) -> str:
     return "passed" if passed else "FAILED"
+
+
+def show_tuning(results: Sequence[TuningResult]) -> str:
+    """Return a table of what was measured for each choice, and whether a file was written."""
+    text = ""
+    for result in results:
+        rows = [_tuning_cells(decision) for decision in result.decisions]
+        text += table(("op", "shapes", "level", "default", "fastest", "us"), rows) if rows else ""
+        before, after = (f"{ns / 1e6:.3f} ms" for ns in (result.ns, result.tuned_ns))
+        if result.file:
+            text += (
+                f"{result.model}: {before} without and {after} with {result.file}; name it under tuning:\n"
+            )
+        elif result.tuned_ns:
+            reason = f"candidates that win alone make it {after}, so no file is written"
+            text += f"{result.model}: {before}; {reason}\n"
+        else:
+            text += f"{result.model}: {before}; no candidate is faster than the target's own choice\n"
+    return text
+
+
+def _tuning_cells(decision: Decision) -> tuple[str, ...]:
+    subject = decision.subject
+    times = ", ".join(f"{name} {ns / 1e3:.1f}" for name, ns in decision.ns.items())
+    return subject.op, subject.shapes, subject.level, subject.default, decision.candidate, times

@@ -2,7 +2,7 @@
  *
  *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1]
  *
- * Prints one JSON object: what computes the first part, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
+ * Prints one JSON object: what computes the first part, and each, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
  * computes (the least over the rounds).
  * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid.
  */
@@ -60,7 +60,7 @@ static void print_layers(const mace_model *model, const int64_t *least) {
     print_text(model->layers[i].name);
     printf(", \"kernel\": ");
     print_text(model->layers[i].kernel);
-    printf(", \"ns\": %lld}", (long long)least[i]);
+    printf(", \"number\": %d, \"ns\": %lld}", (int)i, (long long)least[i]);
   }
   printf("]");
 }
@@ -87,7 +87,12 @@ int main(int argc, char **argv) {
   print_text(model->name);
   printf(", \"device\": ");
   print_text(mace_part_device(session, 0));
-  printf(", \"threads\": %d, \"open_ns\": %lld, \"ns\": [", workers, (long long)opened);
+  printf(", \"devices\": [");
+  for (int32_t i = 0; i < model->part_count; i++) {
+    printf("%s", i ? ", " : "");
+    print_text(mace_part_device(session, i));
+  }
+  printf("], \"threads\": %d, \"open_ns\": %lld, \"ns\": [", workers, (long long)opened);
   for (int i = 0; i < rounds; i++) {
     const int64_t start = now();
     check(session, mace_run(session, in, out));

@@ -34,6 +34,7 @@ class OpenclOptions:
     is_selective: whether regions that the processor computes faster are left to it.  costs: by what that is
     estimated.  checks_bounds: whether kernels test every access.  winograd: tile of Winograd's convolution, 2
     or 4; 0 for none.
+    tile: columns of a product's tile that a candidate wants, see `candidates`; None leaves it to the target.
     """
 
     storage: str = "f32"
@@ -42,6 +43,7 @@ class OpenclOptions:
     costs: Costs = field(default_factory=Costs)
     checks_bounds: bool = False
     winograd: int = 0
+    tile: int | None = None
 
     @classmethod
     def of(

@@ -16,6 +16,7 @@ from mace_core.api import (
     Region,
     Target,
 )
+from mace_core.candidates import Candidate
 from mace_core.deployment import Model
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
@@ -48,9 +49,11 @@ class Opencl(KernelTarget):
         self.options = options or OpenclOptions()
 
     @property
-    def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
-        """The lowering of each op that has kernels."""
-        return rows("mace_target_opencl.lower", "LOWERINGS")
+    def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """The lowering of each op that has kernels, read on first use."""
+        from mace_target_opencl.candidates import offer_candidates
+
+        return offer_candidates(rows("mace_target_opencl.lower", "LOWERINGS"))
 
     @property
     def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]
@@ -60,6 +63,12 @@ class Opencl(KernelTarget):
     def levels(self, abi: str) -> tuple[Level, ...]:
         """Return nothing: the driver of the device compiles the kernels."""
         return ()
+
+    def variants(self, abi: str) -> tuple[Level, ...]:
+        """Return one level, which stands for the device, so that a tuning file chooses among candidates."""
+        from mace_target_opencl.candidates import LEVEL
+
+        return (LEVEL,)
 
     def parameters(self, level: Level | None) -> Hashable:
         """Return the options, which decide in which type kernels store and compute."""
@@ -114,6 +123,7 @@ class Opencl(KernelTarget):
                 summary=f"{blob.calls} calls of {blob.kernels} kernels",
                 details={region.name: {"kernels": blob.kernels, "source_bytes": blob.source_bytes}},
             ),
+            selections=program.selections,
             layers=tuple(
                 PartLayer(program.tensors[call.writes[0]], call.node, call.kernel.name, call.sources)
                 for call in program.calls

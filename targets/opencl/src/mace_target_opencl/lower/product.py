@@ -10,12 +10,13 @@ import numpy as np
 
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Shape
-from mace_core.lowering import Lower, Lowering
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.lower.unary import wrap_type
+from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import FLOAT, INT, refuse_type
 from mace_target_opencl.views import View, dense
@@ -91,7 +92,7 @@ def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> 
 
 def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
     """Append the call of a product: by tiles in local memory if it is large."""
-    tile = choose_tile(lowering.tensors[product.x].dtype, product)
+    tile = choose_tile(lowering.tensors[product.x].dtype, product, _read_request(lowering))
     if tile is not None:
         enqueue_tiles(lowering, node, product, tile)
         return
@@ -173,14 +174,35 @@ MIN_TILES = 16
 """Groups of the smallest tile below which the plain kernel has more work-items."""
 
 
-def choose_tile(dtype: DType, product: MatrixProduct) -> ProductTile | None:
-    """Return the tile of a product; None for one that the plain kernel computes."""
+def choose_tile(dtype: DType, product: MatrixProduct, request: int | None = None) -> ProductTile | None:
+    """Return the tile of a product; None for one that the plain kernel computes.
+
+    request: columns of the tile that a candidate wants, 0 for the plain kernel; raises Refused for a product
+    that it cannot compute.
+    """
+    if request is None:
+        return _choose_by_groups(product) if _is_tileable(dtype, product) else None
+    tile = next((tile for tile in TILES if tile.columns == request), None)
+    if tile and not _is_tileable(dtype, product):
+        reason = f"tiles of {request} columns need f32, and multiples of 4 everywhere"
+        raise Refused(reason, code="shape", remedy="leave the choice to the target")
+    return tile
+
+
+def _read_request(lowering: Lowering) -> int | None:
+    options = lowering.parameters
+    return options.tile if isinstance(options, OpenclOptions) else None
+
+
+def _is_tileable(dtype: DType, product: MatrixProduct) -> bool:
     numbers = (product.columns, product.depth, *product.strides, product.image)
     is_vector = dtype is DType.F32 and all(number % 4 == 0 for number in numbers)
     is_aligned = all(step % 4 == 0 for step in (axis[6] for axis in product.axes))
     is_aligned = is_aligned and all(_has_aligned_steps(view) for view in product.views)
-    if not is_vector or not is_aligned or product.transposed or product.depth < BLOCK:
-        return None
+    return is_vector and is_aligned and not product.transposed and product.depth >= BLOCK
+
+
+def _choose_by_groups(product: MatrixProduct) -> ProductTile | None:
     for tile in TILES:
         if _count_groups(product, tile) >= (MIN_GROUPS if tile is not TILES[-1] else MIN_TILES):
             return tile

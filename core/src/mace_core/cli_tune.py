@@ -1,0 +1,63 @@
+"""The command `mace tune`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from mace_core.cli_options import FILE, JSON, TARGET, THREADS, exit_on_error, print_result
+from mace_core.errors import MaceError
+
+
+@click.command()
+@FILE
+@TARGET
+@THREADS
+@JSON
+@click.option(
+    "--device", default="", help="A part of the name of the device that must compute. Default: any."
+)
+@click.option(
+    "--seconds",
+    default=60,
+    show_default=True,
+    type=click.IntRange(1, 86400),
+    help="How long each model is measured, besides what the builds of its candidates take.",
+)
+@click.option(
+    "--output",
+    default=".",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the tuning files, MODEL.tuning.yml.",
+)
+@exit_on_error
+def tune(
+    deployment: Path, target: str, threads: int, as_json: bool, device: str, seconds: int, output: Path
+) -> None:
+    """Measure the candidates for each node on the device, and write tuning files of those that are faster."""
+    from mace_core.commands import load_job
+    from mace_core.run.tables import show_tuning
+    from mace_core.run.tune import TuningJob, tune_model
+
+    parsed, choice, registry = load_job(deployment, target)
+    job = TuningJob(parsed, choice, registry, device, seconds, threads)
+    if not output.is_dir():
+        raise MaceError(f"--output {output}", "no such folder", "make it, or name another")
+    results = []
+    # On the standard error, where it does not mix with the result.
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        click.progressbar(length=len(parsed.models), label="tuning", file=sys.stderr) as bar,
+    ):
+
+        def show_step(text: str) -> None:
+            bar.label = text
+            bar.render_progress()
+
+        for model in parsed.models:
+            results.append(tune_model(job, model, (Path(folder), output), show_step))
+            bar.update(1)
+    print_result([result.as_json() for result in results], show_tuning(results), as_json)

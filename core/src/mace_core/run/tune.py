@@ -1,0 +1,299 @@
+"""Measures the candidates for the nodes of a model on the device itself, and writes a tuning file.
+
+One library is built for each rank of candidates: in the first every node has its first candidate, in the
+second its second one, and so on. All of them are timed layer by layer, in turn, so that what else the machine
+does hits each alike. Then the library with the winners is timed beside the one without a tuning file: a file
+that does not make the whole model faster is not written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from mace_core.api import Runner
+from mace_core.compilation import Compilation, CompiledModel, compile_model
+from mace_core.deployment import Deployment, Model
+from mace_core.errors import MaceError
+from mace_core.generation import encode
+from mace_core.job import Job
+from mace_core.json_types import Json
+from mace_core.registry import Choice, Registry
+from mace_core.report import LayerReport, LibraryReport
+from mace_core.run.built_library import BuiltLibrary
+from mace_core.run.compile import link
+from mace_core.run.results import Timing
+from mace_core.selection import Selection
+from mace_core.tuning import TUNING, write_tuning
+
+TOOL = "mace_benchmark"
+ROUNDS = 5
+"""Runs in one process: enough for its minimum, few enough that libraries take turns often."""
+
+MIN_TURNS = 3
+GAIN = 0.97
+"""The share of the default's time that a candidate must stay under.
+
+Two measurements of one library differ by as much.
+"""
+
+Step = Callable[[str], None]
+"""Hears what is done next."""
+
+
+@dataclass(frozen=True)
+class TuningJob:
+    """Says what to tune.
+
+    device: a part of the name of the device that must compute; "" for any.  seconds: how long to measure.
+    """
+
+    deployment: Deployment
+    choice: Choice
+    registry: Registry
+    device: str = ""
+    seconds: float = 60.0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Nodes that one entry of a tuning file is about, at one level.
+
+    candidates: their names, in the order of the target.  default: what is taken without a file.
+    nodes: their names.
+    """
+
+    target: str
+    level: str
+    op: str
+    shapes: str
+    candidates: tuple[str, ...]
+    default: str
+    nodes: tuple[str, ...]
+
+    def choose(self, candidate: str) -> dict[str, str]:
+        """Return the entry of a tuning file that takes a candidate."""
+        key = {"op": self.op, "shapes": self.shapes, "target": self.target, "level": self.level}
+        return {**key, "candidate": candidate}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was measured for a subject.
+
+    ns: nanoseconds of all its nodes by candidate.  candidate: the one for the tuning file, or the default.
+    """
+
+    subject: Subject
+    ns: Mapping[str, float]
+    candidate: str
+
+    def as_json(self) -> Json:
+        """Return it as one flat object."""
+        entry = self.subject.choose(self.candidate)
+        return {**entry, "default": self.subject.default, "ns": dict(self.ns)}
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The tuning of one model.
+
+    devices: what computed.  ns, tuned_ns: a run without and with the file; the latter 0 where no candidate
+    won.  file: None where it would not help.
+    """
+
+    model: str
+    devices: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+    ns: float
+    tuned_ns: float = 0.0
+    file: Path | None = None
+
+    def as_json(self) -> Json:
+        """Return it for programs."""
+        return {
+            "model": self.model,
+            "devices": list(self.devices),
+            "decisions": [decision.as_json() for decision in self.decisions],
+            "ns": self.ns,
+            "tuned_ns": self.tuned_ns,
+            "file": str(self.file) if self.file else "",
+        }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A library that was built to be timed.  layers: of the model, by number."""
+
+    built: BuiltLibrary
+    compiled: CompiledModel
+    layers: tuple[LayerReport, ...]
+
+
+def tune_model(job: TuningJob, model: Model, folders: tuple[Path, Path], step: Step) -> TuningResult:
+    """Measure the candidates for a model, and write its tuning file.
+
+    folders: where libraries are built, and where the file is written.  MaceError without a runner, and for a
+    device that another one computed on.
+    """
+    tuner = _Tuner(job, replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING}), folders[0])
+    step(f"{model.name}: building it without a tuning file")
+    default = tuner.build("default", [])
+    subjects = list_subjects(default.compiled.report().selections)
+    ranks = max((len(subject.candidates) for subject in subjects), default=0)
+    trials = [default]
+    for rank in range(ranks):
+        step(f"{model.name}: building candidates {rank + 1} of {ranks}")
+        entries = [subject.choose(_pick(subject.candidates, rank)) for subject in subjects]
+        trials.append(tuner.build(f"rank{rank}", entries))
+    step(f"{model.name}: measuring {len(trials)} libraries")
+    timings = tuner.time_in_turn(trials, job.seconds if subjects else 0)
+    devices = timings[0][0].devices
+    measured = [subject for subject in subjects if _is_computed(subject, devices)]
+    decisions = tuple(decide(subject, trials[1:], timings[1:]) for subject in measured)
+    result = TuningResult(model.name, devices, decisions, _find_min(timings[0]))
+    entries = [d.subject.choose(d.candidate) for d in decisions if d.candidate != d.subject.default]
+    if not entries:
+        return result
+    step(f"{model.name}: comparing the library with and without {len(entries)} entries")
+    pair = [default, tuner.build("tuned", entries)]
+    before, after = map(_find_min, tuner.time_in_turn(pair, job.seconds / 4))
+    if after >= before:
+        return replace(result, ns=before, tuned_ns=after)
+    file = folders[1] / f"{model.name}.tuning.yml"
+    times = f"{before / 1e6:.3f} ms without, {after / 1e6:.3f} ms with"
+    head = f"measured by mace tune on {', '.join(devices)}: {times}"
+    write_tuning(file, entries, head)
+    return replace(result, ns=before, tuned_ns=after, file=file)
+
+
+def list_subjects(selections: Sequence[Selection]) -> list[Subject]:
+    """Return what there is to choose, in the order of the nodes."""
+    nodes: dict[Subject, list[str]] = defaultdict(list)
+    for selection in selections:
+        for choice in selection.choices:
+            if len(choice.costs) > 1:
+                key = selection.key
+                names = tuple(choice.costs)
+                subject = Subject(key.target, choice.level, key.op, key.shapes, names, choice.candidate, ())
+                nodes[subject].append(key.node)
+    return [replace(subject, nodes=tuple(names)) for subject, names in nodes.items()]
+
+
+class _Tuner:
+    """Builds and times the libraries of one model."""
+
+    def __init__(self, job: TuningJob, model: Model, folder: Path) -> None:
+        self.job, self.model, self.folder = job, model, folder
+        self.runner = self._find_runner()
+
+    def _find_runner(self) -> Runner:
+        runner = self.job.registry.find_runner(self.job.choice, (self.model,))
+        if runner is None:
+            problem = "no runner is available for this ABI on this machine"
+            raise MaceError(self.job.choice.text, problem, "install an emulator, or tune on the device")
+        if reason := runner.missing():
+            raise MaceError(self.job.choice.text, f"{runner.name} is not ready", reason)
+        return runner
+
+    def build(self, name: str, entries: Sequence[Mapping[str, str]]) -> Trial:
+        """Return a library with these entries of a tuning file."""
+        folder = self.folder / f"{self.model.name}-{name}"
+        folder.mkdir(parents=True)
+        model = self.model
+        if entries:
+            write_tuning(folder / "tuning.yml", entries, "candidates of one rank")
+            model = replace(model, keys={**model.keys, TUNING: str(folder / "tuning.yml")})
+        job = self.job
+        compiled = compile_model(model, Compilation(job.choice, job.registry))
+        deployment = replace(job.deployment, models=(model,))
+        sources = encode(Job(deployment, job.choice), [compiled], job.registry)
+        manifests = tuple(m for m in sources.manifests if m.joins_library or m.name == TOOL)
+        link(replace(sources, manifests=manifests), job.choice.compiler, folder, ())
+        report = compiled.report()
+        built = BuiltLibrary(folder, self.runner, LibraryReport({model.name: report}))
+        return Trial(built, compiled, report.layers)
+
+    def time_in_turn(self, trials: Sequence[Trial], seconds: float) -> list[list[Timing]]:
+        """Time each library again and again until the time is over; return the timings of each."""
+        timings: list[list[Timing]] = [[] for _ in trials]
+        end = time.monotonic() + seconds
+        turns = 0
+        while turns < MIN_TURNS or time.monotonic() < end:
+            for trial, taken in zip(trials, timings, strict=True):
+                taken.append(trial.built.time(self.model.name, self.job.threads, ROUNDS, layers=True))
+            turns += 1
+            self._check_device(timings[0][0])
+        return timings
+
+    def _check_device(self, timing: Timing) -> None:
+        if self.job.device and not any(self.job.device in device for device in timing.devices):
+            problem = f"no part was computed by it, but by {', '.join(timing.devices)}"
+            raise MaceError(f"--device {self.job.device}", problem, "connect the device, or name another")
+
+
+def _pick(candidates: Sequence[str], rank: int) -> str:
+    return candidates[min(rank, len(candidates) - 1)]
+
+
+def _is_computed(subject: Subject, devices: Sequence[str]) -> bool:
+    """Tell whether a subject's level was that of the processor, or stands for a device."""
+    return subject.level == subject.target or f"{subject.target}: {subject.level}" in devices
+
+
+def _find_min(timings: Sequence[Timing]) -> float:
+    return min(min(timing.ns) for timing in timings)
+
+
+def decide(subject: Subject, trials: Sequence[Trial], timings: Sequence[Sequence[Timing]]) -> Decision:
+    """Choose by the shortest time of each candidate; the default unless another is clearly faster."""
+    ns: dict[str, float] = {}
+    names: dict[Hashable, str] = {}
+    for rank, (trial, taken) in enumerate(zip(trials, timings, strict=True)):
+        numbers = _find_layers(subject, trial)
+        total = _add_layers(numbers, taken)
+        if total is None:
+            continue
+        # Candidates with the same calls are one: between them, only what else the machine does would choose.
+        name = names.setdefault(_describe_calls(trial, numbers), _pick(subject.candidates, rank))
+        ns[name] = min(total, ns.get(name, total))
+    best = min(ns, key=lambda name: ns[name], default=subject.default)
+    is_faster = subject.default in ns and ns[best] < GAIN * ns[subject.default]
+    return Decision(subject, ns, best if is_faster else subject.default)
+
+
+def _describe_calls(trial: Trial, numbers: set[int]) -> Hashable:
+    """Return what differs wherever two candidates compute differently.
+
+    Kernels of devices are named after their source; those of calls in host memory have arguments.
+    """
+    calls = trial.compiled.plan.program.calls
+    places = sorted(numbers)
+    arguments = [sorted(calls[place].args.items()) for place in places if place < len(calls)]
+    kernels = [trial.layers[place].kernel for place in places]
+    return repr((kernels, arguments))
+
+
+def _add_layers(numbers: set[int], timings: Sequence[Timing]) -> float | None:
+    """Return the sum of the shortest times of some layers; None if none of them was computed."""
+    shortest: dict[int, int] = {}
+    for layer in chain.from_iterable(timing.layers for timing in timings):
+        if layer.number in numbers:
+            shortest[layer.number] = min(layer.ns, shortest.get(layer.number, layer.ns))
+    return float(sum(shortest.values())) if shortest else None
+
+
+def _find_layers(subject: Subject, trial: Trial) -> set[int]:
+    """Return the numbers of the layers that compute a subject's nodes.
+
+    A call may compute several nodes, and is named after the last.
+    """
+    nodes = {node.name: node for node in trial.compiled.graph.nodes if node.name in subject.nodes}
+    sources = {*chain.from_iterable(node.sources for node in nodes.values())}
+    layers = enumerate(trial.layers)
+    return {number for number, layer in layers if layer.node in nodes or sources & {*layer.sources}}

@@ -1,0 +1,44 @@
+"""The command `mace tune`: what it hands on, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mace_core.cli import main
+from mace_core.deployment import Model
+from mace_core.run import tune
+
+DIGITS = Path(__file__).parents[2] / "models" / "digits" / "digits.yml"
+
+
+def test_each_model_is_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[tune.TuningJob] = []
+
+    def tell(
+        job: tune.TuningJob, model: Model, folders: tuple[Path, Path], step: Callable[[str], None]
+    ) -> tune.TuningResult:
+        step("measuring")
+        jobs.append(job)
+        assert folders[0].is_dir()
+        assert folders[1] == tmp_path
+        return tune.TuningResult(model.name, ("cpu: fast",), (), 2e6)
+
+    monkeypatch.setattr(tune, "tune_model", tell)
+    options = ["--target", "host", "--device", "fast", "--seconds", "7", "--output", str(tmp_path)]
+    shown = CliRunner().invoke(main, ["tune", str(DIGITS), *options])
+    assert shown.exit_code == 0, shown.output
+    assert "digits: 2.000 ms; no candidate is faster than the target's own choice" in shown.stdout
+    printed = CliRunner().invoke(main, ["tune", str(DIGITS), *options, "--json"])
+    assert [result["ns"] for result in json.loads(printed.stdout)] == [2e6]
+    assert [(job.device, job.seconds, job.choice.text) for job in jobs] == [("fast", 7, "host")] * 2
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(main, ["tune", str(DIGITS), "--output", str(tmp_path / "none")])
+    assert shown.exit_code == 2
+    assert "no such folder; make it, or name another" in shown.stderr

@@ -1,0 +1,113 @@
+"""`mace tune`: what is chosen from measured times, and what is written of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from candidates_target import Grouping, network
+
+from mace_core.api import GeneratedFiles
+from mace_core.compilation import Compilation, CompiledModel, compile_graph
+from mace_core.deployment import Deployment, Model
+from mace_core.errors import MaceError
+from mace_core.registry import Registry
+from mace_core.run import tune
+from mace_core.run.built_library import BuiltLibrary
+from mace_core.run.results import LayerTime, Timing
+from mace_core.run.tables import show_tuning
+from mace_core.tuning import TUNING, read_tuning, write_tuning
+
+DEVICES = ("grouping: fast",)
+
+
+def run(
+    folder: Path, patch: pytest.MonkeyPatch, times: Mapping[str, int], whole: tuple[int, int] = (100, 90)
+) -> tuple[tune.TuningResult, list[str]]:
+    """Tune the network of the test target, whose kernels take `times`.
+
+    whole: of the library without and with a tuning file.  Returns the result, and what it said it does.
+    """
+    sources = folder / "target"
+    sources.mkdir()
+    registry = Registry.load()
+    registry = replace(registry, targets={"grouping": Grouping(sources)})
+    choice = replace(registry.select("host")[0], targets=tuple(registry.targets.values()))
+    steps: list[str] = []
+
+    def compile_network(model: Model, compilation: Compilation) -> CompiledModel:
+        return compile_graph(model, network(), compilation)
+
+    def skip_link(made: GeneratedFiles, *_: object) -> None:
+        """Nothing is executed: the times are those of the test."""
+
+    def tell_times(built: BuiltLibrary, name: str, threads: int, rounds: int, layers: bool) -> Timing:
+        report = built.figures(name)
+        made = [(n, layer) for n, layer in enumerate(report.layers) if layer.levels in ((), ("fast",))]
+        each = tuple(LayerTime(layer.node, layer.kernel, times[layer.kernel], n) for n, layer in made)
+        total = whole[built.programs.name.endswith("tuned")]
+        return Timing(name, (total, total + 50), threads, each, devices=DEVICES)
+
+    patch.setattr(tune, "compile_model", compile_network)
+    patch.setattr(tune, "link", skip_link)
+    patch.setattr(BuiltLibrary, "time", tell_times)
+    model = Model("network", (), keys={TUNING: "earlier.yml"})
+    job = tune.TuningJob(Deployment("lib", (model,)), choice, registry, device="fast", seconds=0)
+    builds = folder / "builds"
+    builds.mkdir()
+    return tune.tune_model(job, model, (builds, folder), steps.append), steps
+
+
+def test_the_faster_candidate_is_written_for_the_level_that_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, steps = run(tmp_path, monkeypatch, {"plain": 10, "turned": 20, "copy": 1, "relu": 5})
+    assert result.file == tmp_path / "network.tuning.yml"
+    (entry,) = read_tuning(result.file).entries
+    assert (entry.op, entry.level, entry.target, entry.candidate) == ("Add", "fast", "grouping", "plain")
+    (decision,) = result.decisions
+    # Two nodes of one op and shape; a node that `turned` computes takes a copy as well.
+    assert decision.ns == {"plain": 20.0, "turned": 42.0}
+    assert (result.ns, result.tuned_ns, result.devices) == (100, 90, DEVICES)
+    assert "grouping: fast" in result.file.read_text(encoding="utf-8")
+    assert len(steps) == 5
+    assert "plain 0.0" in show_tuning([result])
+    assert str(result.file) in show_tuning([result])
+    assert result.as_json()["file"] == str(result.file)
+
+
+@pytest.mark.parametrize(
+    ("plain", "whole", "text"),
+    [
+        (1010, (100, 90), "no candidate is faster"),
+        # 2 % are no reason: two measurements of one library differ by as much.
+        (990, (100, 90), "no candidate is faster"),
+        (500, (100, 100), "no file is written"),
+    ],
+)
+def test_nothing_is_written_that_does_not_make_the_model_faster(
+    plain: int, whole: tuple[int, int], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"plain": plain, "turned": 1000, "copy": 10, "relu": 5}
+    result, _ = run(tmp_path, monkeypatch, times, whole)
+    assert result.file is None
+    assert not list(tmp_path.glob("*.yml"))
+    assert text in show_tuning([result])
+
+
+def test_another_device_than_the_one_that_was_named_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "DEVICES", ("grouping: base",))
+    with pytest.raises(MaceError, match="--device fast: no part was computed by it, but by grouping: base"):
+        run(tmp_path, monkeypatch, {"plain": 10, "turned": 20, "copy": 1, "relu": 5})
+
+
+def test_hostile_names_stay_names_in_the_file(tmp_path: Path) -> None:
+    """A device or a model may be called anything; the file says the same when it is read."""
+    file = tmp_path / "t.yml"
+    write_tuning(file, [{"node": "a: [b]\n- c\u2028", "candidate": "x"}], "a device\nchoices: [")
+    (entry,) = read_tuning(file).entries
+    assert (entry.node, entry.candidate) == ("a: [b]\n- c\u2028", "x")

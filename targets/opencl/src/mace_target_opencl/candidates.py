@@ -1,0 +1,52 @@
+"""Offers several ways to compute products, for a tuner that measures them on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mace_core.candidates import Candidate
+from mace_core.ir import Node
+from mace_core.levels import Level
+from mace_core.lowering import Lower, Lowering
+from mace_target_opencl.enqueue import KERNELS
+from mace_target_opencl.lower.product import TILES
+from mace_target_opencl.options import OpenclOptions
+
+LEVEL = Level("opencl", (), "", KERNELS)
+"""Stands for the device: its kernels are compiled by its driver, so there are no levels of instructions."""
+
+TUNED = ("Conv", "MatMul")
+
+
+def offer_candidates(
+    lowerings: Mapping[str, Lower | Sequence[Candidate]],
+) -> dict[str, Lower | Sequence[Candidate]]:
+    """Return the lowerings, with candidates for the ops that are products of matrices."""
+    return {op: _list_candidates(lower) if op in TUNED else lower for op, lower in lowerings.items()}
+
+
+def _list_candidates(lower: Lower | Sequence[Candidate]) -> Lower | Sequence[Candidate]:
+    """Return the target's own choice first, which costs least: others are taken by a tuning file alone."""
+    if not callable(lower):
+        return lower
+    requests = {"plain": 0, **{f"tile{tile.columns}": tile.columns for tile in TILES}}
+    others = (Candidate(name, _ask(lower, tile), _cost_more) for name, tile in requests.items())
+    return (Candidate("auto", lower, _cost_nothing), *others)
+
+
+def _ask(lower: Lower, tile: int) -> Lower:
+    def lower_asked(node: Node, lowering: Lowering) -> None:
+        options = lowering.parameters
+        assert isinstance(options, OpenclOptions)
+        lower(node, lowering.aim(replace(options, tile=tile), lowering.levels))
+
+    return lower_asked
+
+
+def _cost_nothing(node: Node, lowering: Lowering, level: Level) -> float:
+    return 0.0
+
+
+def _cost_more(node: Node, lowering: Lowering, level: Level) -> float:
+    return 1.0
