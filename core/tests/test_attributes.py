@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from mace_core.attributes import Attributes, AttributesError, complete, fields_of, values_of
+from mace_core.attributes import Attributes, AttributesError, _describe, complete, fields_of, values_of
 from mace_core.ir import Node
 from mace_core.ops import core_ops
 from mace_core.ops.op import Op, OpError
@@ -136,3 +136,19 @@ def test_every_op_of_the_core_has_attributes_of_known_types() -> None:
             assert field.text
             # A default must pass its own check, or a node without it would be refused.
             assert field.is_required or field.read(field.default) == field.default
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (int, "an integer"),
+        (int | float, "a number"),
+        (str | int, "a string or an integer"),
+        (Literal["same", "valid"], "one of same, valid"),
+        (tuple[int, ...], "a tuple of integers"),
+        (tuple[tuple[int, ...], ...], "a tuple of values, each a tuple of integers"),
+        (tuple[float, str], "a tuple (a number, a string)"),
+    ],
+)
+def test_types_in_words(hint: object, words: str) -> None:
+    assert _describe(hint) == words

@@ -16,6 +16,7 @@ from mace_core.compact_weights import (
     MIN_BYTES,
     PIECE,
     WideningKernels,
+    _sparse,
     compact_weights,
     decode,
     encode,
@@ -176,3 +177,16 @@ def test_new_names_do_not_clash() -> None:
     assert len(names) == len(set(names))
     assert len(after.weights) == 3
     assert len(set(after.calls[-1].reads)) == 4
+
+
+def test_each_piece_knows_how_many_values_lie_before_it() -> None:
+    """Of two pieces and five more values, the first and the last of each are present."""
+    present = np.zeros(2 * PIECE + 5, bool)
+    present[[0, PIECE - 1, PIECE, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE + 4]] = True
+    values = np.arange(present.size, dtype=np.float32)
+    bitmap, before, nonzero = _sparse(values, present)
+    assert before.tolist() == [0, 2, 4]
+    assert nonzero.tolist() == [0, PIECE - 1, PIECE, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE + 4]
+    bits = np.unpackbits(bitmap.view(np.uint8), bitorder="little")
+    assert bits[: present.size].tolist() == present.tolist()
+    assert not bits[present.size :].any()

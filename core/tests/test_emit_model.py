@@ -297,3 +297,17 @@ def test_numbers_in_c(value: Arg, ctype: str, text: str) -> None:
 )
 def test_tensors_in_c(shape: tuple[int, ...], quant: Quant | None, text: str) -> None:
     assert describe_tensor(Tensor("t", DType.U8, shape, quant)) == text
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((), "0, {0}"),
+        ((2, 3), "2, {2, 3}"),
+        ((1, 2, 3, 4, 5, 6, 7, 8), "8, {1, 2, 3, 4, 5, 6, 7, 8}"),
+        ((2, 3, 4, 1, 1, 1, 1, 1, 1, 5), "8, {24, 1, 1, 1, 1, 1, 1, 5}"),
+    ],
+)
+def test_leading_axes_of_too_many_are_one(shape: tuple[int, ...], axes: str) -> None:
+    tensor = Tensor("x", DType.F32, shape)
+    assert str(describe_tensor(tensor)) == f'{{"x", MACE_F32, {axes}, {tensor.bytes}, 0x0.0p+0f, 0}}'

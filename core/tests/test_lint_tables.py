@@ -73,3 +73,12 @@ def test_a_comparison_counts_and_shows_what_was_not_understood() -> None:
     text = show_comparison(PlanComparison("net", "chip", lines, ("??? \x1b[31m",)))
     assert "1 differs, 1 not in the plan, 1 only in the plan, 1 same" in text
     assert "1 lines of the plan were not understood, first: '??? \\x1b[31m'" in text
+
+
+def test_a_chip_without_a_name_is_its_target() -> None:
+    text = show_reports([report("", "unsupported"), report("chip 2", "hardware")])
+    rows = [line.split() for line in text.splitlines()]
+    assert [row[:2] for row in rows if row[:1] == ["acme"] or row[:2] == ["chip", "2"]] == [
+        ["acme", "0.0%"],
+        ["chip", "2"],
+    ]

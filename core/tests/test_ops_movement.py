@@ -75,6 +75,7 @@ def test_gather_along_axes() -> None:
     assert one("GatherND", [x, np.array([[1], [0]])], batch_dims=1) == [x[0, 1].tolist(), x[1, 0].tolist()]
     (nothing,) = run("GatherND", [floats(2, 3, 0), np.array([[1], [0]])], batch_dims=1)
     assert nothing.shape == (2, 0)
+    assert one("GatherND", [floats(2, 2), np.array([[1, 0]])]) == [2]
 
 
 def test_scatter_reductions_meet_in_order() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from mace_core.cache import is_own, private_folder
 from mace_core.emit import render as render_module
-from mace_core.emit.render import render
+from mace_core.emit.render import _keeping, render
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, Line, Word, XmlText
 from mace_core.errors import PluginError
 
@@ -173,3 +173,20 @@ def test_what_another_version_compiled_is_not_executed(
     other.write_text("# another version")
     monkeypatch.setattr(render_module, "__file__", str(other))
     assert cache.get_cache_key("model.c.in") != before
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "expected"),
+    [
+        (Code("a"), Code("b"), Code),
+        (Code("a"), "b", str),
+        ("a", Code("b"), str),
+        (Code("a"), 3, Code),
+    ],
+)
+def test_a_filter_keeps_the_type_of_code_if_all_that_it_adds_is_code(
+    text: str, mark: str | int, expected: type
+) -> None:
+    result = _keeping(lambda left, right: f"{left}{right}")(text, mark)
+    assert type(result) is expected
+    assert str(result) == f"{text}{mark}"

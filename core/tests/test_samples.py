@@ -113,6 +113,9 @@ def test_raw_files_hold_the_elements_alone(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(array.tobytes()[:-1])
     with pytest.raises(MaceError, match="has 479 bytes; raw data of 'image' has 240 for each sample"):
         read_array(str(tmp_path / "data"), IMAGE)
+    none = Tensor("none", DType.F32, (1, 0))
+    with pytest.raises(MaceError, match="has 479 bytes; raw data of 'none' has 0 for each sample"):
+        read_array(str(tmp_path / "data"), none)
     with (tmp_path / "named").open("wb") as file:
         np.save(file, array)
     np.testing.assert_array_equal(read_array(str(tmp_path / "named"), IMAGE), array)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import check_networks
 import numpy as np
 import pytest
 
 from mace_core.errors import MaceError
 from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation, Weights
 from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.encode import synthesize
 from mace_target_max78000.encode.bias_memory import place_bias
 from mace_target_max78000.encode.hardware_layers import HardwareLayer
 from mace_target_max78000.encode.weight_runs import place_runs
+from mace_target_max78000.options import Options
 from mace_target_max78002.device import MAX78002
 
 DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
@@ -76,3 +79,13 @@ def test_a_weight_memory_is_filled_to_its_last_word(device: Chip) -> None:
     assert max(run.column + run.count for run in placed.values()) <= words
     with pytest.raises(MaceError, match=r"layer \d+ \(layer0\) needs \d+ words in 1 processors"):
         place_runs([*full, HardwareLayer(unit.layer, unit.place, len(full))], device, deduplicate=False)
+
+
+@pytest.mark.slow
+def test_only_the_first_processor_of_a_quadrant_has_the_larger_weight_memory() -> None:
+    """1024 kernels in 4 passes fill the 4096 words of 64 processors; in 5 they would fill the 5120 of four alone."""
+    full = check_networks.network(check_networks.layer(Operation.CONV2D, (256, 2, 2), 1024, output=True))
+    assert synthesize(full, Options(), MAX78002).image.kernels
+    wider = check_networks.network(check_networks.layer(Operation.CONV2D, (320, 2, 2), 1024, output=True))
+    with pytest.raises(MaceError, match=r"needs 5120 words in 64 processors, 4096 are free in all of them"):
+        synthesize(wider, Options(), MAX78002)

@@ -170,7 +170,7 @@ def read_array(path: str, tensor: Tensor, names: Sequence[str] = ()) -> Array:
         raise _unreadable(path, error) from None
     if data.startswith(NPY_MAGIC):
         return read_samples(path)
-    if not data or len(data) % max(tensor.bytes, 1):
+    if not data or not tensor.bytes or len(data) % tensor.bytes:
         problem = f"has {len(data)} bytes; raw data of {tensor.name!r} has {tensor.bytes} for each sample"
         raise MaceError(path, problem, REMEDY)
     return np.frombuffer(data, tensor.dtype.numpy.newbyteorder("<")).reshape(-1, *tensor.shape)
