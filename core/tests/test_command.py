@@ -35,11 +35,19 @@ def test_a_failure_tells_what_was_printed_and_the_command(tmp_path: Path) -> Non
         python("import sys; print('out'); print('why', file=sys.stderr); sys.exit(3)", tmp_path).execute(
             print
         )
-    text = str(told.value)
-    assert text.startswith("lib.a: ")
-    assert "failed with exit status 3" in text
-    assert "why" in text
-    assert "command: " in text
+    tool, code = (
+        Path(sys.executable).name,
+        "import sys; print('out'); print('why', file=sys.stderr); sys.exit(3)",
+    )
+    first, *printed, last = str(told.value).splitlines()
+    assert first == f"lib.a: {tool} failed with exit status 3"
+    assert sorted(printed) == ["out", "why"]
+    assert last == f"command: {sys.executable} -c {code}; correct it, or report a bug"
+
+
+def test_a_failure_without_output_is_told_too(tmp_path: Path) -> None:
+    with pytest.raises(MaceError, match="failed with exit status 1\nit printed nothing\ncommand: "):
+        python("raise SystemExit(1)", tmp_path).execute(print)
 
 
 def test_a_signal_is_told_by_name(tmp_path: Path) -> None:

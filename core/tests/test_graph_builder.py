@@ -22,6 +22,14 @@ def test_an_output_has_its_public_name_though_an_inner_tensor_bore_it() -> None:
     assert execute(graph, {"x": X})["y"].tolist() == [1, 0]
 
 
+def test_names_that_are_taken_get_the_next_number() -> None:
+    builder = Builder("g")
+    x = builder.input("x", DType.F32, (1,))
+    names = [builder.weight("w", np.zeros(1, np.float32)) for _ in range(2)]
+    names += [builder.weight("w.2", np.zeros(1, np.float32)), builder.weight("w", np.zeros(1, np.float32))]
+    assert (x, *names) == ("x", "w", "w.1", "w.2", "w.3")
+
+
 def test_names_may_change_places() -> None:
     new = Builder("names")
     x = new.input("x", DType.F32, (2,))

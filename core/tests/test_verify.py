@@ -72,6 +72,12 @@ def test_a_sound_graph_is_returned_as_it_is() -> None:
     assert verify(graph) is graph
 
 
+def test_a_dimension_may_be_0() -> None:
+    builder = Builder("g")
+    graph = builder.finish([builder.one("Relu", [builder.input("x", DType.F32, (0, 3))])])
+    assert verify(graph) == graph
+
+
 def test_a_tensor_may_be_several_outputs() -> None:
     graph = replace(sound(), outputs=("y", "t", "y"))
     assert verify(graph) is graph
