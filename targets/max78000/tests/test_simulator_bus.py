@@ -114,6 +114,21 @@ def test_starts_that_quadrants_are_not_ready_for(device: Chip) -> None:
 
 
 @BOTH
+def test_bits_of_the_control_register_that_mean_nothing(device: Chip) -> None:
+    """Bit 30, for weights of one bit that stand for -1 and 1, is the second generation's; bit 31 a fast FIFO's."""
+    image = program(device)
+    unknown = []
+    for bit in range(32):
+        start = tuple(Write(s.address, s.value | 1 << bit) for s in image.start if isinstance(s, Write))
+        try:
+            replay(replace(image, start=start))
+        except SimulationError as error:
+            if f"bits {1 << bit:#x} mean nothing here" in str(error):
+                unknown.append(bit)
+    assert unknown == [24, 25, 26, 27, 28, 29, *([30] if device is MAX78000 else []), 31]
+
+
+@BOTH
 def test_self_tests_end_without_faults(device: Chip) -> None:
     image = synthesize(network(), Options(zero_sram=True), device).image
     assert list(find_mismatches(replay(image), image)) == []
