@@ -9,7 +9,7 @@ import pytest
 
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, Operation, Weights
 from mace_target_max78000.device import MAX78000
-from mace_target_max78000.place.adjacency import Ties
+from mace_target_max78000.place.adjacency import ReadLayout, Ties, arrange_values, list_layouts
 from mace_target_max78000.place.values import (
     StoredValue,
     contiguous_slots,
@@ -20,6 +20,7 @@ from mace_target_max78000.place.values import (
     processors_per_pass,
     runs_as_image,
 )
+from mace_target_max78002.device import MAX78002
 
 
 def pointwise(inputs: tuple[int, ...], channels: int, outputs: int, dim: tuple[int, int] = (4, 5)) -> Layer:
@@ -143,3 +144,51 @@ def test_values_share_an_offset_where_they_do_not_collide(shift: int, shares: bo
     assert known.share(0, 1, shift) is shares
     assert (known.lanes[1].cluster == known.lanes[0].cluster) is shares
     assert known.groups[1] == ((0, shift) if shares else (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"),
+    [
+        # In one pass, inputs begin with the memories of their own, of four slots each.
+        ((4, 8), [(1, 0, 0), (1, 0, 4)]),
+        ((1, 1, 1), [(1, 0, 0), (1, 0, 4), (1, 0, 8)]),
+        ((17, 40), [(1, 0, 0), (1, 0, 20)]),
+        # In two passes each is every second word, of 64, 36 or 56 slots.
+        ((64, 64), [(2, 0, 0), (2, 1, 0)]),
+        ((36, 36), [(2, 0, 0), (2, 1, 0)]),
+        ((36, 72), [(2, 0, 0), (2, 0, 36)]),
+    ],
+)
+def test_where_a_layer_reads_inputs_beside_each_other(
+    channels: tuple[int, ...], expected: list[tuple[int, int, int]]
+) -> None:
+    inputs = tuple(range(len(channels)))
+    layer = pointwise(inputs, sum(channels), 4)
+    values = {i: StoredValue(contiguous_slots(c), 20) for i, c in enumerate(channels)}
+    found = list_layouts(layer, values, dict(enumerate(channels)))
+    assert [(layout.gap, layout.position, layout.shift) for layout in found] == expected
+    assert {layout.side_by_side for layout in found} == {inputs}
+
+
+def test_operands_are_interleaved_word_by_word() -> None:
+    layer = replace(pointwise((0, 1, 2), 4, 4), eltwise=Eltwise.ADD, operands=3)
+    values = {i: StoredValue(0xF, 20) for i in range(3)}
+    found = list_layouts(layer, values, dict.fromkeys(range(3), 4))
+    assert [(layout.gap, layout.position, layout.shift) for layout in found] == [
+        (3, 0, 0),
+        (3, 1, 0),
+        (3, 2, 0),
+    ]
+    assert list_layouts(pointwise((0,), 4, 4), values, {0: 4}) == [ReadLayout()]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_channels_of_a_depthwise_layer_stay_in_their_slots(groups: int) -> None:
+    """Two channels that lie in the first slots are written to the slots that they are read from."""
+    first = pointwise((INPUT,), 3, 2)
+    weights = Weights(np.ones((2, 2 // groups, 1, 1), np.int64))
+    second = replace(pointwise((0,), 2, 2), groups=groups, weights=weights)
+    layers = [first, second, pointwise((1,), 2, 5)]
+    arranged = arrange_values(layers, describe_source(layers, (3, 4, 5)), MAX78002)
+    is_tied = arranged.groups[0][0] == arranged.groups[1][0]
+    assert is_tied == (groups == 2)
