@@ -175,3 +175,23 @@ def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device
     flipped = replace(plain, weights=Weights(values[:, :, ::-1, ::-1].transpose(1, 0, 2, 3)))
     shared = synthesize(replace(made, layers=(flipped, up)), Options(), device)
     assert shared.runs[0] == shared.runs[1]
+
+
+def test_the_input_in_memory_is_compared_too() -> None:
+    made = designed()
+    right = made.collect_results(synthesize(made.network, made.options, MAX78000).outputs)
+    sample = right.sample.copy()
+    sample.flat[5] += 1
+    with pytest.raises(MaceError, match="differ from the graph's"):
+        compare_with_graph(replace(right, sample=sample), made.inputs, made.options)
+
+
+def test_a_mean_in_memory_must_be_exact() -> None:
+    w = Writer()
+    pooled = w.pool(w.conv(w.input(8, 8, 4), 8, (3, 3), **SAME), (2, 2), 2, average=True)
+    made = design_network(w.graph(pooled), [], MAX78000, Options(), QuantizationPolicy())
+    results = [r.copy() for r in synthesize(made.network, made.options, MAX78000).outputs]
+    compare_with_graph(made.collect_results(results), made.inputs, made.options)
+    results[-1][0, 1, 1] += 1
+    with pytest.raises(MaceError, match="differ from the graph's"):
+        compare_with_graph(made.collect_results(results), made.inputs, made.options)
