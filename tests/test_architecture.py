@@ -266,7 +266,6 @@ TESTED_ELSEWHERE = {
     "deployment/parse": ("core/tests/test_deployment.py", "it reads files"),
     "deployment/ports": ("core/tests/test_deployment.py", "keys of ports are read with a file"),
     "deployment/schema": ("core/tests/test_deployment.py", "documents are checked as a file is read"),
-    "deployment/values": ("core/tests/test_deployment.py", "scalars are typed as a file is read"),
     "emit/addresses": ("core/tests/test_emit_model.py", "a model shows its addresses"),
     "emit/code": ("core/tests/test_program.py", "its owner moves it to sessions"),
     "emit/device": ("core/tests/test_emit_model.py", "a model shows its devices"),
