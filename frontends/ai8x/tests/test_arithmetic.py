@@ -318,3 +318,20 @@ def test_binary_weights_and_subsampling() -> None:
     w = np.array([[[[1]], [[-1]]]])
     layer = convolution(Operation.CONV2D, x, w, bits=1, binary=True, shift=7, stride=2)
     assert np.array_equal(run([layer], x)[0], np.clip(x[:1, ::2, ::2] - x[1:, ::2, ::2], -128, 127))
+
+
+def test_a_layer_behind_one_that_a_condition_leaves_out_reads_the_data_before() -> None:
+    sample = np.arange(-8, 8).reshape(1, 4, 4)
+    double = convolution(Operation.CONV2D, sample, np.full((1, 1, 1, 1), 127), shift=1)
+    layers = [
+        passthrough(sample.shape),
+        replace(double, inputs=(0,), name="left out"),
+        passthrough(sample.shape, inputs=(1,)),
+        passthrough(sample.shape, inputs=(2,)),
+    ]
+    all_run = run(layers, sample)
+    assert np.array_equal(all_run[3], all_run[1])
+    assert not np.array_equal(all_run[1], all_run[0])
+    some_run = run(layers, sample, sampled=(0, 2, 3))
+    assert np.array_equal(some_run[2], some_run[0])
+    assert np.array_equal(some_run[3], some_run[0])

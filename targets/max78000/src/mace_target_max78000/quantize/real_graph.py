@@ -129,7 +129,7 @@ def _split_mean(match: Match) -> Sequence[str] | None:
     ):
         return None
     first = [
-        next((n // d for d in range(2, n + 1) if n % d == 0 and n // d <= MAX_POOL), n) if n > MAX_POOL else n
+        next((n // d for d in range(2, n) if n % d == 0 and n // d <= MAX_POOL), n) if n > MAX_POOL else n
         for n in size
     ]
     second = [n // f for n, f in zip(size, first, strict=True)]
