@@ -246,3 +246,17 @@ def test_no_second_time(tmp_path: Path) -> None:
     ):
         quantize_file(tmp_path / "once", tmp_path / "twice")
     assert not (tmp_path / "twice").exists()
+
+
+def test_flags_that_a_layer_has_say_that_it_is_quantized() -> None:
+    flags = {"bias_bits": 4, "quantize_activation": 0, "adjust_output_shift": 0}
+    before = trained(**{name: np.array([value], np.float32) for name, value in flags.items()})
+    after = quantize(before, Settings())
+    assert {name: after.number("conv", name) for name in flags} == {
+        "bias_bits": 8,
+        "quantize_activation": 1,
+        "adjust_output_shift": 0,
+    }
+    bare = {name: values for name, values in before.tensors.items() if ".op." in name}
+    changed = quantize(CheckpointState(before.path, bare), Settings()).tensors
+    assert sorted(set(changed) - set(bare)) == ["conv.output_shift", "conv.weight_bits"]
