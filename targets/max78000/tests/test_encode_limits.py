@@ -11,9 +11,10 @@ from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Operation, 
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.encode.bias_memory import place_bias
-from mace_target_max78000.encode.hardware_layers import HardwareLayer
+from mace_target_max78000.encode.hardware_layers import HardwareLayer, make_hardware_layers
 from mace_target_max78000.encode.weight_runs import place_runs
 from mace_target_max78000.options import Options
+from mace_target_max78000.place.attempt import _find_idle_quadrants
 from mace_target_max78002.device import MAX78002
 
 DEVICES = pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
@@ -89,3 +90,46 @@ def test_only_the_first_processor_of_a_quadrant_has_the_larger_weight_memory() -
     wider = check_networks.network(check_networks.layer(Operation.CONV2D, (320, 2, 2), 1024, output=True))
     with pytest.raises(MaceError, match=r"needs 5120 words in 64 processors, 4096 are free in all of them"):
         synthesize(wider, Options(), MAX78002)
+
+
+FIRST, SECOND, BOTH = 0x1, 0x10000, 0x10001
+"""The first processors of two quadrants, whose weight memory goes up to word 5119."""
+
+
+@pytest.mark.parametrize(
+    ("runs", "columns"),
+    [
+        # A run of 5 ends at the top, 5115 to 5119, and is moved down to a multiple of four.
+        ([(FIRST, 5)], [5112]),
+        ([(FIRST, 8), (FIRST, 4)], [5112, 5108]),
+        # 5117 to 5119 are free, but 5116, to which a run of 3 is moved down, is not: it goes to the bottom.
+        ([(FIRST, 5), (FIRST, 3)], [5112, 0]),
+        # Below what either of two processors has taken.
+        ([(FIRST, 8), (SECOND, 5), (BOTH, 3)], [5112, 5112, 5108]),
+        ([(FIRST, 6), (SECOND, 12), (BOTH, 4)], [5112, 5108, 5100]),
+        ([(FIRST, 8), (SECOND, 3), (SECOND, 6), (BOTH, 8)], [5112, 5116, 5104, 5092]),
+        # Four processors of one quadrant have 4096 words in common.
+        ([(0xF, 8), (FIRST, 4), (0xF, 3)], [0, 5116, 8]),
+    ],
+)
+def test_runs_of_first_processors_go_to_the_top(runs: list[tuple[int, int]], columns: list[int]) -> None:
+    layers = [check_networks.layer(Operation.CONV2D, (mask.bit_count(), 2, 2), count) for mask, count in runs]
+    places = [
+        check_networks.place(layer, processors=mask) for layer, (mask, _) in zip(layers, runs, strict=True)
+    ]
+    units = make_hardware_layers(check_networks.network(*layers, places=tuple(places)), MAX78002)
+    placed = place_runs(units, MAX78002, deduplicate=False)
+    assert [placed[index].column for index in range(len(runs))] == columns
+
+
+def test_quadrants_that_must_work_and_do_not() -> None:
+    """The first layer's results go to the second quadrant, where no layer reads."""
+    first = check_networks.layer(Operation.CONV2D, (4, 2, 2), 4, output=True)
+    last = check_networks.layer(Operation.CONV2D, (4, 2, 2), 4, output=True)
+    for slots, idle in ((0xF, 0), (0xF << 16, 0b10), (0xF << 48, 0b1000)):
+        places = (
+            check_networks.place(first, 0, 0x400, output_processors=slots),
+            check_networks.place(last, 0, 0x800),
+        )
+        network = check_networks.network(first, last, places=places)
+        assert _find_idle_quadrants(make_hardware_layers(network, MAX78000)) == idle
