@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mace_core.call_fusion import fuse_calls
+from mace_core.call_fusion import MAX_TRIALS, fuse_calls, fuse_where
 from mace_core.ir import DType, Tensor
 from mace_core.program import Call, Kernel, Program
 
@@ -93,3 +93,36 @@ def test_one_level_that_cannot_leaves_all_apart() -> None:
 def test_a_second_call_of_other_levels_stays_apart() -> None:
     calls = [call("f in>a"), call("g a>out", "avx2"), call("h in>out", "sse2")]
     assert fuse_calls(program(calls), join).calls == tuple(calls)
+
+
+def build_pairs(count: int) -> Program:
+    """Return pairs of calls that can be one each, with the tensor "tN" between those of pair N."""
+    calls = [
+        call(f"{kernel} {tensors}")
+        for n in range(count)
+        for kernel, tensors in (("f", f"in>t{n}"), ("g", f"t{n}>o{n}"))
+    ]
+    return program(calls, ",".join(f"o{n}" for n in range(count)))
+
+
+@pytest.mark.parametrize("costly", [(), (0,), (6,), (2, 3), (0, 3, 6), tuple(range(7))])
+def test_only_the_fusions_that_break_a_condition_are_left_out(costly: tuple[int, ...]) -> None:
+    before = build_pairs(7)
+    needed = {f"t{n}" for n in costly}
+    fused = fuse_where(before, join, lambda trial: needed <= {*trial.tensors})
+    assert {*before.tensors} - {*fused.tensors} == {f"t{n}" for n in range(7)} - needed
+    assert len(fused.calls) == 7 + len(costly)
+
+
+def test_the_search_ends_with_what_it_has_accepted() -> None:
+    """Every second fusion breaks the condition, which would take more trials than there are."""
+    before, trials = build_pairs(128), []
+
+    def accepts(trial: Program) -> bool:
+        trials.append(trial)
+        return all(f"t{n}" in trial.tensors for n in range(0, 128, 2))
+
+    fused = fuse_where(before, join, accepts)
+    assert len(trials) == MAX_TRIALS + 1
+    assert len(fused.calls) < len(before.calls)
+    assert accepts(fused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -29,6 +29,49 @@ def fuse_calls(program: Program, fuse: Fuse) -> Program:
     calls = tuple(chain.from_iterable(fusion.slots))
     tensors = {name: t for name, t in program.tensors.items() if name not in fusion.removed}
     return replace(program, calls=calls, tensors=tensors)
+
+
+MAX_TRIALS = 40
+"""Programs that are tried to find the fusions that a condition rules out: each is planned as a whole."""
+
+
+def fuse_where(program: Program, fuse: Fuse, accepts: Callable[[Program], bool]) -> Program:
+    """Return the program with as many pairs of calls made one as a condition on the result allows.
+
+    accepts: a condition that the program without fusions meets.
+    """
+    fused = fuse_calls(program, fuse)
+    if accepts(fused):
+        return fused
+    # By halves: of many fusions few break the condition, as a rule, and a trial of each takes too long.
+    groups = _halve([name for name in program.tensors if name not in fused.tensors])
+    allowed: frozenset[str] = frozenset()
+    best = program
+    for _ in range(MAX_TRIALS):
+        if not groups:
+            break
+        group = groups.pop()
+        trial = fuse_calls(program, _restrict(fuse, allowed.union(group)))
+        if accepts(trial):
+            best, allowed = trial, allowed.union(group)
+        elif len(group) > 1:
+            groups += _halve(group)
+    return best
+
+
+def _restrict(fuse: Fuse, allowed: Container[str]) -> Fuse:
+    """Return a function that makes pairs of calls one only where these tensors lie between them."""
+
+    def fuse_allowed(first: Call, second: Call, tensor: str) -> Call | None:
+        return fuse(first, second, tensor) if tensor in allowed else None
+
+    return fuse_allowed
+
+
+def _halve(names: Sequence[str]) -> list[Sequence[str]]:
+    """Return both halves, the first one last, where it is taken first."""
+    middle = (len(names) + 1) // 2
+    return [half for half in (names[middle:], names[:middle]) if half]
 
 
 class _Fusion:

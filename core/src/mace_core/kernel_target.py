@@ -12,7 +12,7 @@ import numpy as np
 
 from mace_core.api import BuildConfig, Region, Target
 from mace_core.attributes import Attributes
-from mace_core.call_fusion import fuse_calls
+from mace_core.call_fusion import fuse_calls, fuse_where
 from mace_core.candidates import Candidate, Chooser, lower_by_choice
 from mace_core.compact_weights import AS_STORED, Compacted, WideningKernels, compact_weights
 from mace_core.ir import DType, Graph, Node, Tensor
@@ -151,14 +151,19 @@ class KernelTarget(Target):
         A call that does the work of two reads its other operand until it ends, so its result cannot take that
         operand's place.
         """
-        combined = join_results(fuse_calls(program, self.fuse), self.place)
+        combined = self._join(fuse_calls(program, self.fuse))
         if len(combined.calls) == len(program.calls):
             return combined
         most_bytes = arena(program).bytes
-        for fewer_calls in (combined, join_results(program, self.place)):
-            if arena(fewer_calls).bytes <= most_bytes:
-                return fewer_calls
-        return program
+        fused = fuse_where(program, self.fuse, lambda fewer: arena(self._join(fewer)).bytes <= most_bytes)
+        merged = self._join(fused)
+        if arena(merged).bytes <= most_bytes:
+            return merged
+        # Joined results alone take more memory, whatever is fused.
+        return fuse_where(program, self.fuse, lambda fewer: arena(fewer).bytes <= most_bytes)
+
+    def _join(self, program: Program) -> Program:
+        return join_results(program, self.place)
 
     def _chooser(self, levels: tuple[Level, ...], tuning: Tuning = NO_TUNING) -> Chooser:
         return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)
