@@ -35,7 +35,10 @@ from mace_target_opencl.target import Opencl
 STORAGE = OpenclOptions(storage="f16")
 ARITHMETIC = OpenclOptions(storage="f16", arithmetic="f16")
 OP_LIMITS = {STORAGE: 2e-3, ARITHMETIC: 5e-3}
-MODEL_LIMITS = {STORAGE: 5e-3, ARITHMETIC: 5e-2}
+MODEL_LIMITS = {STORAGE: 5e-3, ARITHMETIC: 1e-2}
+SPECTRUM_LIMIT = 1e-1
+"""Of Silero VAD with sums in half precision: its spectrum sums 512 terms that nearly cancel, and its states carry the
+difference on.  On PoCL it is off by 4e-2 of the range, on an H200, which rounds products and sums at once, by 5.7e-2."""
 IDS = ("fp16_fp32", "fp16_fp16")
 NO_DEVICE = 6
 
@@ -232,4 +235,5 @@ def test_models_are_within_the_bound(
     model = load_on_device([graph], tmp_path, Opencl(options))[graph.name]
     inputs = {**random_inputs(graph), **{state.input: state.start for state in graph.states}}
     errors = list_errors(graph, model.run(inputs), inputs)
-    assert max(errors.values()) < MODEL_LIMITS[options], errors
+    has_spectrum = name.startswith("silero_vad/") and options is ARITHMETIC
+    assert max(errors.values()) < (SPECTRUM_LIMIT if has_spectrum else MODEL_LIMITS[options]), errors
