@@ -35,7 +35,7 @@ from mace_target_opencl.target import Opencl
 STORAGE = OpenclOptions(storage="f16")
 ARITHMETIC = OpenclOptions(storage="f16", arithmetic="f16")
 OP_LIMITS = {STORAGE: 2e-3, ARITHMETIC: 5e-3}
-MODEL_LIMITS = {STORAGE: 5e-3, ARITHMETIC: 1e-2}
+MODEL_LIMITS = {STORAGE: 5e-3, ARITHMETIC: 2e-2}
 SPECTRUM_LIMIT = 1e-1
 """Of Silero VAD with sums in half precision: its spectrum sums 512 terms that nearly cancel, and its states carry the
 difference on.  On PoCL it is off by 4e-2 of the range, on an H200, which rounds products and sums at once, by 5.7e-2."""
