@@ -165,3 +165,13 @@ def test_chunks_hold_the_words_that_they_count() -> None:
     assert any(chunk.column for chunk in chunks)
     for chunk in chunks:
         assert len(chunk.words) == -(-9 * chunk.count // 4)
+
+
+@BOTH
+def test_only_the_test_register_clears_the_bias(device: Chip) -> None:
+    simulator = simulator_of(device)
+    simulator.bias.data[0, 3] = simulator.bias.data[1, 3] = 7
+    simulator.write(device.control_register(0, 1), 1 << 10)
+    assert simulator.bias.data[0, 3] == 7
+    simulator.write(device.control_register(0, 3), 1 << 10)
+    assert (simulator.bias.data[0, 3], simulator.bias.data[1, 3]) == (0, 7)
