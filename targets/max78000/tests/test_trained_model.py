@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,11 @@ from mace_core.compilation import read_file
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_frontend_ai8x.checkpoint import load_checkpoint
+from mace_frontend_ai8x.described_model import DescribedModel
 from mace_frontend_ai8x.description import read_description
 from mace_frontend_ai8x.network import Eltwise, Layer, LayerActivation, Pool
+from mace_frontend_ai8x.targets import TrainedModel
+from mace_target_max78000.target import Max78000
 from mace_target_max78000.trained_model import check_trained_model, find_differences
 
 REAL = [
@@ -161,3 +165,25 @@ def test_further_layers_of_either_side_are_told(described: bool) -> None:
 def test_layers_that_compute_something_count(computing: Layer) -> None:
     assert find_differences([computing], []) != []
     assert find_differences([layer(NO, (4, 6, 6))], []) == []
+
+
+@pytest.mark.slow
+@here
+def test_a_project_is_made_of_a_description_that_its_model_does_not_contradict(tmp_path: Path) -> None:
+    reference = next(r for r in REAL if r.name == "mnist-MAX78000")
+    folder, content = reference.path.parent, reference.content
+    described = DescribedModel(
+        folder / content["network"], folder / content["checkpoint"], reference.network.sample
+    )
+    write_onnx(reference.network, tmp_path / "model.onnx")
+    trained = TrainedModel("model.onnx", read_file(tmp_path / "model.onnx", Registry.load()))
+    alone = Max78000.make_project(described, [], None)
+    compared = Max78000.make_project(described, [], trained)
+    assert alone.files == compared.files
+    assert {"cnn.c", "main.c", "weights.h"} <= set(alone.files)
+    first, *rest = reference.network.layers
+    doubled = replace(first, activation=LayerActivation.NONE)
+    write_onnx(replace(reference.network, layers=(doubled, *rest)), tmp_path / "other.onnx")
+    other = TrainedModel("other.onnx", read_file(tmp_path / "other.onnx", Registry.load()))
+    with pytest.raises(MaceError, match=r"layer 0 .*activation: relu is described"):
+        Max78000.make_project(described, [], other)
