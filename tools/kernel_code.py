@@ -16,10 +16,7 @@ from pathlib import Path
 ROOT = Path.cwd()
 sys.path[:0] = [str(ROOT / "targets/cpu/tests")]
 
-from test_epilogue import CASES as FUSED  # noqa: E402
-from test_epilogue import STORED, build  # noqa: E402
 from test_kernel_work import OPS, graphs_of  # noqa: E402
-from test_placement import GRAPHS as JOINED  # noqa: E402
 
 from mace_core.ir import Graph  # noqa: E402
 from mace_core.levels import Level, with_levels  # noqa: E402
@@ -37,7 +34,6 @@ def list_graphs() -> Iterator[Graph]:
     """Yield graphs that together have every kernel: nodes of each type and shape, fused ones and joined ones."""
     for op in OPS:
         yield from (graph for graphs in graphs_of(op).values() for graph in graphs)
-    yield from (*(build(name) for name in FUSED), *STORED, *JOINED)
 
 
 def choose_graphs(template: str, target: Cpu, abi: str, graphs: Sequence[Graph]) -> list[Graph]:

@@ -3,8 +3,14 @@
  * Tests include this before the kernels of a level, which then run on processors without its instructions. Each
  * function does what Intel's Intrinsics Guide says; those that treat each 256 bits alike are two of AVX2. */
 #include <immintrin.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* No register of an operand in assembly holds 64 bytes here: kernels leave those to memory, as for a processor that
+ * they do not know. All headers are read before. */
+#undef __x86_64__
 
 #define __AVX512F__ 1
 #define __AVX512BW__ 1

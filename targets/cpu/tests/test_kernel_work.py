@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 from counted_work import Work, count_work, read_work
 from emulated_levels import LEVELS
+from test_epilogue import CASES, STORED, build
 from test_lowered_calls import BLOCKS, read_graph
+from test_placement import GRAPHS as JOINED
 from test_workers import PARALLEL, Threads
 
 from mace_core.api import Target
@@ -27,8 +29,8 @@ from mace_core.levels import with_levels
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
+from mace_core.testing.compiled import CASES as LIBRARY
 from mace_core.testing.compiled import (
-    CASES,
     generate_library,
     host,
     merge,
@@ -53,7 +55,10 @@ WORKERS = 3
 FLAGS = ("-w", "-DMACE_GRAIN_NS=1", "-ffp-contract=off")
 """Shares work however short it is, and rounds every product, so that iterations end alike with every compiler."""
 
-PRODUCTS = ("Conv", "MatMul", "MatMulInteger")
+FUSED = "fused"
+"""Stands for an op: graphs of several nodes that become one call, or that share a result."""
+
+PRODUCTS = ("Conv", "MatMul", "MatMulInteger", FUSED)
 """Ops with kernels that each level has its own instructions for."""
 TILED = (*PRODUCTS, "ConvTranspose", "LSTM", "GRU", "RNN", "MaxPool", "AveragePool")
 """Ops with kernels that differ with the width of a level's vectors."""
@@ -80,11 +85,13 @@ def op_of(line: str) -> str:
     return line.removeprefix("samples of ").removeprefix("kernels of ").split(" ")[0]
 
 
-OPS = tuple(dict.fromkeys(op_of(line) for line, _ in BLOCKS))
+OPS = (*dict.fromkeys(op_of(line) for line, _ in BLOCKS), FUSED)
 
 
 def graphs_of(op: str) -> dict[str, list[Graph]]:
     """The lines of the table for an op, each with its graphs."""
+    if op == FUSED:
+        return {f"{FUSED} {graph.name}": [graph] for graph in (*map(build, CASES), *STORED, *JOINED)}
     graphs: dict[str, list[Graph]] = {}
     for line in dict.fromkeys(line for line, _ in BLOCKS if op_of(line) == op):
         if line.startswith("kernels of "):
@@ -115,6 +122,26 @@ def choose_inputs(graph: Graph) -> dict[str, Array]:
     return {name: _choose(random, graph.tensors[name]) for name in graph.inputs}
 
 
+def choose_extremes(graph: Graph) -> dict[str, Array]:
+    """Ends of the types, NaN, infinities and denormals among small numbers; the same everywhere."""
+    random = np.random.RandomState(1)
+    return {name: _mix(random, graph.tensors[name]) for name in graph.inputs}
+
+
+def _mix(random: np.random.RandomState, tensor: Tensor) -> Array:
+    if tensor.dtype is DType.BOOL:
+        return random.randint(0, 2, tensor.shape).astype(bool)
+    kind = tensor.dtype.numpy
+    if tensor.dtype.is_float:
+        limits = np.finfo(kind)
+        huge = float(limits.max) / 3.4  # sums of a few stay finite
+        values = [np.nan, np.inf, -np.inf, huge, -huge, float(limits.smallest_subnormal), 0.0, -0.0, 0.5, 2.0, -7.5]
+        return np.array(values, kind)[random.randint(0, len(values), tensor.shape)]
+    ends = np.iinfo(kind)
+    values = [ends.min, ends.min + 1, ends.max, ends.max - 1, 0, 1, 2, 3, 7, *([-1, -2] if ends.min else [])]
+    return np.array(values, kind)[random.randint(0, len(values), tensor.shape)]
+
+
 def _choose(random: np.random.RandomState, tensor: Tensor) -> Array:
     kind = tensor.dtype.numpy
     if tensor.dtype.is_float:
@@ -139,7 +166,7 @@ def measure(op: str, level: str, folder: Path) -> dict[str, list[str]]:
     path = shared_library(sources, host(), folder, FLAGS)
     inputs = choose_inputs(merged)
     read_work(path)
-    outputs = _run_on_workers(native.load(path, CASES)["all"], inputs)
+    outputs = _run_on_workers(native.load(path, LIBRARY)["all"], inputs)
     work = read_work(path)
     if op not in JUMPING:
         check_numbers(graphs, inputs, outputs, TOLERANCES.get(op, TOLERANCE))
