@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import equivalence
+import mutate
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 FUNCTION = b"def f(a):\n    return (lambda b: %s)\n"
 
@@ -81,3 +85,19 @@ def test_units_with_other_flags_or_headers_are_not_equal(tmp_path: Path) -> None
     (header / "amd64/all.h").write_text("")
     assert equivalence._compare(before, flags) == ""
     assert equivalence._compare(before, header) == ""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize(("after", "is_equal"), [("job->a + 0", True), ("job->a + 1", False)])
+def test_all_kernels_of_a_template_are_compared(tmp_path: Path, after: str, is_equal: bool) -> None:
+    """A template of its own few kernels, in a copy of this repository."""
+    copy = tmp_path / "copy"
+    mutate.copy_checkout(ROOT, copy)
+    template = copy / "targets/cpu/src/mace_target_cpu/kernels/deform_im2col.c.in"
+    text = template.read_text()
+    assert text.count("*a = job->a;") == 1
+    template.write_text(text.replace("*a = job->a;", f"*a = {after};"))
+    proof = equivalence.prove_equal_objects(template.name, ROOT, copy, dict(os.environ))
+    assert proof.startswith("equal object code at -O2 of ") == is_equal
+    assert bool(proof) == is_equal

@@ -98,7 +98,7 @@ def _compare(before: Path, after: Path) -> str:
 
 
 def _have_equal_headers(before: Path, after: Path) -> bool:
-    return not any(_differ(path, after / path.relative_to(before)) for path in before.glob("*/*.h"))
+    return not any(_differ(path, after / path.relative_to(before)) for path in before.glob("**/*.h"))
 
 
 def _differ(before: Path, after: Path) -> bool:

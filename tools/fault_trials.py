@@ -216,7 +216,11 @@ class Trial:
             for marks in sorted({c.marks for c in chosen[first:last]}):
                 part = [c for c in chosen[first:last] if c.marks == marks]
                 if part:
-                    yield Group([c.file for c in part], marks, [test for c in part for test in c.tests])
+                    yield Group(
+                        [*dict.fromkeys(c.file for c in part)],
+                        marks,
+                        [test for c in part for test in c.tests],
+                    )
 
     def candidates(self, fault: Fault) -> list[Candidate]:
         """Return the files of tests that execute what a fault changes, in the order in which they run."""
@@ -238,21 +242,17 @@ class Trial:
             else:
                 text = (self.stages.checkout / file).read_text(encoding="utf-8")
                 distance = 1 if module in text else 2
-            # What the first test of a file computes may be kept for the next: those run as well, but later.
-            order = sorted(tests.items(), key=lambda item: (item[0] not in direct, item[1]))
-            if order:
-                cost = sum(seconds for test, seconds in order if test in direct)
-                folder = file.split("/")[0] == "tests"
-                rank = (
-                    distance == 3,
-                    not direct,
-                    -self.catches[fault.file, file],
-                    folder,
-                    distance,
-                    cost,
-                    number,
-                )
-                chosen.append(Candidate(file, marks, order, rank))
+            cost = sum(seconds for test, seconds in tests.items() if test in direct)
+            # What the first test of a file computes may be kept for the next, so the others run as well: behind
+            # the tests of all files that execute the change, because they may use up the budget.
+            for is_direct in (True, False):
+                order = [(test, seconds) for test, seconds in tests.items() if (test in direct) == is_direct]
+                if order:
+                    is_folder = file.split("/")[0] == "tests"
+                    caught = self.catches[fault.file, file]
+                    rank = (distance == 3, not is_direct, -caught, is_folder, distance, cost, number)
+                    order.sort(key=lambda item: item[1])
+                    chosen.append(Candidate(file, marks, order, rank))
         return sorted(chosen, key=lambda candidate: candidate.rank)
 
 

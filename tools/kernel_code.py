@@ -2,8 +2,8 @@
 
 python tools/kernel_code.py gemm.h.in FOLDER
 
-Runs on the packages of the checkout in which it is started. FOLDER/ABI has the sources of a library with one unit for
-each level; FOLDER/units.json lists its units of kernels with their flags, by ABI.
+Runs on the packages of the checkout in which it is started. FOLDER/ABI/NUMERICS has the sources of a library with one
+unit for each level; FOLDER/units.json lists its units of kernels with their flags, by ABI.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from test_kernel_work import OPS, graphs_of  # noqa: E402
 
 from mace_core.ir import Graph  # noqa: E402
 from mace_core.levels import Level, with_levels  # noqa: E402
+from mace_core.numerics import Numerics  # noqa: E402
 from mace_core.program import Kernel  # noqa: E402
 from mace_core.run.files import write_all  # noqa: E402
 from mace_core.testing.compiled import generate_library, merge  # noqa: E402
@@ -61,14 +62,25 @@ def write_kernels(template: str, folder: Path) -> None:
     for abi, target in PROCESSORS.items():
         target = with_levels(target, target.known_levels(abi))
         assert isinstance(target, Cpu)
-        chosen = choose_graphs(template, target, abi, graphs)
-        if chosen:
-            sources = generate_library([target], [merge("all", chosen)], abi)
-            texts = {name: text for name, text in sources.files.items() if name.endswith((".c", ".h"))}
-            write_all(folder / abi, texts)
-            listed = [unit for manifest in sources.manifests for unit in manifest.units]
-            units[abi] = {unit.source: unit.flags for unit in listed if "_kernels_" in unit.source}
+        # The graphs of a library round by one rule.
+        for rule in Numerics:
+            ruled = [graph for graph in graphs if graph.numerics is rule]
+            chosen = choose_graphs(template, target, abi, ruled)
+            if chosen:
+                units.setdefault(abi, {}).update(_write_library(target, abi, chosen, folder))
     (folder / "units.json").write_text(json.dumps(units), encoding="utf-8")
+
+
+def _write_library(
+    target: Cpu, abi: str, graphs: Sequence[Graph], folder: Path
+) -> dict[str, tuple[str, ...]]:
+    """Write the sources of a library, and return its units of kernels with their flags."""
+    rule = graphs[0].numerics.value
+    sources = generate_library([target], [merge("all", graphs)], abi)
+    texts = {name: text for name, text in sources.files.items() if name.endswith((".c", ".h"))}
+    write_all(folder / abi / rule, texts)
+    listed = [unit for manifest in sources.manifests for unit in manifest.units]
+    return {f"{rule}/{unit.source}": unit.flags for unit in listed if "_kernels_" in unit.source}
 
 
 if __name__ == "__main__":

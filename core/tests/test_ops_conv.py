@@ -26,6 +26,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 6, 6, 3), (6, 2, 2, 1), {**CONV, "dilations": (2, 3), "pads_before": (1, 2), "pads_after": (2, 1), **APART}),
     ((1, 7, 2), (3, 3, 2), LINE),
     ((1, 3, 4, 3, 1), (2, 2, 2, 2, 1), CUBE),
+    ((0, 5, 4, 4), (6, 3, 2, 2), {**CONV, "group": 2}),
 ]  # fmt: skip
 
 

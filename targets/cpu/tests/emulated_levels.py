@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from mace_core.testing.processor import levels_here
-from mace_target_cpu.isa import AVX2_FLAGS, X86, CpuLevel
+from mace_target_cpu.isa import AVX2_FLAGS, GENERIC, X86, CpuLevel
 
 EMULATION = Path(__file__).with_name("emulated_avx512.h")
 
-_HERE = {str(level.name): level for level in levels_here(X86) if isinstance(level, CpuLevel)}
+_HERE = {str(level.name): level for level in levels_here((*X86, *GENERIC)) if isinstance(level, CpuLevel)}
 
 
 def _emulate(level: CpuLevel) -> CpuLevel:
@@ -20,5 +20,17 @@ def _emulate(level: CpuLevel) -> CpuLevel:
     return replace(level, available="", probe=None, flags=(*AVX2_FLAGS, "-include", str(EMULATION)))
 
 
-LEVELS = {str(level.name): _emulate(level) for level in X86} if "avx2" in _HERE else _HERE
-"""The levels that run here by name; without AVX2 none is emulated."""
+_SSE2 = next(level for level in X86 if level.name == "sse2")
+
+_OTHERS = (
+    # Products by a lane of a register, as NEON's: its branch of gemm.h.in is plain C.
+    replace(_SSE2, name="by_lane", flags=("-D__ARM_NEON",), rows=8, by_lane=True, registers=32),
+    # Pairs instead of quads, and what the intrinsics of all processors do, in plain C.
+    replace(_SSE2, name="plain_pairs", flags=("-U__SSE2__",), depth_step=2),
+    replace(_SSE2, name="plain_quads", flags=("-U__SSE2__",)),
+)
+"""Levels that no processor of this kind has, for the branches of kernels that are written for others."""
+
+LEVELS = {str(level.name): _emulate(level) for level in (*X86, *GENERIC)} if "avx2" in _HERE else _HERE
+LEVELS |= {str(level.name): level for level in _OTHERS}
+"""The levels that run here by name; without AVX2 none of x86-64 is emulated."""

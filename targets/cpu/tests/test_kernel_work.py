@@ -63,12 +63,20 @@ PRODUCTS = ("Conv", "MatMul", "MatMulInteger", FUSED)
 TILED = (*PRODUCTS, "ConvTranspose", "LSTM", "GRU", "RNN", "MaxPool", "AveragePool")
 """Ops with kernels that differ with the width of a level's vectors."""
 
+FIXED = ("Conv by tflite-reference", "MatMul by tflite-reference")
+"""Products that round otherwise, with instructions of AVX-512."""
+
 OPS_OF_LEVELS: Mapping[str, tuple[str, ...] | None] = {
     "avx2": None,
     "sse2": TILED,
     "avxvnni": PRODUCTS,
-    "avx512vnni": TILED,
-    "amx": PRODUCTS,
+    "avx512vnni": (*TILED, *FIXED),
+    "amx": (*PRODUCTS, *FIXED),
+    "avx512": ("MatMul",),
+    "generic": ("MatMul",),
+    "by_lane": ("MatMul",),
+    "plain_pairs": ("MatMul",),
+    "plain_quads": ("MatMul", "Add", "AveragePool"),
 }
 """Level -> the ops that are tried on it; None for all."""
 
@@ -81,8 +89,10 @@ JUMPING = ("Mod", "Tan")
 
 
 def op_of(line: str) -> str:
-    """Return the op of a line of the table, or of test_lowered_calls.txt."""
-    return line.removeprefix("samples of ").removeprefix("kernels of ").split(" ")[0]
+    """Return the op of a line of the table, or of test_lowered_calls.txt, with its numerics if they are stated."""
+    op = line.removeprefix("samples of ").removeprefix("kernels of ").split(" ")[0]
+    _, stated, rule = line.partition(" by ")
+    return f"{op} by {rule}" if stated else op
 
 
 OPS = (*dict.fromkeys(op_of(line) for line, _ in BLOCKS), FUSED)
@@ -135,7 +145,19 @@ def _mix(random: np.random.RandomState, tensor: Tensor) -> Array:
     if tensor.dtype.is_float:
         limits = np.finfo(kind)
         huge = float(limits.max) / 3.4  # sums of a few stay finite
-        values = [np.nan, np.inf, -np.inf, huge, -huge, float(limits.smallest_subnormal), 0.0, -0.0, 0.5, 2.0, -7.5]
+        values = [
+            np.nan,
+            np.inf,
+            -np.inf,
+            huge,
+            -huge,
+            float(limits.smallest_subnormal),
+            0.0,
+            -0.0,
+            0.5,
+            2.0,
+            -7.5,
+        ]
         return np.array(values, kind)[random.randint(0, len(values), tensor.shape)]
     ends = np.iinfo(kind)
     values = [ends.min, ends.min + 1, ends.max, ends.max - 1, 0, 1, 2, 3, 7, *([-1, -2] if ends.min else [])]

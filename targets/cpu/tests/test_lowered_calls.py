@@ -1,9 +1,9 @@
 """Which kernels a node becomes, with all arguments, working memory and packed constants.
 
 `test_lowered_calls.txt` has a node in each line without indent: the op, its operands, its attributes, and `>`
-with how its result is stored. An operand is TYPE[SHAPE], `=` before a constant, `*SCALE+ZERO` behind what is
-quantized, `-` for none. Indented below stand the calls for x86-64, then the constants that the lowering made,
-or the refusal. `python targets/cpu/tests/test_lowered_calls.py` writes the indented lines anew: read every
+with how its result is stored; `by` states its numerics. An operand is TYPE[SHAPE], `=` before a constant,
+`*SCALE+ZERO` behind what is quantized, `-` for none. Indented below stand the calls for x86-64, then the constants
+that the lowering made, or the refusal. `python targets/cpu/tests/test_lowered_calls.py` writes the indented lines anew: read every
 line of the difference before you commit it.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
+from mace_core.numerics import Numerics
 from mace_core.ops import core_ops
 from mace_core.program import Call, Program
 from mace_core.testing.samples import samples
@@ -36,6 +38,7 @@ TYPES = tuple(DType)
 
 def read_graph(line: str) -> Graph:
     """The graph of one node that a line describes."""
+    line, _, rule = line.partition(" by ")
     head, _, stored = line.partition(" > ")
     words, _, rest = head.partition(" {")
     op, *operands = words.split()
@@ -52,7 +55,7 @@ def read_graph(line: str) -> Graph:
     results = new.add(
         op, names, attrs, outputs=[new.reserve_output(f"y{i}", storage) for i in range(outputs)]
     )
-    return new.finish(results)
+    return replace(new.finish(results), numerics=Numerics(rule or "single-rounding"))
 
 
 def _read_storage(text: str) -> Storage:

@@ -84,7 +84,8 @@ def grouped_product(x: Array, w: Array) -> Array:
     # which numpy computes many times faster than a batch of tiny matrices.
     if x.shape[-1] == 1:
         return np.asarray(x * w[..., 0])
-    flat = x.reshape(-1, *x.shape[-2:]).transpose(1, 0, 2)
+    # Every length is stated: NumPy cannot tell the one that is left of a batch without an image.
+    flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:]).transpose(1, 0, 2)
     product = np.matmul(flat, w.transpose(0, 2, 1))
     return np.asarray(product.transpose(1, 0, 2)).reshape(*x.shape[:-1], w.shape[1])
 
@@ -107,10 +108,11 @@ def _conv(x: Array, w: Array, bias: Array | None = None, *, attrs: ConvAttribute
     # One product for each position of the kernel needs no copy of the windows (im2col), whose memory would be
     # the kernel's size times that of the input.
     sums = np.zeros((x.shape[0], *out, group, filters.shape[1]))
+    grouped = (x.shape[0], *out, group, x.shape[-1] // group)
     for tap in windows.taps():
         view = windows.view_tap(padded, tap, out)
-        sums += grouped_product(view.reshape(*view.shape[:-1], group, -1), take_tap(filters, tap))
-    return add_bias_and_clamp(sums.reshape(*sums.shape[:-2], -1), bias, attrs, x.dtype)
+        sums += grouped_product(view.reshape(grouped), take_tap(filters, tap))
+    return add_bias_and_clamp(sums.reshape(*sums.shape[:-2], w.shape[0]), bias, attrs, x.dtype)
 
 
 def take_tap(filters: Array, tap: Ints) -> Array:

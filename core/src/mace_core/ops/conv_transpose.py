@@ -55,7 +55,7 @@ def _conv_transpose(
     )
     uncut = (max(o + b, r) for o, b, r in zip(out, windows.before, reach, strict=True))
     sums = np.zeros((x.shape[0], *uncut, w.shape[0]))
-    grouped = x.astype(np.float64).reshape(*x.shape[:-1], group, -1)
+    grouped = x.astype(np.float64).reshape(*x.shape[:-1], group, x.shape[-1] // group)
     for tap in windows.taps():
         product = grouped_product(grouped, take_tap(filters, tap))
         view = windows.view_tap(sums, tap, spatial)
