@@ -9,10 +9,11 @@ from importlib.resources import files
 import pytest
 
 from mace_core.compilation import refuse_unknown_forms
-from mace_core.deployment import Model
+from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Quant, Storage, Tensor
+from mace_core.job import SEPARATE_ROUNDING, with_features
 from mace_core.lowering import Lowering
 from mace_core.numerics import KEY, Numerics, read_numerics
 from mace_core.ops import core_ops
@@ -56,3 +57,26 @@ def test_targets_that_round_otherwise_refuse_the_model() -> None:
         refuse_unknown_forms(Model("m", ()), [target])
         with pytest.raises(MaceError, match=f"target '{target.name}' does not round so; leave the key out"):
             refuse_unknown_forms(ASKED, [Cpu(), target])
+
+
+def test_kernels_of_a_reproducible_model_have_no_multiply_add() -> None:
+    registry = Registry.load()
+    choice = registry.select("host")[0]
+    for rule, flags in ((Numerics.REPRODUCIBLE, SEPARATE_ROUNDING), (Numerics.SINGLE_ROUNDING, ())):
+        deployment = Deployment("lib", (Model("m", (), keys={KEY: rule.value}),))
+        (target,) = registry.targets_for(with_features(choice, deployment), ())
+        for level, plain in zip(target.levels("host"), Cpu().levels("host"), strict=True):
+            assert level.flags == (*plain.flags, *flags)
+
+
+def test_kernels_that_vary_are_refused() -> None:
+    builder = Builder("m", core_ops())
+    builder.tensors["x"] = Tensor("x", DType.F32, (2, 300))
+    builder.inputs.append("x")
+    names = {op: builder.one(op, ["x"]) for op in ("Sin", "Exp", "Elu", "Softmax", "Floor")}
+    graph = replace(builder.finish([*names.values()], [*names]), numerics=Numerics.REPRODUCIBLE)
+    refused = {n.op.name: r for n in graph.nodes if (r := Cpu().refuses(n, graph))}
+    assert sorted(refused) == ["Elu", "Sin"]
+    assert "kernel elu_f32 calls expm1f of the C library, whose last bit differs" in refused["Elu"].reason
+    assert refused["Sin"].remedy == "leave numerics: reproducible out"
+    assert not [n for n in graph.nodes if Cpu().refuses(n, replace(graph, numerics=Numerics.SINGLE_ROUNDING))]

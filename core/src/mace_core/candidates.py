@@ -16,6 +16,7 @@ from mace_core.errors import MaceError, PluginError
 from mace_core.ir import Node
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
+from mace_core.numerics import Numerics
 from mace_core.selection import CandidateChoice, NodeKey, Selection
 from mace_core.tuning import NO_TUNING, Tuning, TuningEntry, shape_key
 
@@ -71,6 +72,10 @@ def lower_by_choice(
     if not chooser.levels:
         _try(offered, node, lowering)
         return
+    has_integers = any(lowering.tensors[name].quant for name in (*node.inputs, *node.outputs) if name)
+    if lowering.numerics is Numerics.REPRODUCIBLE and not callable(offered) and not has_integers:
+        # Another candidate would add floats in another order: one serves all levels, on every processor.
+        offered = _take_first(offered, node, lowering).lower
     if callable(offered):
         chosen = {level.name: offered for level in chooser.levels}
     else:
@@ -153,6 +158,15 @@ def _try(offered: Lower | Sequence[Candidate], node: Node, lowering: Lowering) -
         if not candidate.levels and (fork := _try_candidate(candidate, node, lowering, reasons)):
             lowering.adopt([fork])
             return
+    raise _join_reasons(node, reasons)
+
+
+def _take_first(offered: Sequence[Candidate], node: Node, lowering: Lowering) -> Candidate:
+    """Return the first candidate that takes the node at every level; raises Refused if none does."""
+    reasons: dict[str, Refused] = {}
+    for candidate in offered:
+        if not candidate.levels and _try_candidate(candidate, node, lowering, reasons):
+            return candidate
     raise _join_reasons(node, reasons)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mace_core.deployment import Deployment
+from mace_core.numerics import Numerics, read_numerics
 from mace_core.registry import Choice
+
+SEPARATE_ROUNDING = ("-ffp-contract=off",)
+"""Flags with which a compiler makes no multiply-add of a product and a sum."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,13 @@ class Job:
 
 
 def with_features(choice: Choice, deployment: Deployment) -> Choice:
-    """Return the choice with the instruction-set levels that the deployment file names."""
+    """Return the choice with the instruction-set levels that the deployment file names.
+
+    Its kernels are compiled as the rules ask by which the deployment's models round.
+    """
     names = deployment.keys.get("cpu_features", ())
     assert isinstance(names, tuple)  # the schema says so
-    return replace(choice, cpu_features=tuple(str(name) for name in names))
+    # Kernels are shared by the models of a library, so one model decides for all.
+    has_reproducible = any(read_numerics(model.keys) is Numerics.REPRODUCIBLE for model in deployment.models)
+    flags = SEPARATE_ROUNDING if has_reproducible else ()
+    return replace(choice, cpu_features=tuple(str(name) for name in names), kernel_flags=flags)

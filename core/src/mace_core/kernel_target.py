@@ -107,7 +107,16 @@ class KernelTarget(Target):
 
     def can_round(self, numerics: Numerics) -> bool:
         """Tell whether the target has lowerings for the rule."""
-        return numerics is not Numerics.FIXED_POINT or bool(self.fixed_point)
+        return numerics is Numerics.SINGLE_ROUNDING or (
+            numerics is Numerics.FIXED_POINT and bool(self.fixed_point)
+        )
+
+    def varies(self, call: Call) -> str | None:
+        """Return why a call may have other bits at another level; None if it has the same at all.
+
+        Asked for models with `numerics: reproducible` alone.
+        """
+        return f"nobody has shown that kernel {call.kernel.name} has the same bits everywhere"
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """Return the refusal of a trial lowering, or None if it succeeds."""
@@ -169,6 +178,16 @@ class KernelTarget(Target):
         return Chooser(self.name, levels, self.parameters, self.cost_unit, tuning)
 
     def _lower(self, node: Node, lowering: _TargetLowering) -> None:
+        count = len(lowering.calls)
+        self._lower_by_rule(node, lowering)
+        if lowering.numerics is not Numerics.REPRODUCIBLE:
+            return
+        for call in lowering.calls[count:]:
+            if reason := self.varies(call):
+                rule = f"numerics: {lowering.numerics.value}"
+                raise Refused(f"{rule}: {reason}", code="other", remedy=f"leave {rule} out")
+
+    def _lower_by_rule(self, node: Node, lowering: _TargetLowering) -> None:
         tensors = [lowering.tensors[t] for t in (*node.inputs, *node.outputs) if t]
         # Before any kernel is looked for: the reason is the tensor, and not that one kernel counts in 32
         # bits.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources.abc import Traversable
 from itertools import chain
@@ -75,6 +75,15 @@ def _restrict(target: Target, abi: str, names: tuple[str, ...]) -> Target:
     """Return the target with these of its levels; the same object each time, since targets are compared."""
     known = target.known_levels(abi)
     return with_levels(target, [level for level in known if level.name in names or level is known[-1]])
+
+
+@cache
+def add_flags(target: Target, abi: str, flags: tuple[str, ...]) -> Target:
+    """Return the target with further flags of its levels; the same object each time."""
+    levels = target.levels(abi)
+    if not flags or not levels:
+        return target
+    return with_levels(target, [replace(level, flags=(*level.flags, *flags)) for level in levels])
 
 
 def with_levels(target: Target, levels: Sequence[Level]) -> Target:

@@ -14,10 +14,13 @@ class Numerics(Enum):
     SINGLE_ROUNDING: the exact result of a quantized node is multiplied in single precision, and rounded once.
     FIXED_POINT: a quantized node computes, bit for bit, what the plain kernels of the interpreter compute
     that the key names: most by a multiplier of 31 bits and a shift.
+    REPRODUCIBLE: as SINGLE_ROUNDING, and floats have the same bits at every level and on every processor:
+    each product and each sum is rounded, in an order that is the same everywhere.
     """
 
     SINGLE_ROUNDING = "single-rounding"
     FIXED_POINT = "tflite-reference"
+    REPRODUCIBLE = "reproducible"
 
 
 def read_numerics(keys: Mapping[str, object]) -> Numerics:

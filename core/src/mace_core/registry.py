@@ -16,7 +16,7 @@ from mace_core.api import Compiler, Frontend, Runner, Target, Toolchain, Transfo
 from mace_core.deployment import Model
 from mace_core.distributions import advise_install
 from mace_core.errors import MaceError, PluginWarning
-from mace_core.levels import choose_levels
+from mace_core.levels import add_flags, choose_levels
 from mace_core.ops.op import Op
 from mace_core.plugin_loader import Plugin, PluginLoader
 
@@ -44,6 +44,7 @@ class Choice:
 
     text: as the user wrote it.  targets: those named behind the ABI, by preference.
     cpu_features: names of the instruction-set levels that a library holds; () for those of each target.
+    kernel_flags: further flags of the compiler, for the kernels of every level.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Choice:
     toolchain: Toolchain
     targets: tuple[Target, ...]
     cpu_features: tuple[str, ...] = ()
+    kernel_flags: tuple[str, ...] = ()
 
     @property
     def compiler(self) -> Compiler:
@@ -219,7 +221,8 @@ class Registry:
                     f"name one of them: {choice.abi}+NAME",
                 )
             targets += [t for t in specific if t not in targets]
-        return choose_levels(targets, choice.abi, choice.cpu_features)
+        chosen = choose_levels(targets, choice.abi, choice.cpu_features)
+        return tuple(add_flags(target, choice.abi, choice.kernel_flags) for target in chosen)
 
     def find_runner(self, choice: Choice, models: Iterable[Model]) -> Runner | None:
         """Return what executes these models: the runner of a target that may take them, else the toolchain's.

@@ -10,6 +10,7 @@ from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
+from mace_core.numerics import Numerics
 from mace_core.program import Call, Program
 from mace_core.tables import rows
 from mace_target_cpu.isa import GENERIC, X86, X86_DEFAULT, CpuLevel, Packing
@@ -57,6 +58,16 @@ class Cpu(KernelTarget):
         from mace_target_cpu.epilogue import fuse  # read on first use, as the lowerings are
 
         return fuse(first, second, tensor)
+
+    def can_round(self, numerics: Numerics) -> bool:
+        """Tell that every rule has lowerings."""
+        return True
+
+    def varies(self, call: Call) -> str | None:
+        """Tell kernels whose sums depend on the level, and functions of the C library."""
+        from mace_target_cpu.reproducible import why_it_varies  # read where it is asked for
+
+        return why_it_varies(call)
 
     def place(self, call: Call, joint: Call, program: Program) -> Call | None:
         """Convolutions write the channels of a Concat."""

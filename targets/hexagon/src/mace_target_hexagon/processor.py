@@ -10,6 +10,7 @@ import numpy as np
 
 from mace_core.ir import Array, Graph
 from mace_core.levels import Level
+from mace_core.numerics import Numerics
 from mace_core.program import Program, Weight
 from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
@@ -29,6 +30,10 @@ class Hvx(Cpu):
     name = "hvx"
     device = "cpu"
     abis: ClassVar[tuple[str, ...]] = ("hexagon-*",)
+
+    def can_round(self, numerics: Numerics) -> bool:
+        """Tell that nobody has shown that its floats have the bits of other processors."""
+        return numerics is not Numerics.REPRODUCIBLE and super().can_round(numerics)
 
     def levels(self, abi: str) -> tuple[Level, ...]:
         """HVX with vectors of 128 bytes, and plain C for DSPs without it."""
