@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -114,12 +115,19 @@ class BlobBody:
 
     built_by: tool and version; built_for: device generation or configuration. The driver compares both with
     the device.
+    compiled: what devices compiled of it, as a `mace_cache` was given it.
     """
 
     code: bytes
     weights: bytes = b""
     built_by: str = ""
     built_for: str = ""
+    compiled: tuple[bytes, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of code and weights: what is compiled of other bytes does not fit."""
+        return hashlib.sha256(self.code + self.weights).hexdigest()
 
 
 @dataclass(frozen=True)

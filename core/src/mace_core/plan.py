@@ -90,7 +90,7 @@ class Plan:
         sizes += [state.start.nbytes for state in self.states if state.is_stored]
         for part in self.parts:
             if isinstance(part.body, BlobBody):
-                sizes += [len(part.body.code), len(part.body.weights)]
+                sizes += [len(part.body.code), len(part.body.weights), *map(len, part.body.compiled)]
         return sum(map(HOST.round_up, sizes))
 
     @property

@@ -44,6 +44,42 @@ static int compiles_anew(const mace_model *model, const mace_config *config, she
   return fake.calls[FAKE_COMPILE] - before;
 }
 
+/* What the build has for a device is used as an entry of the cache would be, with a cache and without one; for
+ * another driver the device compiles, and says so. */
+static void test_shipped(void) {
+  shelf s = {0}, other = {0};
+  const mace_cache cache = {sizeof cache, &s, load_entry, store_entry, reallocate};
+  const mace_cache empty = {sizeof empty, &other, load_entry, store_entry, reallocate};
+  const mace_config config = {.struct_bytes = sizeof config, .cache = &cache};
+  const mace_config elsewhere = {.struct_bytes = sizeof elsewhere, .cache = &empty};
+  mace_driver driver = fake_compile;
+  fixture f;
+  size_t bytes;
+  mace_session *session;
+  _Alignas(MACE_ALIGNMENT) char entry[4096];
+  make_models(&f, &driver, 0, 0);
+  CHECK(compiles_anew(&f.device, &config, &s));
+  memcpy(entry, s.data, s.bytes);
+  const mace_compiled compiled[] = {{entry, 3}, {entry, s.bytes}};
+  f.task.compiled = compiled, f.task.compiled_count = 2;
+  CHECK(!compiles_anew(&f.device, &none, &s) && fake.calls[FAKE_RESTORE] == 1);
+  CHECK(!compiles_anew(&f.device, &elsewhere, &other) && !other.stores);
+  fake.fails = FAKE_RESTORE, fake.after = fake.calls[FAKE_RESTORE], fake.status = MACE_STALE;
+  CHECK(compiles_anew(&f.device, &none, &s)); /* the driver does not take it */
+  fake.fails = FAKE_NONE;
+  driver.version = "2.0";
+  CHECK(compiles_anew(&f.device, &elsewhere, &other) && other.stores == 1);
+  void *memory = session_memory(&f.device, NULL, &bytes);
+  for (int old = 0; old < 2; old++) {
+    driver.version = old ? "1.0" : "2.0";
+    CHECK(!mace_open(&f.device, NULL, memory, bytes, &session));
+    CHECK((strstr(mace_part_device(session, 1), "compiled here") == NULL) == old);
+    mace_close(session);
+  }
+  free(memory);
+  balanced();
+}
+
 /* What was compiled is loaded at the next open; whatever is wrong with it, the device compiles again and
  * overwrites it. */
 static void test_cache(void) {

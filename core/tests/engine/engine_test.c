@@ -495,6 +495,7 @@ int main(int argc, char **argv) {
       {"allocate_host", test_allocate_host},
       {"calls", test_calls},
       {"cache", test_cache},
+      {"shipped", test_shipped},
       {"cache_facts", test_cache_facts},
       {"cache_faults", test_cache_faults},
       {"cache_tables", test_cache_tables},

@@ -28,6 +28,7 @@ class Addresses:
         self.offsets: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self.blobs: dict[str, tuple[int, int]] = {}
+        self.compiled: dict[str, list[int]] = {}
         offset = behind
         for name, weight in self.program.weights.items():
             self.offsets[name] = offset
@@ -40,6 +41,10 @@ class Addresses:
             if isinstance(part.body, BlobBody):
                 self.blobs[part.name] = (offset, offset + HOST.round_up(len(part.body.code)))
                 offset += HOST.round_up(len(part.body.code)) + HOST.round_up(len(part.body.weights))
+                self.compiled[part.name] = []
+                for entry in part.body.compiled:
+                    self.compiled[part.name].append(offset)
+                    offset += HOST.round_up(len(entry))
         self.weight_bytes = offset
         self.states: dict[str, int] = {}
         offset = 0
@@ -63,6 +68,8 @@ class Addresses:
             if isinstance(part.body, BlobBody):
                 yield from _pad(part.body.code)
                 yield from _pad(part.body.weights)
+                for entry in part.body.compiled:
+                    yield from _pad(entry)
 
     def start(self, state: State) -> Code:
         """Return the address of a state's start value; NULL for zeros."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ class TaskValues:
     part, device: their numbers.  inputs, outputs: counts.
     code, weights: offsets in the weights of the library.
     layer, layers: number of its first layer among the model's, and how many it has.
+    compiled: offset and bytes of what devices compiled.
     """
 
     part: int
@@ -38,6 +38,7 @@ class TaskValues:
     places: list[Code]
     layer: int
     layers: int
+    compiled: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,13 @@ class DeviceView:
             weight_bytes=len(body.weights),
             built_by=CString(body.built_by),
             built_for=CString(body.built_for),
-            digest=CString(hashlib.sha256(body.code + body.weights).hexdigest()),
+            digest=CString(body.digest),
             needs=[_write_need(port.space, port.bytes, port.kinds) for port in ports],
             scratch=_write_need(part.space, part.scratch),
             places=places,
             layer=self._count_layers_before(part),
             layers=len(part.layers),
+            compiled=list(zip(self.addresses.compiled[part.name], map(len, body.compiled), strict=True)),
         )
 
     def _count_layers_before(self, part: Part) -> int:

@@ -193,6 +193,7 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
             text += f"{result.model}: {before}; {reason}\n"
         else:
             text += f"{result.model}: {before}; no candidate is faster than the target's own choice\n"
+        text += "".join(f"{result.model}: wrote {file}, compiled by the device\n" for file in result.binaries)
     return text
 
 

@@ -8,9 +8,10 @@ that does not make the whole model faster is not written.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -35,6 +36,9 @@ ROUNDS = 5
 """Runs in one process: enough for its minimum, few enough that libraries take turns often."""
 
 MIN_TURNS = 3
+MAX_DEVICE = 60
+"""Characters of the device's name in the names of files."""
+
 GAIN = 0.97
 """The share of the default's time that a candidate must stay under.
 
@@ -104,7 +108,7 @@ class TuningResult:
     """The tuning of one model.
 
     devices: what computed.  ns, tuned_ns: a run without and with the file; the latter 0 where no candidate
-    won.  file: None where it would not help.
+    won.  file: None where it would not help.  binaries: files of what devices compiled of the final library.
     """
 
     model: str
@@ -113,6 +117,7 @@ class TuningResult:
     ns: float
     tuned_ns: float = 0.0
     file: Path | None = None
+    binaries: tuple[Path, ...] = ()
 
     def as_json(self) -> Json:
         """Return it for programs."""
@@ -123,6 +128,7 @@ class TuningResult:
             "ns": self.ns,
             "tuned_ns": self.tuned_ns,
             "file": str(self.file) if self.file else "",
+            "binaries": list(map(str, self.binaries)),
         }
 
 
@@ -136,11 +142,19 @@ class Trial:
 
 
 def tune_model(job: TuningJob, model: Model, folders: tuple[Path, Path], step: Step) -> TuningResult:
-    """Measure the candidates for a model, and write its tuning file.
+    """Measure the candidates for a model, and write its tuning file and what devices compile of it.
 
-    folders: where libraries are built, and where the file is written.  MaceError without a runner, and for a
+    folders: where libraries are built, and where files are written.  MaceError without a runner, and for a
     device that another one computed on.
     """
+    result, trial = _measure_model(job, model, folders, step)
+    return replace(result, binaries=tuple(_keep_compiled(trial, result, folders)))
+
+
+def _measure_model(
+    job: TuningJob, model: Model, folders: tuple[Path, Path], step: Step
+) -> tuple[TuningResult, Trial]:
+    """Return the result, and the library that is the fastest."""
     tuner = _Tuner(job, replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING}), folders[0])
     step(f"{model.name}: building it without a tuning file")
     default = tuner.build("default", [])
@@ -159,17 +173,32 @@ def tune_model(job: TuningJob, model: Model, folders: tuple[Path, Path], step: S
     result = TuningResult(model.name, devices, decisions, _find_min(timings[0]))
     entries = [d.subject.choose(d.candidate) for d in decisions if d.candidate != d.subject.default]
     if not entries:
-        return result
+        return result, default
     step(f"{model.name}: comparing the library with and without {len(entries)} entries")
     pair = [default, tuner.build("tuned", entries)]
     before, after = map(_find_min, tuner.time_in_turn(pair, job.seconds / 4))
     if after >= before:
-        return replace(result, ns=before, tuned_ns=after)
+        return replace(result, ns=before, tuned_ns=after), default
     file = folders[1] / f"{model.name}.tuning.yml"
     times = f"{before / 1e6:.3f} ms without, {after / 1e6:.3f} ms with"
     head = f"measured by mace tune on {', '.join(devices)}: {times}"
     write_tuning(file, entries, head)
-    return replace(result, ns=before, tuned_ns=after, file=file)
+    return replace(result, ns=before, tuned_ns=after, file=file), pair[1]
+
+
+def _keep_compiled(trial: Trial, result: TuningResult, folders: tuple[Path, Path]) -> Iterator[Path]:
+    """Write what devices compile of a library, a file for each part, named after the devices."""
+    if not trial.compiled.plan.drivers:
+        return
+    folder = folders[0] / f"{result.model}-compiled"
+    folder.mkdir()
+    options = [f"--model={result.model}", "--rounds=1", f"--compiled={folder.resolve()}"]
+    trial.built.execute(TOOL, options)
+    device = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(dict.fromkeys(result.devices)))[:MAX_DEVICE].strip("-")
+    for number, entry in enumerate(sorted(folder.iterdir())):
+        file = folders[1] / f"{result.model}.{device}.{number}.bin"
+        file.write_bytes(entry.read_bytes())
+        yield file
 
 
 def list_subjects(selections: Sequence[Selection]) -> list[Subject]:

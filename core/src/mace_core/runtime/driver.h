@@ -169,14 +169,22 @@ typedef struct mace_place {
   size_t offset;
 } mace_place;
 
+/* What a device compiled of a part, as a cache was given it: see mace_cache. Aligned to MACE_ALIGNMENT. */
+typedef struct mace_compiled {
+  const void *entry;
+  size_t bytes;
+} mace_compiled;
+
 /* A part that a driver runs. layer, layers: the first of its layers among the model's, and how many they are.
- */
+ * compiled: what the build has for devices that it knows; used where it fits the device and its driver. */
 typedef struct mace_task {
   int32_t part;   /* its number in the model */
   int32_t device; /* number of its driver */
   const mace_payload *payload;
   const mace_place *places; /* by port of the payload */
   int32_t layer, layers;
+  const mace_compiled *compiled;
+  int32_t compiled_count;
 } mace_task;
 
 /* One step of a run: `calls` if it is not NULL; else the task, unless it is negative; else a copy of `bytes`

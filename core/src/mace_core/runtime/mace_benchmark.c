@@ -1,9 +1,10 @@
 /* mace_benchmark: time a model of the library.
  *
- *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1]
+ *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1] [--compiled=FOLDER]
  *
  * Prints one JSON object: what computes the first part, and each, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
  * computes (the least over the rounds).
+ * With --compiled, FOLDER/KEY.bin gets what devices compiled.
  * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid.
  */
 #define _POSIX_C_SOURCE 199309L
@@ -65,6 +66,28 @@ static void print_layers(const mace_model *model, const int64_t *least) {
   printf("]");
 }
 
+/* A cache that keeps everything and finds nothing: what is measured is compiled. */
+static size_t find_nothing(void *context, const char *key, void *data, size_t bytes) {
+  (void)context, (void)key, (void)data, (void)bytes;
+  return 0;
+}
+
+static void keep_compiled(void *context, const char *key, const void *data, size_t bytes) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s.bin", (const char *)context, key);
+  FILE *file = fopen(path, "wb");
+  if (!file) fail(path, "cannot be written", "give --compiled=FOLDER, a folder that exists");
+  const int lost = fwrite(data, 1, bytes, file) != bytes;
+  if (fclose(file) || lost) fail(path, "could not be written whole", "free some disk space");
+}
+
+static void *resize_entry(void *context, void *data, size_t bytes) {
+  (void)context;
+  if (bytes) return realloc(data, bytes);
+  free(data);
+  return NULL;
+}
+
 int main(int argc, char **argv) {
   const mace_model *model = chosen(argc, argv);
   const int workers = number(argc, argv, "--threads", 1), rounds = number(argc, argv, "--rounds", 20);
@@ -73,6 +96,9 @@ int main(int argc, char **argv) {
   void **out = memory(sizeof *out * (size_t)(model->output_count + 1));
   profile seen = {NULL, 0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1))};
   mace_config config = configure(workers);
+  const char *compiled = option(argc, argv, "--compiled");
+  const mace_cache cache = {sizeof cache, (void *)(uintptr_t)compiled, find_nothing, keep_compiled, resize_entry};
+  if (compiled) config.cache = &cache;
   for (int32_t i = 0; i < model->input_count; i++) fill(&model->inputs[i], (void *)(in[i] = memory(model->inputs[i].bytes)));
   for (int32_t i = 0; i < model->output_count; i++) out[i] = memory(model->outputs[i].bytes);
 

@@ -321,7 +321,9 @@ static const char *engine_device(const mace_session *s, int32_t part) {
     at = mace_engine_append(at, end, plan->drivers[device]->name);
     if (!MACE_HAS(plan->drivers[device], describe)) return e->device;
     at = mace_engine_append(at, end, ": ");
-    mace_engine_append(at, end, plan->drivers[device]->describe(e->devices[device]));
+    at = mace_engine_append(at, end, plan->drivers[device]->describe(e->devices[device]));
+    if (e->recompiled && plan->tasks[t].compiled_count)
+      mace_engine_append(at, end, " (compiled here: the library has no kernels for this device and driver)");
     return e->device;
   }
   return "";

@@ -33,6 +33,7 @@ typedef struct engine {
   int32_t flight; /* task that was submitted and has not ended; -1: none */
   uint64_t layer_ns; /* that a device took for the layer that is observed */
   uint8_t fallen, powered;
+  uint8_t recompiled; /* what the library has compiled fits no part of this device */
   char error[MACE_TEXT_BYTES + 1], text[MACE_TEXT_BYTES + 1], device[MACE_TEXT_BYTES + 1];
 } engine;
 

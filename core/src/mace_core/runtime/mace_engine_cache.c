@@ -129,6 +129,24 @@ static mace_status restore(mace_session *s, int32_t t, const char *key, const fa
   return status == MACE_LOST ? MACE_LOST : MACE_OK;
 }
 
+/* Load what the library has for a part, as far as it fits; *done tells whether that went well. */
+static mace_status restore_shipped(mace_session *s, int32_t t, const facts *all, int *done) {
+  engine *e = s->engine;
+  const mace_task *task = &s->model->plan->tasks[t];
+  const mace_driver *driver = driver_of(s, task->device);
+  for (int32_t i = 0; i < task->compiled_count && !*done; i++) {
+    const mace_compiled *shipped = &task->compiled[i];
+    size_t bytes;
+    const char *compiled = find_compiled(shipped->entry, shipped->bytes, all, &bytes);
+    mace_status status = MACE_STALE;
+    if (compiled) status = driver->restore(e->loaded[t], compiled, bytes, mace_engine_text(e));
+    if (status == MACE_LOST) return status;
+    *done = !status;
+  }
+  if (task->compiled_count && !*done) e->recompiled = 1;
+  return MACE_OK;
+}
+
 /* Keep what a part became. A cache that cannot costs time at the next open, and nothing else. */
 static void keep(mace_session *s, int32_t t, const char *key, const facts *all) {
   engine *e = s->engine;
@@ -160,8 +178,10 @@ mace_status mace_engine_compile(mace_session *s, int32_t t) {
   mace_status status = MACE_OK;
   write_key(key, driver, task->payload);
   if (s->config.cache) status = restore(s, t, key, &all, &done);
+  const int cached = done;
+  if (!status && !done) status = restore_shipped(s, t, &all, &done);
   if (!status && !done) status = driver->compile(e->loaded[t], mace_engine_text(e));
   if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
-  if (s->config.cache && !done) keep(s, t, key, &all);
+  if (s->config.cache && !cached && !done) keep(s, t, key, &all);
   return MACE_OK;
 }

@@ -15,7 +15,7 @@ TYPES = ("f32", "f16")
 REGIONS = ("auto", "all", "worthwhile")
 """Which regions the GPU computes; "auto" is "worthwhile" for `runtime: cpu+gpu`, and else "all"."""
 TYPED = ("storage", "arithmetic")
-NAMES = ("storage", "arithmetic", "regions", "costs", "check_bounds")
+NAMES = ("storage", "arithmetic", "regions", "costs", "check_bounds", "binaries")
 
 
 DATA_TYPES: Mapping[str, tuple[str, str]] = {
@@ -34,6 +34,7 @@ class OpenclOptions:
     is_selective: whether regions that the processor computes faster are left to it.  costs: by what that is
     estimated.  checks_bounds: whether kernels test every access.  winograd: tile of Winograd's convolution, 2
     or 4; 0 for none.
+    binaries: files of what devices compiled, relative to the folder of the model.
     tile: columns of a product's tile that a candidate wants, see `candidates`; None leaves it to the target.
     """
 
@@ -43,6 +44,7 @@ class OpenclOptions:
     costs: Costs = field(default_factory=Costs)
     checks_bounds: bool = False
     winograd: int = 0
+    binaries: tuple[str, ...] = ()
     tile: int | None = None
 
     @classmethod
@@ -71,6 +73,9 @@ class OpenclOptions:
         checks = options.get("check_bounds", False)
         if not isinstance(checks, bool):
             faults.append(f"{place}: check_bounds: {checks!r:.40} is not allowed; write true or false")
+        binaries = options.get("binaries", [])
+        if not _is_list_of_strings(binaries):
+            faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")
         costs = Costs()
         try:
             costs = read_costs(options, place)
@@ -80,7 +85,7 @@ class OpenclOptions:
             raise MaceError.of(faults)
         shares = {"cpu", "gpu"} <= {*runtimes}
         is_selective = regions == "worthwhile" or (regions == "auto" and shares)
-        return cls(types[0], types[1], is_selective, costs, checks is True)
+        return cls(types[0], types[1], is_selective, costs, checks is True, binaries=_strings(binaries))
 
     @classmethod
     def of_model(cls, model: Model) -> OpenclOptions:
@@ -89,6 +94,14 @@ class OpenclOptions:
         defaults = DATA_TYPES.get(str(model.keys.get("data_type")), ("f32", "f32"))
         options = cls.of(model.options("opencl"), place, model.runtimes, defaults)
         return replace(options, winograd=int(str(model.keys.get("winograd", 0))))
+
+
+def _is_list_of_strings(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
 def _describe_unknown(name: str, place: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from mace_core.api import (
@@ -96,6 +97,7 @@ class Opencl(KernelTarget):
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""
+        from mace_target_opencl.binaries import describe_stale, read_binaries, select_binaries
         from mace_target_opencl.blob import encode
         from mace_target_opencl.check_build import check_bounds
         from mace_target_opencl.half_arithmetic import compute_in_half
@@ -109,13 +111,17 @@ class Opencl(KernelTarget):
         if self.options.checks_bounds:
             program = check_bounds(program)
         blob = encode(program)
+        body = BlobBody(blob.code, blob.weights, BUILT_BY, BUILT_FOR)
+        binaries = read_binaries(config.model, self.options.binaries)
+        compiled = select_binaries(binaries, body)
+        stale = (describe_stale(region.name, len(binaries)),) if binaries and not compiled else ()
         inputs, outputs = region.ports(SPACE)
         return Part(
             region.name,
             self.name,
             inputs,
             outputs,
-            BlobBody(blob.code, blob.weights, BUILT_BY, BUILT_FOR),
+            replace(body, compiled=compiled),
             driver="mace_opencl_driver",
             scratch=blob.scratch,
             nodes=tuple(node.name for node in region.graph.nodes),
@@ -123,6 +129,7 @@ class Opencl(KernelTarget):
                 summary=f"{blob.calls} calls of {blob.kernels} kernels",
                 details={region.name: {"kernels": blob.kernels, "source_bytes": blob.source_bytes}},
             ),
+            notes=stale,
             selections=program.selections,
             layers=tuple(
                 PartLayer(program.tensors[call.writes[0]], call.node, call.kernel.name, call.sources)

@@ -1,0 +1,78 @@
+"""What devices compiled, shipped in the library: used where it fits, and compiled again with a word where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from stub_session import ProbeSession, build_probe, stub_graph
+
+from mace_core.api import BuildConfig, Region
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.part import BlobBody
+from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.target import Opencl
+
+FRESH = "compiled here: the library has no kernels for this device and driver"
+
+
+def compile_stub(target: Opencl, folder: Path) -> tuple[BlobBody, tuple[str, ...]]:
+    """Return the body of the part of `stub_graph`, and what the build says of it."""
+    region = Region(target, stub_graph())
+    part = target.compile(region, BuildConfig("host", "host+opencl", Model("m", (folder / "m.onnx",))))
+    assert isinstance(part.body, BlobBody)
+    return part.body, part.notes
+
+
+@pytest.mark.slow
+def test_a_library_with_binaries_needs_no_compiler(tmp_path: Path) -> None:
+    entry = tmp_path / "stub.bin"
+    probe = build_probe(tmp_path / "source")
+    assert probe.run(ProbeSession(cache_file=str(entry))).find("stored") == [""]
+    target = Opencl(OpenclOptions(binaries=(str(entry),)))
+    shipped = build_probe(tmp_path / "shipped", target=target)
+    log = shipped.run(FAIL="clCreateProgramWithSource:1:-5")
+    assert log.find("open") == ["0"]
+    assert log.find("run") == ["0", "0"]
+    assert not any(FRESH in part for part in log.find("part"))
+    # For another driver it is compiled from source, and so for a driver that does not take the binary.
+    for fault in ({"DRIVER": "1.1"}, {"FAIL": "clCreateProgramWithBinary:1:-42"}):
+        log = shipped.run(**fault)
+        assert log.find("open") == ["0"]
+        assert log.find("run") == ["0", "0"]
+        assert all(FRESH in part for part in log.find("part"))
+
+
+def test_only_binaries_of_the_part_are_shipped(tmp_path: Path) -> None:
+    body, notes = compile_stub(Opencl(), tmp_path)
+    assert (body.compiled, notes) == ((), ())
+    for name, text in (("own.bin", body.digest), ("other.bin", "0" * 64)):
+        (tmp_path / name).write_bytes(b"MACEKERN" + text.encode() + b"rest")
+    target = Opencl(OpenclOptions(binaries=("own.bin", "other.bin")))
+    shipped, notes = compile_stub(target, tmp_path)
+    assert shipped == replace(body, compiled=((tmp_path / "own.bin").read_bytes(),))
+    assert notes == ()
+    stale, notes = compile_stub(Opencl(OpenclOptions(binaries=("other.bin",))), tmp_path)
+    assert stale.compiled == ()
+    assert notes == (
+        "opencl0: none of the 1 binaries is of its kernels; devices compile them, until mace tune writes new ones",
+    )
+
+
+def test_files_that_cannot_be_used_are_named_together(tmp_path: Path) -> None:
+    (tmp_path / "text.bin").write_text("no kernels")
+    target = Opencl(OpenclOptions(binaries=("absent.bin", "text.bin", "a\0b")))
+    with pytest.raises(MaceError) as raised:
+        compile_stub(target, tmp_path)
+    text = str(raised.value)
+    assert "'absent.bin' cannot be read" in text
+    assert "'text.bin' holds no compiled kernels; write it by mace tune" in text
+    assert "'a\\x00b' cannot be read" in text
+
+
+@pytest.mark.parametrize("value", ["a.bin", [1], {"a": 1}])
+def test_binaries_are_a_list_of_files(value: object) -> None:
+    with pytest.raises(MaceError, match=r"binaries: .* is not allowed; write a list of files"):
+        OpenclOptions.of({"binaries": value}, "here")  # type: ignore[dict-item]
