@@ -8,6 +8,7 @@ import queue
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -121,6 +122,14 @@ class TestFile:
     """What the import of the file executes: all its tests may depend on it."""
     failing: list[str] = field(default_factory=list)
 
+    def add(self, other: TestFile) -> None:
+        """Add what other tests of the same file do."""
+        self.seconds |= other.seconds
+        self.imported |= other.imported
+        self.failing += other.failing
+        for place, tests in other.executing.items():
+            self.executing[place] |= tests
+
     def tests_of(self, fault: Fault) -> set[str]:
         """Return the tests that execute what a fault changes.
 
@@ -134,10 +143,14 @@ class TestFile:
         return set().union(*called)
 
 
-def measure(job: Job, file: str, marks: str) -> TestFile:
-    """Run the tests of a file and note what they execute."""
+PARTS = 8
+"""Into how many parts the tests of a file are divided that has exhaustive ones: else all jobs wait for the last."""
+
+
+def measure(job: Job, file: str, marks: str, part: tuple[int, int]) -> TestFile:
+    """Run the tests of a file, of each n the i-th, and note what they execute."""
     measured = TestFile()
-    answer = job.run(files=[file], marks=marks, measure=True)
+    answer = job.run(files=[file], marks=marks, measure=True, part=part)
     if answer["end"] != "finished":
         measured.failing.append(f"{file} ({answer['end']} in {answer['test']})")
     for event in answer["events"]:
@@ -280,18 +293,21 @@ def run_faults(
 ) -> list[Outcome]:
     """Measure the tests, then try all faults; each is told as it ends."""
     trial, outcomes = Trial(stages, budget), []
+    adding = threading.Lock()
     free: queue.Queue[Job] = queue.Queue()
     files = {file: marks for area in {f.area for f in faults} for file, marks in stages.files[area].items()}
 
     def start_job(number: int) -> None:
         free.put(Job(stages.checkout, stages.folder / f"job{number}"))
 
-    def measure_file(file: str) -> None:
+    def measure_part(file: str, part: tuple[int, int]) -> None:
         job = free.get()
         try:
-            trial.measured[file] = measure(job, file, files[file])
+            measured = measure(job, file, files[file], part)
         finally:
             free.put(job)
+        with adding:
+            trial.measured.setdefault(file, TestFile()).add(measured)
 
     def try_fault(fault: Fault) -> Outcome:
         job = free.get()
@@ -303,9 +319,11 @@ def run_faults(
     start = time.monotonic()
     # Files with exhaustive tests take the longest: the other jobs would wait for one that starts late.
     by_length = sorted(files, key=lambda file: "not exhaustive" in files[file])
+    counts = [(file, 1 if "not exhaustive" in files[file] else PARTS) for file in by_length]
+    parts = [(file, (i, count)) for file, count in counts for i in range(count)]
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(start_job, range(jobs)))
-        list(pool.map(measure_file, by_length))
+        list(pool.map(lambda part: measure_part(*part), parts))
         print_measured(trial.measured, time.monotonic() - start)
         for outcome in pool.map(try_fault, faults):
             outcomes.append(outcome)

@@ -4,7 +4,8 @@ Reads requests from its standard input and answers on its standard output, one J
 project is imported before the fork, so each run of tests reads the sources as they are at that moment.
 
 A request: `files` of tests, `marks` that select tests in them, and either `measure` (true: run all, and tell what
-each test executes) or `order` (the tests to run until one fails) with `limits` (test -> seconds).
+each test executes; `part` [i, n]: the i-th of each n tests only) or `order` (the tests to run until one fails) with
+`limits` (test -> seconds).
 """
 
 from __future__ import annotations
@@ -151,12 +152,14 @@ def run_tests(request: dict[str, Any], tell: Events) -> None:
     ]
     if "hypothesis" in sys.modules:
         words.append("--hypothesis-seed=0")
+    recorder = Recorder(tell, request.get("order"), tracer)
+    recorder.part = slice(request["part"][0], None, request["part"][1]) if "part" in request else slice(None)
     if tracer:
         tracer.start()
     else:
         words.append("-x")
     try:
-        tell(end=int(pytest.main(words, plugins=[Recorder(tell, request.get("order"), tracer)])), why="")
+        tell(end=int(pytest.main(words, plugins=[recorder])), why="")
     # A planted fault may raise anything in pytest, SystemExit and KeyboardInterrupt as well. If the error left
     # this function, the forked process would go on in the server's own loop; so it is reported and ends here.
     except BaseException as error:  # noqa: BLE001
@@ -170,11 +173,13 @@ class Recorder:
         self.tell, self.tracer = tell, tracer
         self.ranks = None if order is None else {test: rank for rank, test in enumerate(order)}
         self.outcome, self.started = "passed", 0.0
+        self.part = slice(None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests that are asked for."""
         ranks = self.ranks
+        items[:] = items[self.part]
         if ranks is not None:
             items[:] = sorted(
                 (item for item in items if item.nodeid in ranks), key=lambda item: ranks[item.nodeid]
