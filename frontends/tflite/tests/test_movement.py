@@ -158,6 +158,7 @@ MOVE = (
     Case("range f32", "RANGE", [np.float32(2), np.float32(0.4), np.float32(-0.5)]),
     Case("matrix diagonal", "MATRIX_DIAG", [f32(2, 3)]),
     Case("matrix set diagonal", "MATRIX_SET_DIAG", [f32(2, 3, 4), f32(2, 3)]),
+    Case("high matrix set diagonal", "MATRIX_SET_DIAG", [f32(2, 5, 3), f32(2, 3)]),
     Case(
         "sparse to dense",
         "SPARSE_TO_DENSE",

@@ -17,7 +17,7 @@ from mace_target_cpu.lower.resize import MAX_TABLE
 from mace_target_cpu.lower.types import CAST
 
 # (shape, sizes): channels-last image up, down and mixed; one axis; channels first; a volume; axes apart; one
-# pixel
+# pixel; one element
 SHAPES = (
     ((1, 4, 5, 3), (1, 8, 10, 3)),
     ((2, 7, 6, 16), (2, 3, 4, 16)),
@@ -28,6 +28,7 @@ SHAPES = (
     ((3, 2, 4), (5, 2, 3)),
     ((1, 6, 4, 2), (1, 1, 1, 2)),
     ((1, 1, 1, 4), (1, 3, 2, 4)),
+    ((1, 3, 2, 1), (1, 1, 1, 1)),
     ((6,), (13,)),
 )
 
