@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_program_texts import DEVICES, synthesize_case
 from test_simulator_layers import changed, convolution, depthwise, pair, program
 
 from mace_frontend_ai8x.network import LayerPlacement, Network, Pool
@@ -181,3 +182,16 @@ def test_not_modeled() -> None:
                 (four,), (LayerPlacement(0xF, 0xFF, out_offset=0x4000, calcx4=True),), MAX78002, Options()
             )
         )
+
+
+@pytest.mark.parametrize("part", DEVICES)
+def test_a_frame_from_a_fifo_is_complete_and_inside_the_memory(part: str) -> None:
+    """The input's 20 words: the layer begins after all of them, and they end with the memory's last word."""
+    image = synthesize_case("fill(one(layer(C2, (4, 4, 5))))", f"{part} --fifo")
+    last = image.device.data_bytes // 4 - 20
+    for register, value in (("RPTR_BASE", last), ("STREAM1", 20)):
+        assert list(find_mismatches(replay(planted(image, register, 0, lambda _, v=value: v)), image)) == []
+    with pytest.raises(SimulationError, match=f"20 words do not fit a data memory from word {last + 1} on"):
+        replay(planted(image, "RPTR_BASE", 0, lambda _: last + 1))
+    with pytest.raises(SimulationError, match="STREAM1: it begins after 19 of 20 words"):
+        replay(planted(image, "STREAM1", 0, lambda _: 19))
