@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mace_core.candidates import Candidate
+from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import DType, Node, Tensor
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering
@@ -29,7 +30,6 @@ from mace_target_cpu.quantized.depthwise import DEPTHWISE
 from mace_target_cpu.quantized.products import (
     PRODUCT_RESULT,
     ColumnScales,
-    IntegerWeights,
     column_weights,
     factor,
     pack_once,

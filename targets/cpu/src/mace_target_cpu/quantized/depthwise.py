@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mace_core.candidates import Candidate
+from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import Array, DType, Node
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
@@ -14,7 +15,7 @@ from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, X86
 from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry, spatial
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
-from mace_target_cpu.quantized.products import ColumnScales, IntegerWeights, factor
+from mace_target_cpu.quantized.products import ColumnScales, factor
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding
 from mace_target_cpu.quantized.storage import EIGHT_BITS, RESULT, Scale, clamp, result
 

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
@@ -25,7 +26,6 @@ from mace_target_cpu.quantized.conv import conv_kernel
 from mace_target_cpu.quantized.products import (
     PRODUCT_RESULT,
     ColumnScales,
-    IntegerWeights,
     column_weights,
     factor,
     pack_once,

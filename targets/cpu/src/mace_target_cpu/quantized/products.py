@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Arg
@@ -14,7 +15,6 @@ from mace_target_cpu.lower.gemm import optional
 from mace_target_cpu.lower.igemm import pack_bytes, packed_bytes_shape
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding, encode_factors, multiply_scales
 from mace_target_cpu.quantized.storage import (
-    EIGHT_BITS,
     NARROW,
     RESULT,
     Scale,
@@ -28,43 +28,6 @@ from mace_target_cpu.quantized.storage import (
 
 BIAS_TOLERANCE = 2.0**-10
 """Steps of the result that a bias may lose to leave room for the sum."""
-
-
-@dataclass(frozen=True)
-class IntegerWeights:
-    """A constant factor: its integers as int8, one zero point, a scale for each output channel."""
-
-    values: Array
-    zero: int
-    scale: Array
-
-    @classmethod
-    def from_constant(cls, name: str, lowering: Lowering) -> IntegerWeights:
-        """Of a constant whose output channels are its first axis.
-
-        Refused for what no kernel multiplies with.
-        """
-        tensor, values = need_stored(lowering, name, EIGHT_BITS), lowering.constant(name)
-        quant = tensor.quant
-        assert quant is not None
-        if values is None:
-            raise Refused(f"{name} is computed, not a constant", code="other")
-        # The kernel takes b's zero point out of the sums by one number for all columns.
-        if len(set(quant.zero_point)) != 1:
-            raise Refused(f"{name} has several zero points", code="quantization")
-        shift = 128 if tensor.dtype is DType.U8 else 0
-        shifted = (values.astype(np.int16) - shift).astype(np.int8)
-        return cls(shifted, quant.zero_point[0] - shift, np.array(quant.scale, np.float64))
-
-    def sums(self, axes: tuple[int, ...]) -> Array:
-        """Return for every output channel the sum of its weights less their zero point, over some axes."""
-        totals: Array = (self.values.astype(np.int64) - self.zero).sum(axes)
-        return totals.reshape(-1)
-
-    def reach(self, axes: tuple[int, ...]) -> Array:
-        """For every output channel the sum of its weights' absolute values, over the axes that are summed."""
-        totals: Array = np.abs(self.values.astype(np.int64) - self.zero).sum(axes)
-        return totals.reshape(-1)
 
 
 def factor(node: Node, lowering: Lowering) -> Tensor:

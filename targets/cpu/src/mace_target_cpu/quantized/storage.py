@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from mace_core.emit.text import Code
+from mace_core.integer_storage import EIGHT_BITS, NARROW, Scale, need_room, need_stored
 from mace_core.ir import Array, DType, Node, Tensor
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Refused
 from mace_core.ops.conv import ClampAttributes
 from mace_core.program import Arg
 
-EIGHT_BITS = (DType.I8, DType.U8)
-NARROW = (*EIGHT_BITS, DType.I16)
-"""Elements whose products are summed in 32 bits."""
+__all__ = [
+    "CODES",
+    "C_TYPES",
+    "EIGHT_BITS",
+    "NARROW",
+    "RESULT",
+    "Scale",
+    "clamp",
+    "need_room",
+    "need_stored",
+    "pad_columns",
+    "result",
+    "round_away",
+    "round_even",
+]
 
 C_TYPES: Mapping[DType, Code] = {
     DType.I8: Code("int8_t"),
@@ -28,48 +40,6 @@ CODES: Mapping[DType, int] = {DType.I8: 0, DType.U8: 1, DType.I16: 2, DType.I32:
 
 RESULT = (("low", "f32"), ("high", "f32"), ("y_zero", "i32"), ("y_type", "i32"))
 """Arguments that say how results are stored."""
-
-
-@dataclass(frozen=True)
-class Scale:
-    """One scale and zero point for a whole tensor; 1 and 0 for one of floats."""
-
-    step: float
-    zero: int
-
-    @classmethod
-    def from_tensor(cls, tensor: Tensor) -> Scale:
-        """Of a tensor; Refused where they differ along an axis."""
-        if tensor.quant is None:
-            return cls(1.0, 0)
-        if len(tensor.quant.scale) != 1:
-            raise Refused(
-                f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}", code="quantization"
-            )
-        return cls(tensor.quant.scale[0], tensor.quant.zero_point[0])
-
-
-def need_stored(lowering: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
-    """Return a quantized tensor; Refused if it is none or its elements are of other types."""
-    tensor = lowering.tensors[name]
-    if tensor.quant is None or tensor.dtype not in dtypes:
-        suffix = ", quantized" if tensor.quant else ""
-        raise Refused(
-            f"{name} is {tensor.dtype.value}{suffix}; no integer kernel reads that", code="quantization"
-        )
-    return tensor
-
-
-def need_room(tensor: Tensor, count: int) -> None:
-    """Refused unless sums of so many elements, less their zero point, surely fit 32 bits.
-
-    Or if there are none.
-    """
-    # count * 2^bits bounds the sum of elements less their zero point.
-    if not 0 < count << (8 * tensor.dtype.size) <= 1 << 31:
-        raise Refused(
-            f"a sum of {count} elements of {tensor.name} may not fit 32 bits, or has none", code="too-large"
-        )
 
 
 def round_even(value: float, step: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mace_core.emit.integer_expressions import COMPARISON
 from mace_core.emit.text import CIdentifier, Code
+from mace_core.integer_storage import EIGHT_BITS, NARROW, Scale, need_stored
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.quantization import compute
@@ -19,16 +20,7 @@ from mace_target_opencl.lower.gather import Gathering, enqueue_gathering
 from mace_target_opencl.lower.maps import Map, enqueue_map
 from mace_target_opencl.lower.movement import view
 from mace_target_opencl.lower.unary import OPS as UNARY
-from mace_target_opencl.quantized.storage import (
-    EIGHT_BITS,
-    NARROW,
-    StepRange,
-    StoredScale,
-    need_stored,
-    single,
-    spell_real,
-    spell_store,
-)
+from mace_target_opencl.quantized.storage import StepRange, single, spell_real, spell_store
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import FLOAT, INT, storage_type
 from mace_target_opencl.views import View
@@ -53,12 +45,12 @@ def quantize(node: Node, lowering: Lowering) -> None:
         # Numbers of 32 bits need double precision, which few GPUs have.
         reason = f"no OpenCL kernel stores {x.dtype.value} as {y.dtype.value}"
         raise Refused(reason, code="quantization", remedy="use eight or sixteen bits")
-    target = StoredScale.from_tensor(y)
+    target = Scale.from_tensor(y)
     if x.quant is None:
         # A quotient: frameworks divide, and with a product by 1 / scale ties would fall to the other side.
         steps = f"mace_divide(x, {single(target.step)})"
     else:
-        source = StoredScale.from_tensor(x)
+        source = Scale.from_tensor(x)
         steps = f"(float)((int)x - ({source.zero})) * {single(source.step / target.step)}"
     _enqueue_exact(node, lowering, spell_store(steps, y, StepRange.from_result(y)))
 
@@ -142,7 +134,7 @@ def _enqueue_curve(node: Node, lowering: Lowering, x: Tensor, y: Tensor) -> None
 
 def _compute_steps(node: Node, lowering: Lowering, x: Tensor, y: Tensor) -> Array:
     """Return what each value, and the one behind the last, becomes: in steps of the result, not rounded."""
-    source, target, limits = StoredScale.from_tensor(x), StoredScale.from_tensor(y), np.iinfo(y.dtype.numpy)
+    source, target, limits = Scale.from_tensor(x), Scale.from_tensor(y), np.iinfo(y.dtype.numpy)
     every = ((np.arange(-(1 << 15), (1 << 15) + 1) - source.zero) * source.step).astype(np.float32)
     described = Tensor(x.name, DType.F32, every.shape)
     inputs = [_read(name, lowering, described, every) for name in node.inputs]
@@ -173,7 +165,7 @@ def binary(node: Node, lowering: Lowering) -> None:
     limits = StepRange.from_result(z)
     expression = re.sub(r"\by\b", spell_real("y", y), plain.FLOAT[node.op.name])
     other = Lookup(CIdentifier("other"), View.broadcast(y.shape, z.shape))
-    inverse = single(1 / StoredScale.from_tensor(z).step)
+    inverse = single(1 / Scale.from_tensor(z).step)
     steps = (
         ElementStep(Code(spell_real("x", x)), (None,), FLOAT),
         ElementStep(Code(expression), (None, other), FLOAT),

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from mace_core.emit.text import CIdentifier, Code
+from mace_core.integer_storage import EIGHT_BITS, NARROW, IntegerWeights, Scale, need_stored
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
@@ -17,15 +18,7 @@ from mace_target_opencl.lower.conv import order_filters, plan_conv
 from mace_target_opencl.lower.packing import WeightOrder
 from mace_target_opencl.lower.product import IntegerSums, MatrixProduct, enqueue_product, plan_product
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows
-from mace_target_opencl.quantized.storage import (
-    EIGHT_BITS,
-    NARROW,
-    StepRange,
-    StoredScale,
-    clamp,
-    need_stored,
-    spell_store,
-)
+from mace_target_opencl.quantized.storage import StepRange, clamp, spell_store
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import FLOAT, INT, SHORT
 from mace_target_opencl.views import View
@@ -43,40 +36,6 @@ MAX_DOTS = 1 << 15
 
 
 @dataclass(frozen=True)
-class ConstantIntegers:
-    """A constant factor: its integers as int8, one zero point, a scale for each output channel."""
-
-    values: Array
-    zero: int
-    scale: Array
-
-    @classmethod
-    def from_constant(cls, name: str, lowering: Lowering) -> ConstantIntegers:
-        """Return those of a constant; raises Refused for what no kernel multiplies with."""
-        tensor, values = need_stored(lowering, name, EIGHT_BITS), lowering.constant(name)
-        assert tensor.quant is not None
-        if values is None:
-            raise Refused(f"{name} is computed, not a constant", code="other")
-        if len({*tensor.quant.zero_point}) != 1:
-            raise Refused(f"{name} has several zero points", code="quantization")
-        # All weights are int8, so that one kernel serves both types.
-        shift = 128 if tensor.dtype is DType.U8 else 0
-        shifted = (values.astype(np.int16) - shift).astype(np.int8)
-        scale = np.array(tensor.quant.scale, np.float64)
-        return cls(shifted, tensor.quant.zero_point[0] - shift, scale)
-
-    def sum_values(self, axes: tuple[int, ...]) -> Array:
-        """Return for each output channel the sum of its weights less their zero point."""
-        totals: Array = (self.values.astype(np.int64) - self.zero).sum(axes)
-        return totals.reshape(-1)
-
-    def sum_magnitudes(self, axes: tuple[int, ...]) -> Array:
-        """Return for each output channel the sum of its weights' absolute values over the other axes."""
-        totals: Array = np.abs(self.values.astype(np.int64) - self.zero).sum(axes)
-        return totals.reshape(-1)
-
-
-@dataclass(frozen=True)
 class SumScales:
     """For each output channel what its sums begin with, and by what they are multiplied to become steps."""
 
@@ -90,10 +49,10 @@ class SumScales:
         scale: of the second factor.  reach: sums of magnitudes of the second factor, for each output channel.
         """
         x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-        unit = np.broadcast_to(StoredScale.from_tensor(x).step * scale, reach.shape)
+        unit = np.broadcast_to(Scale.from_tensor(x).step * scale, reach.shape)
         bias = _read_bias(node, lowering, unit)
-        factor = unit / StoredScale.from_tensor(y).step
-        limits, zero = np.iinfo(x.dtype.numpy), StoredScale.from_tensor(x).zero
+        factor = unit / Scale.from_tensor(y).step
+        limits, zero = np.iinfo(x.dtype.numpy), Scale.from_tensor(x).zero
         largest = max(limits.max - zero, zero - limits.min)
         room = MAX_SUM - reach * largest
         # Only a channel whose scale is next to nothing has a bias beyond that; it loses what no step shows.
@@ -143,7 +102,7 @@ def _read_bias(node: Node, lowering: Lowering, unit: Array) -> Array:
 
 def _need_left_factor(node: Node, lowering: Lowering) -> Tensor:
     x = need_stored(lowering, node.inputs[0], NARROW)
-    if x.dtype is DType.I16 and StoredScale.from_tensor(x).zero:
+    if x.dtype is DType.I16 and Scale.from_tensor(x).zero:
         raise Refused(f"{x.name} has sixteen bits and a zero point", code="quantization")
     return x
 
@@ -152,8 +111,8 @@ def conv(node: Node, lowering: Lowering) -> None:
     """Compute a convolution of eight or sixteen bits with constant weights of eight."""
     x, w = _need_left_factor(node, lowering), lowering.tensors[node.inputs[1]]
     group = node.attributes(ConvAttributes).group
-    weights = ConstantIntegers.from_constant(w.name, lowering)
-    reach = weights.sum_magnitudes(tuple(range(1, weights.values.ndim)))
+    weights = IntegerWeights.from_constant(w.name, lowering)
+    reach = weights.reach(tuple(range(1, weights.values.ndim)))
     columns = SumScales.from_node(node, lowering, weights.scale, reach)
     if group > 1 and w.shape[-1] == 1 and w.shape[0] == group == x.shape[-1]:
         _enqueue_depthwise(node, lowering, weights, columns)
@@ -164,14 +123,14 @@ def conv(node: Node, lowering: Lowering) -> None:
 def conv_transpose(node: Node, lowering: Lowering) -> None:
     """Compute a transposed convolution of constant weights."""
     _need_left_factor(node, lowering)
-    weights = ConstantIntegers.from_constant(node.inputs[1], lowering)
-    reach = weights.sum_magnitudes(tuple(range(1, weights.values.ndim)))
+    weights = IntegerWeights.from_constant(node.inputs[1], lowering)
+    reach = weights.reach(tuple(range(1, weights.values.ndim)))
     columns = SumScales.from_node(node, lowering, weights.scale, reach)
     _enqueue_conv(node, lowering, (weights, columns), transposed=True)
 
 
 def _enqueue_conv(
-    node: Node, lowering: Lowering, scaled: tuple[ConstantIntegers, SumScales], *, transposed: bool
+    node: Node, lowering: Lowering, scaled: tuple[IntegerWeights, SumScales], *, transposed: bool
 ) -> None:
     weights, columns = scaled
     order = order_filters(node, lowering)
@@ -184,10 +143,10 @@ def _enqueue_conv(
     _enqueue(node, lowering, replace(product, integer=integer), columns)
 
 
-def _describe_sums(node: Node, lowering: Lowering, weights: ConstantIntegers, summands: int) -> IntegerSums:
+def _describe_sums(node: Node, lowering: Lowering, weights: IntegerWeights, summands: int) -> IntegerSums:
     """Return how a product with constant weights is summed.  summands: products of a sum."""
     x, depth = lowering.tensors[node.inputs[0]], lowering.shape(node.inputs[0])[-1]
-    zeros = (StoredScale.from_tensor(x).zero, weights.zero)
+    zeros = (Scale.from_tensor(x).zero, weights.zero)
     if node.op.name != "MatMul":
         depth = weights.values.shape[-1]
     # A sum of products of bytes with their zero points fits 32 bits too.
@@ -196,10 +155,10 @@ def _describe_sums(node: Node, lowering: Lowering, weights: ConstantIntegers, su
 
 
 def _subtract_zero(
-    integer: IntegerSums, columns: SumScales, weights: ConstantIntegers, axes: tuple[int, ...]
+    integer: IntegerSums, columns: SumScales, weights: IntegerWeights, axes: tuple[int, ...]
 ) -> SumScales:
     zero = integer.zeros[0] - 128 if integer.flips else integer.zeros[0]
-    return columns.subtract_zero(zero, weights.sum_values(axes))
+    return columns.subtract_zero(zero, weights.sums(axes))
 
 
 def _enqueue(node: Node, lowering: Lowering, product: MatrixProduct, columns: SumScales) -> None:
@@ -218,7 +177,7 @@ def _pack(lowering: Lowering, name: str, order: WeightOrder, values: Array) -> s
     return lowering.once(key, lambda: lowering.weight(f"{name}_packed", shape, values.dtype.name, make))
 
 
-def _enqueue_depthwise(node: Node, lowering: Lowering, weights: ConstantIntegers, columns: SumScales) -> None:
+def _enqueue_depthwise(node: Node, lowering: Lowering, weights: IntegerWeights, columns: SumScales) -> None:
     x, kernel = lowering.tensors[node.inputs[0]], lowering.shape(node.inputs[1])[1:-1]
     windows = Windows.of(kernel, node.attributes(ConvAttributes))
     # Less its zero point a weight has nine bits.
@@ -228,7 +187,7 @@ def _enqueue_depthwise(node: Node, lowering: Lowering, weights: ConstantIntegers
     step, operands = columns.finish(node, lowering)
     window = WindowKernel(
         "0",
-        f"a + (v - ({StoredScale.from_tensor(x).zero})) * {load}(w_at)",
+        f"a + (v - ({Scale.from_tensor(x).zero})) * {load}(w_at)",
         weights=_pack(lowering, node.inputs[1], order, values),
         steps=(step,),
         others=operands,
@@ -246,8 +205,8 @@ def matmul(node: Node, lowering: Lowering) -> None:
     x, shape = _need_left_factor(node, lowering), lowering.shape(node.inputs[1])
     if len(shape) < 2 or prod(shape[:-2]) != 1 or len(x.shape) < 2:
         raise Refused("its second factor is a batch, or a factor is a vector", code="shape")
-    weights = ConstantIntegers.from_constant(node.inputs[1], lowering)
-    columns = SumScales.from_node(node, lowering, weights.scale, weights.sum_magnitudes((-2,)))
+    weights = IntegerWeights.from_constant(node.inputs[1], lowering)
+    columns = SumScales.from_node(node, lowering, weights.scale, weights.reach((-2,)))
     depth, results = shape[-2:]
     integer = _describe_sums(node, lowering, weights, depth)
     order = WeightOrder((depth, results), (0, 1))
@@ -266,9 +225,9 @@ def _multiply_computed(node: Node, lowering: Lowering) -> None:
     # Magnitudes less their zero points are below 2^8, so each product is below 2^16.
     if depth << 16 > 1 << 31 or not y.elements:
         raise Refused(f"sums of {depth} products may not fit 32 bits, or there are none", code="too-large")
-    scale = np.array([StoredScale.from_tensor(b).step])
+    scale = np.array([Scale.from_tensor(b).step])
     sums = SumScales.from_node(node, lowering, scale, np.zeros(columns, np.int64))
-    zeros = StoredScale.from_tensor(a).zero, StoredScale.from_tensor(b).zero
+    zeros = Scale.from_tensor(a).zero, Scale.from_tensor(b).zero
     product = replace(plan_product(node, lowering), integer=IntegerSums(zeros, TYPES))
     _enqueue(node, lowering, product, sums)
 

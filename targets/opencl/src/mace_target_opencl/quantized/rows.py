@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from mace_core.integer_storage import EIGHT_BITS, NARROW, Scale, need_room, need_stored
 from mace_core.ir import Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.pool import AveragePoolAttributes
@@ -17,16 +18,7 @@ from mace_core.ops.windows import Windows
 from mace_target_opencl.lower.reduce import LOWERINGS as PLAIN
 from mace_target_opencl.lower.rows import RowPass, Rows, enqueue_rows
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows
-from mace_target_opencl.quantized.storage import (
-    EIGHT_BITS,
-    NARROW,
-    StepRange,
-    StoredScale,
-    need_room,
-    need_stored,
-    single,
-    spell_store,
-)
+from mace_target_opencl.quantized.storage import StepRange, single, spell_store
 from mace_target_opencl.types import C_TYPES, FLOAT, INT, literal
 
 ONE = 1 << 23
@@ -38,7 +30,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
     x, y = (need_stored(lowering, name, NARROW) for name in (node.inputs[0], node.outputs[0]))
     attrs = node.attributes(AveragePoolAttributes)
     need_room(x, prod(attrs.kernel))
-    source, target = StoredScale.from_tensor(x), StoredScale.from_tensor(y)
+    source, target = Scale.from_tensor(x), Scale.from_tensor(y)
     factor = single(source.step / target.step)
     window = WindowKernel(
         "0",
@@ -59,7 +51,7 @@ def total(node: Node, lowering: Lowering) -> None:
     """Compute ReduceSum and ReduceMean: an exact sum, rounded once."""
     x, y = (need_stored(lowering, name, NARROW) for name in (node.inputs[0], node.outputs[0]))
     axes = {axis_of(axis, len(x.shape)) for axis in node.attributes(ReduceAttributes).axes}
-    source, target = StoredScale.from_tensor(x), StoredScale.from_tensor(y)
+    source, target = Scale.from_tensor(x), Scale.from_tensor(y)
     count = x.elements // max(1, y.elements)
     need_room(x, count)
     # One factor: the mean's division and both scales are one rounding.
@@ -83,7 +75,7 @@ def softmax(node: Node, lowering: Lowering) -> None:
     axis = axis_of(node.attributes(SoftmaxAttributes).axis, len(x.shape))
     if prod(x.shape[axis + 1 :]) != 1:
         raise Refused("Softmax runs along an inner axis", code="shape")
-    is_wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * StoredScale.from_tensor(x).step
+    is_wide, low = x.dtype not in EIGHT_BITS, np.arange(256) * Scale.from_tensor(x).step
     # exp(-(256 i + j)) is exp(-256 i) * exp(-j).
     parts = (low * 256, low) if is_wide else (low,)
     table = np.rint(np.exp(-np.concatenate(parts)) * ONE).astype(np.int32)
@@ -92,7 +84,7 @@ def softmax(node: Node, lowering: Lowering) -> None:
     if is_wide:
         distance = "(most - (int)v)"
         power = f"(int)((long)LOAD_table({distance} >> 8) * LOAD_table(256 + ({distance} & 255)) >> 23)"
-    target, limits = StoredScale.from_tensor(y), StepRange.from_result(y)
+    target, limits = Scale.from_tensor(y), StepRange.from_result(y)
     kind = C_TYPES[y.dtype]
     factor = f"mace_divide({single(1 / target.step)}, (float)total)"
     steps = f"fmin(rint((float)({power}) * {factor}), {literal(limits.high)})"

@@ -8,33 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mace_core.emit.text import Code
+from mace_core.integer_storage import NARROW, Scale
 from mace_core.ir import DType, Node, Tensor
-from mace_core.lowering import Lowering, Refused
+from mace_core.lowering import Refused
 from mace_core.ops.conv import ClampAttributes
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import C_TYPES, literal
-
-EIGHT_BITS = (DType.I8, DType.U8)
-NARROW = (*EIGHT_BITS, DType.I16)
-"""Elements whose products are summed in 32 bits, and which a float holds exactly."""
-
-
-@dataclass(frozen=True)
-class StoredScale:
-    """One scale and zero point for a whole tensor; 1 and 0 for one of floats."""
-
-    step: float
-    zero: int
-
-    @classmethod
-    def from_tensor(cls, tensor: Tensor) -> StoredScale:
-        """Return those of a tensor; raises Refused where they differ along an axis."""
-        if tensor.quant is None:
-            return cls(1.0, 0)
-        if len(tensor.quant.scale) != 1:
-            reason = f"{tensor.name} has a scale for every index of axis {tensor.quant.axis}"
-            raise Refused(reason, code="quantization")
-        return cls(tensor.quant.scale[0], tensor.quant.zero_point[0])
 
 
 @dataclass(frozen=True)
@@ -52,28 +31,11 @@ class StepRange:
         if y.dtype not in NARROW or y.quant is None:
             reason = f"{y.name} is {y.dtype.value}; no integer kernel writes that"
             raise Refused(reason, code="quantization")
-        scale, integers = StoredScale.from_tensor(y), np.iinfo(y.dtype.numpy)
+        scale, integers = Scale.from_tensor(y), np.iinfo(y.dtype.numpy)
         min_step, max_step = float(integers.min - scale.zero), float(integers.max - scale.zero)
         # A clamp in steps is rounded as elements are, so that both agree at the limit.
         steps = [min(max(float(np.rint(value / scale.step)), min_step), max_step) for value in (low, high)]
         return cls(steps[0], steps[1])
-
-
-def need_stored(lowering: Lowering, name: str, dtypes: tuple[DType, ...]) -> Tensor:
-    """Return a quantized tensor; raises Refused if it is none or its elements are of other types."""
-    tensor = lowering.tensors[name]
-    if tensor.quant is None or tensor.dtype not in dtypes:
-        suffix = ", quantized" if tensor.quant else ""
-        reason = f"{name} is {tensor.dtype.value}{suffix}; no integer kernel reads that"
-        raise Refused(reason, code="quantization")
-    return tensor
-
-
-def need_room(tensor: Tensor, count: int) -> None:
-    """Raise Refused unless a sum of so many elements, less their zero point, fits 32 bits."""
-    if not 0 < count << (8 * tensor.dtype.size) <= 1 << 31:
-        reason = f"a sum of {count} elements of {tensor.name} may not fit 32 bits, or has none"
-        raise Refused(reason, code="too-large")
 
 
 def clamp(node: Node) -> tuple[float, float]:
@@ -91,7 +53,7 @@ def spell_real(name: str, tensor: Tensor) -> str:
     """Return the expression of the real number of an element."""
     if tensor.quant is None:
         return name
-    scale = StoredScale.from_tensor(tensor)
+    scale = Scale.from_tensor(tensor)
     return f"((float)((int){name} - ({scale.zero})) * {single(scale.step)})"
 
 
@@ -102,5 +64,5 @@ def spell_store(steps: str, y: Tensor, limits: StepRange) -> ElementStep:
         return ElementStep(Code(limited), (None,), C_TYPES[DType.F32])
     kind = C_TYPES[y.dtype]
     return ElementStep(
-        Code(f"({kind})(convert_int_rte({limited}) + ({StoredScale.from_tensor(y).zero}))"), (None,), kind
+        Code(f"({kind})(convert_int_rte({limited}) + ({Scale.from_tensor(y).zero}))"), (None,), kind
     )
