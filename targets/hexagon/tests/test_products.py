@@ -46,6 +46,7 @@ def convolve(
 
 
 OUT = Storage(DType.I8, Quant.of(1.5, -7))
+U8_OUT = Storage(DType.U8, Quant.of(3.0, 99))
 CASES = (
     convolve("strip", (1, 9, 7, 32), (40, 3, 3, 32), I8, OUT),
     convolve("strip_u8", (1, 9, 7, 12), (70, 3, 3, 12), U8, Storage(DType.U8, Quant.of(3.0, 99))),
@@ -56,6 +57,8 @@ CASES = (
     convolve("grouped", (1, 6, 6, 24), (36, 3, 3, 8), I8, OUT, group=3),
     convolve("thin", (1, 6, 6, 6), (9, 3, 3, 2), I8, OUT, group=3),
     convolve("dilated", (1, 8, 8, 8), (33, 3, 3, 8), I8, OUT, dilations=(2, 2)),
+    convolve("depthwise_u8", (1, 9, 6, 144), (144, 3, 3, 1), U8, U8_OUT, group=144, strides=(2, 2)),
+    convolve("depthwise_5", (1, 5, 6, 300), (300, 5, 5, 1), I8, OUT, group=300),
     convolve("depthwise", (1, 6, 6, 33), (33, 3, 3, 1), I8, OUT, group=33),
     convolve("halves", (1, 5, 4, 16), (70, 3, 3, 16), I16, Storage(DType.I16, Quant.of(0.01))),
     convolve("to_halves", (1, 5, 4, 16), (70, 3, 3, 16), I8, Storage(DType.I16, Quant.of(0.01))),

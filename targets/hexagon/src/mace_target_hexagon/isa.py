@@ -11,25 +11,25 @@ KERNELS = files("mace_target_hexagon") / "kernels"
 PANEL = 32
 """Columns of a packed matrix that lie together: the words of a register."""
 
-# HVX has no floats before version 68: the compiler splits vectors of four into scalars, and 4 x 4 sums with a
-# row of weights and a value of the input take 21 of the 32 scalar registers.
+# HVX has no floats before version 68: the compiler splits vectors of four into scalars, and 2 x 4 sums with
+# four vectors of widened weights, as products of 16 bits have them, take 24 of the 32 scalar registers.
 HVX = CpuLevel(
     "hvx",
     ("-mhvx",),
     "has_hvx()",
     VECTOR,
     lanes=4,
-    rows=4,
+    rows=2,
     columns=4,
     panel=PANEL,
     dot="vrmpy",
     by_scalar=True,
     probe=KERNELS / "hexagon.h.in",
     helpers=(KERNELS / "hvx.h.in",),
-    replaces=(KERNELS / "igemm_bytes.h.in",),
+    replaces=(KERNELS / "igemm_bytes.h.in", KERNELS / "conv_depthwise_bytes.c.in"),
 )
 # A phone has DSPs without vector units too (that of its audio), and a process may find all of them taken.
 # Weights lie as for HVX, so that a library holds them once.
-PLAIN = CpuLevel("plain", (), "", VECTOR, lanes=4, rows=4, columns=4, panel=PANEL, by_scalar=True)
+PLAIN = CpuLevel("plain", (), "", VECTOR, lanes=4, rows=2, columns=4, panel=PANEL, by_scalar=True)
 
 LEVELS = (HVX, PLAIN)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from mace_core.ir import Array, Graph
+from mace_core.candidates import Candidate
+from mace_core.ir import Array, Graph, Node
 from mace_core.levels import Level
+from mace_core.lowering import Lower, Lowering
 from mace_core.numerics import Numerics
 from mace_core.program import Program, Weight
 from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
-from mace_target_hexagon.isa import LEVELS
+from mace_target_cpu.quantized import conv
+from mace_target_cpu.quantized.depthwise import DEPTHWISE, ChannelOrder, lower_depthwise
+from mace_target_hexagon.isa import HVX, LEVELS
 
 REGISTER = 128
 """Bytes of a register of HVX."""
+
+
+def lower_depthwise_for_hvx(node: Node, lowering: Lowering) -> None:
+    """Lower a depthwise convolution of bytes, whose channels keep their order in registers of HVX."""
+    lower_depthwise(node, lowering, ChannelOrder(REGISTER, 1))
 
 
 class Hvx(Cpu):
@@ -38,6 +48,15 @@ class Hvx(Cpu):
     def levels(self, abi: str) -> tuple[Level, ...]:
         """HVX with vectors of 128 bytes, and plain C for DSPs without it."""
         return LEVELS
+
+    @property
+    def quantized(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """The CPU's lowerings; depthwise convolutions of bytes have a kernel of their own at one level."""
+        products = conv.LOWERINGS["Conv"]
+        assert not callable(products)
+        depthwise = replace(DEPTHWISE, lower=lower_depthwise_for_hvx, levels=(str(HVX.name),))
+        others = (candidate for candidate in products if candidate is not DEPTHWISE)
+        return {**super().quantized, "Conv": (depthwise, *others)}
 
     def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
         """Return the program of a region, whose weights are as long as whole registers.

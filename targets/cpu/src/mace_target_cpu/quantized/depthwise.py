@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mace_core.candidates import Candidate
@@ -19,9 +21,6 @@ from mace_target_cpu.quantized.products import ColumnScales, factor
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding
 from mace_target_cpu.quantized.storage import EIGHT_BITS, RESULT, Scale, clamp, result
 
-BLOCK = 64
-"""Channels that lie together: the bytes of the widest register."""
-
 QUAD = 4
 MAX_SLOTS = 64
 """Taps of the largest window, those counted twice that have large weights."""
@@ -29,7 +28,32 @@ MAX_SLOTS = 64
 FIELDS = (*GEOMETRY, ("x_zero", "i32"), *RESULT, ("quads", "i32"))
 
 
-def lower_depthwise(node: Node, lowering: Lowering) -> None:
+@dataclass(frozen=True)
+class ChannelOrder:
+    """How the weights of channels lie in the blocks that a kernel works on: [vectors][parts][rest].
+
+    block: channels of a block, the bytes of a register.  parts: pieces of a register that its instructions
+    keep apart: a part has the channels of four vectors one after another.
+    """
+
+    block: int
+    parts: int
+
+    def arrange(self, values: Array) -> Array:
+        """Arrange [channels, ...] in blocks, padded by zeros."""
+        channels, *rest = values.shape
+        blocks = -(-channels // self.block)
+        full = np.zeros((blocks * self.block, *rest), values.dtype)
+        full[:channels] = values
+        view = full.reshape(blocks, self.parts, 4, self.block // self.parts // 4, *rest)
+        return np.ascontiguousarray(view.swapaxes(1, 2))
+
+
+LANES_OF_128_BITS = ChannelOrder(64, 4)
+"""That of AVX: unpacking bytes works on each 128 bits of a register by itself."""
+
+
+def lower_depthwise(node: Node, lowering: Lowering, order: ChannelOrder = LANES_OF_128_BITS) -> None:
     """Lower one filter for each channel of eight bits, to eight bits."""
     filters = Filters.from_node(node, lowering)
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
@@ -56,12 +80,12 @@ def lower_depthwise(node: Node, lowering: Lowering) -> None:
         "quads": len(slots) // QUAD,
         **result(y, *clamp(node)),
     }
-    packed = pack_channels(summands)
+    packed = pack_channels(summands, order)
     reads = [
         x.name,
         lowering.weight(f"{node.inputs[1]}_quads", packed.shape, "int8", lambda: packed),
-        _channel_weight(lowering, f"{y.name}.bias_quads", columns.bias),
-        _channel_weight(lowering, f"{y.name}.factor_quads", columns.factor),
+        _channel_weight(lowering, f"{y.name}.bias_quads", order.arrange(columns.bias)),
+        _channel_weight(lowering, f"{y.name}.factor_quads", order.arrange(columns.factor)),
         lowering.weight(f"{y.name}.taps", places.shape, "int32", lambda: places),
     ]
     params = {"is_signed": x.dtype is DType.I8, "max_slots": MAX_SLOTS}
@@ -72,7 +96,7 @@ def lower_depthwise(node: Node, lowering: Lowering) -> None:
         params,
         (INTEGER, REQUANTIZE),
     )
-    scratch = -(-x.shape[-1] // BLOCK) * BLOCK
+    scratch = -(-x.shape[-1] // order.block) * order.block
     lowering.call(node, Call(kernel, args, reads, [y.name], scratch=scratch))
 
 
@@ -99,27 +123,21 @@ def split_taps(taps: Array) -> tuple[Array, Array]:
     return np.array(slots), np.stack(summands, axis=1).astype(np.int8)
 
 
-def pack_channels(summands: Array) -> Array:
-    """Arrange int8 [channels, slots] as conv_depthwise_bytes reads it: [blocks, quads, 4, 4, 4, 4].
+def pack_channels(summands: Array, order: ChannelOrder) -> Array:
+    """Arrange int8 [channels, slots] as kernels read it: blocks, quads, channels of a block, QUAD of each.
 
-    Vector v of a block has in its part l the channels 16 l + 4 v to 16 l + 4 v + 3, a quad of taps of each.
+    For 64 channels in parts of 128 bits, vector v of a block has in its part l the channels 16 l + 4 v to
+    16 l + 4 v + 3.
     """
     channels, slots = summands.shape
-    blocks = -(-channels // BLOCK)
-    full = np.zeros((blocks * BLOCK, slots), np.int8)
-    full[:channels] = summands
-    #                     block, part, vector, channel, quad, tap
-    view = full.reshape(blocks, 4, 4, 4, slots // QUAD, QUAD)
-    return np.ascontiguousarray(view.transpose(0, 4, 2, 1, 3, 5))
+    #                        block, vector, part, channel, quad, tap
+    view = order.arrange(summands.reshape(channels, slots // QUAD, QUAD))
+    return np.ascontiguousarray(view.transpose(0, 4, 1, 2, 3, 5))
 
 
 def _channel_weight(lowering: Lowering, name: str, values: Array) -> str:
-    """Make a weight of a number for each channel, arranged as `pack_channels` arranges channels."""
-    blocks = -(-values.size // BLOCK)
-    full = np.zeros(blocks * BLOCK, values.dtype)
-    full[: values.size] = values
-    packed = np.ascontiguousarray(full.reshape(blocks, 4, 4, 4).transpose(0, 2, 1, 3))
-    return lowering.weight(name, packed.shape, str(packed.dtype), lambda: packed)
+    """Make a weight of a number for each channel."""
+    return lowering.weight(name, values.shape, str(values.dtype), lambda: values)
 
 
 def _cost(node: Node, lowering: Lowering, level: Level) -> float:

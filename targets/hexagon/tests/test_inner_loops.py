@@ -1,0 +1,53 @@
+"""The inner loops of products as the compiler schedules them: how full their packets are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from emulated import ABI, require_compiler
+from test_products import CASES
+
+from mace_core.run.files import write_all
+from mace_core.testing.compiled import generate_library, merge
+from mace_target_hexagon.processor import Hvx
+
+PER_PACKET = 2
+"""Products of a register with a scalar that a packet holds at most."""
+
+TILES = ("12x1", "8x2", "8x3", "6x4")
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The kernels for HVX as assembly."""
+    compiler = require_compiler()
+    folder = tmp_path_factory.mktemp("assembly")
+    sources = generate_library([Hvx()], [merge("products", CASES[:1])], ABI)
+    write_all(folder, sources.files)
+    for manifest in sources.manifests:
+        for name, path in manifest.copies.items():
+            (folder / name).write_bytes(path.read_bytes())
+    (kernels,) = (name for name in sources.files if name.endswith("_kernels_hvx.c"))
+    flags = ("-std=gnu11", "-O2", "-g0", "-mhvx", "-S", "-o", "kernels.s")
+    subprocess.run([*compiler.cc, *compiler.flags, *flags, kernels], cwd=folder, check=True)
+    return (folder / "kernels.s").read_text()
+
+
+def inner_loop(assembly: str, function: str) -> str:
+    """Return the part between two labels of a function that has the most products."""
+    body = assembly[assembly.index(f"\n{function}:") :]
+    body = re.sub(r"//.*", "", body[: body.index(".Lfunc_end")])
+    return max(re.split(r"\n\.LBB\w+:", body), key=lambda part: part.count("vrmpy"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", TILES)
+def test_packets_of_a_tile_are_four_fifths_full(assembly: str, tile: str) -> None:
+    rows, vectors = map(int, tile.split("x"))
+    loop = inner_loop(assembly, f"igemm_bytes_{tile}")
+    products, packets = loop.count("vrmpy"), len(re.findall(r"^\s*\{", loop, re.MULTILINE))
+    assert products == 4 * rows * vectors
+    assert products / PER_PACKET >= 0.8 * packets, f"{products} products in {packets} packets"
+    assert "r29" not in loop, "sums are kept on the stack"
