@@ -1,0 +1,105 @@
+/* packet_counter: a plugin of QEMU that counts what a program for Hexagon executes, by function.
+ *
+ *   qemu-hexagon -plugin packet_counter.so,out=counts.txt PROGRAM ...
+ *
+ * counts.txt has a line for each function that was executed: packets, words of HVX instructions, words of
+ * vrmpy, accesses of vectors to memory, name. QEMU translates a packet as one instruction. What of
+ * QEMU's interface is used here is declared here (version 1 of it, qemu-plugin.h of QEMU 4.2 to 8), since
+ * distributions ship the emulator without its headers.
+ */
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef uint64_t qemu_plugin_id_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+    void (*translate)(qemu_plugin_id_t, struct qemu_plugin_tb *));
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*at_exit)(qemu_plugin_id_t, void *),
+    void *data);
+void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *tb, int operation, void *counter,
+    uint64_t addend);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+const char *qemu_plugin_insn_symbol(const struct qemu_plugin_insn *insn);
+
+EXPORT int qemu_plugin_version = 1;
+
+enum { ADD = 0, MAX_FUNCTIONS = 1 << 14 };
+enum { PACKETS, VECTORS, PRODUCTS, ACCESSES, KINDS };
+
+typedef struct function {
+  char name[96];
+  uint64_t counts[KINDS];
+} function;
+
+static function functions[MAX_FUNCTIONS];
+static size_t function_count;
+static char file_name[1024];
+
+static function *find_function(const char *name) {
+  for (size_t i = 0; i < function_count; i++)
+    if (!strncmp(functions[i].name, name, sizeof functions[i].name - 1)) return &functions[i];
+  if (function_count == MAX_FUNCTIONS) return &functions[MAX_FUNCTIONS - 1];
+  function *added = &functions[function_count++];
+  strncpy(added->name, name, sizeof added->name - 1);
+  return added;
+}
+
+/* Of the words of a packet (Hexagon V66 HVX Programmer's Reference Manual): class 1 are vector instructions,
+ * 0x28 to 0x2b in the upper byte vector accesses; vrmpy of vector and scalar begins with 0x19000000 and
+ * 0x19400000, that of vectors with 0x1c000000. Words with bits 14 and 15 clear are duplexes. */
+static void count_words(const uint32_t *words, size_t size, uint64_t *counts) {
+  for (size_t i = 0; i < size / 4; i++) {
+    const uint32_t word = words[i];
+    if (!(word & 0xc000)) continue;
+    counts[VECTORS] += word >> 28 == 1;
+    counts[ACCESSES] += word >> 26 == 0x28 >> 2;
+    const uint32_t scalar = word & 0xffe020e0, vector = word & 0xffe02000;
+    counts[PRODUCTS] += scalar == 0x19002080 || (vector == 0x1c002000 && (word & 0xe0) <= 0x80);
+  }
+}
+
+static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
+  (void)id;
+  uint64_t counts[KINDS] = {0};
+  const size_t packets = qemu_plugin_tb_n_insns(tb);
+  for (size_t i = 0; i < packets; i++) {
+    const struct qemu_plugin_insn *packet = qemu_plugin_tb_get_insn(tb, i);
+    count_words(qemu_plugin_insn_data(packet), qemu_plugin_insn_size(packet), counts);
+  }
+  counts[PACKETS] = packets;
+  const char *symbol = qemu_plugin_insn_symbol(qemu_plugin_tb_get_insn(tb, 0));
+  function *executed = find_function(symbol ? symbol : "?");
+  for (int kind = 0; kind < KINDS; kind++)
+    if (counts[kind])
+      qemu_plugin_register_vcpu_tb_exec_inline(tb, ADD, &executed->counts[kind], counts[kind]);
+}
+
+static void write_counts(qemu_plugin_id_t id, void *data) {
+  (void)id, (void)data;
+  FILE *file = fopen(file_name, "w");
+  if (!file) return;
+  for (size_t i = 0; i < function_count; i++) {
+    for (int kind = 0; kind < KINDS; kind++) fprintf(file, "%" PRIu64 " ", functions[i].counts[kind]);
+    fprintf(file, "%s\n", functions[i].name);
+  }
+  fclose(file);
+}
+
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv) {
+  (void)info;
+  for (int i = 0; i < argc; i++)
+    if (!strncmp(argv[i], "out=", 4)) strncpy(file_name, argv[i] + 4, sizeof file_name - 1);
+  if (!*file_name) return 1;
+  qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
+  qemu_plugin_register_atexit_cb(id, write_counts, NULL);
+  return 0;
+}
