@@ -125,7 +125,9 @@ def test_runtimes_are_kinds_of_hardware_or_targets(tmp_path: Path, installed: Re
     registry = replace(installed, frontends={"acme": Acme()})
     for word in ("gpu", "cpu", *installed.targets):
         (tmp_path / "n.yml").write_text(text % word)
-        assert load_with(registry, tmp_path / "n.yml").models[0].runtimes == (word,)
+        # MACE called the DSP by its name as well, which is now that of a target for it.
+        expected = "dsp" if word == "hexagon" else word
+        assert load_with(registry, tmp_path / "n.yml").models[0].runtimes == (expected,)
     (tmp_path / "n.yml").write_text(text % "xpu")
     with pytest.raises(
         MaceError, match="runtime: 'xpu' is no kind of hardware and no target that is installed"

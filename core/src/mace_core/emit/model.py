@@ -25,6 +25,9 @@ MAX_NAME = 80
 MAX_TABLES = 8
 """Targets whose kernels one model calls: MACE_MAX_TABLES of mace_types.h."""
 
+FALLBACK = "fallback"
+"""Prefix of the names of a fallback, which lies in the file of its model."""
+
 INTEGER_BITS: Mapping[str, int] = {"int32_t": 32, "int64_t": 64}
 
 
@@ -80,13 +83,15 @@ class CallValues:
 class ModelValues:
     """What model_body.c.in writes of one model.
 
-    prefix: of the names of what is static in the file.  functions: names of the C functions of calls, with
-    the numbers of their calls.  copies: destination, source and bytes of outputs that no call computes.
+    prefix: of the names of what is static in the file.  is_static: whether the model itself is.
+    functions: names of the C functions of calls, with the numbers of their calls.  copies: destination,
+    source and bytes of outputs that no call computes.
     device: the engine's plan; None without drivers.
     """
 
     name: CString
     prefix: Code
+    is_static: bool
     has_fallback: bool
     program_symbol: CIdentifier
     weights_symbol: CIdentifier
@@ -106,21 +111,42 @@ class ModelValues:
     device: DeviceValues | None
 
 
+@dataclass(frozen=True)
+class FilePlace:
+    """Where a model stands in a file that it shares with others.
+
+    prefix: of the names of what is static there: FALLBACK for the fallback of the model before it.
+    weights_symbol: that of the file of weights.  weights_before: bytes of the others at its beginning.
+    """
+
+    prefix: str
+    weights_symbol: str
+    weights_before: int
+
+
 class ModelView:
     """Shows a plan as the templates want it.
 
-    tables: those of the library, by target.  base: the model whose fallback this is, behind whose weights its
-    own lie; None: no fallback.
+    tables: those of the library, by target.  shares: where it stands in a file of several models; None: it
+    has files of its own.
     """
 
     def __init__(
-        self, library: str, plan: Plan, tables: Mapping[str, KernelTable], base: ModelView | None = None
+        self,
+        library: str,
+        plan: Plan,
+        tables: Mapping[str, KernelTable],
+        shares: FilePlace | None = None,
     ) -> None:
         self.plan, self.program = plan, plan.program
         self.name = CPrefix(self.program.name)
-        self.prefix = Code("fallback_" if base else "")
-        self.program_symbol = CIdentifier("fallback_model" if base else f"{library}_{self.name}_program")
-        self.weights_symbol = CIdentifier(f"{library}_{self.name}_weights")
+        self.is_static = shares is not None and shares.prefix == FALLBACK
+        own_place = FilePlace("", f"{library}_{self.name}_weights", 0)
+        place = shares or own_place
+        self.prefix = Code(f"{CPrefix(place.prefix)}_" if place.prefix else "")
+        symbol = f"{FALLBACK}_model" if self.is_static else f"{library}_{self.name}_program"
+        self.program_symbol = CIdentifier(symbol)
+        self.weights_symbol = CIdentifier(place.weights_symbol)
         targets = dict.fromkeys(part.target for part in plan.parts if isinstance(part.body, CallsBody))
         self.tables = [tables[target] for target in targets]
         if len(self.tables) > MAX_TABLES:
@@ -129,9 +155,7 @@ class ModelView:
                 f"is computed by {len(self.tables)} targets",
                 f"build for at most {MAX_TABLES}",
             )
-        self.addresses: Addresses = Addresses(
-            plan, self.weights_symbol, base.addresses.weight_bytes if base else 0
-        )
+        self.addresses = Addresses(plan, self.weights_symbol, place.weights_before)
         self.weight_bytes = self.addresses.weight_bytes
         self.arena_bytes = plan.host.bytes
         self.worker_bytes = plan.worker_bytes
@@ -140,7 +164,14 @@ class ModelView:
             *self._describe_ports("outputs"),
             *self._describe_states(),
         ]
-        self.fallback = ModelView(library, plan.fallback, tables, self) if plan.fallback else None
+        self.fallback: ModelView | None = None
+        self.fallback = (
+            ModelView(library, plan.fallback, tables, self.next_place(FALLBACK)) if plan.fallback else None
+        )
+
+    def next_place(self, prefix: str) -> FilePlace:
+        """Return the place of a model behind this one in its file."""
+        return FilePlace(prefix, self.weights_symbol, self.total_weight_bytes)
 
     @property
     def session_bytes(self) -> Code | None:
@@ -176,6 +207,7 @@ class ModelView:
         return ModelValues(
             name=CString(self.name),
             prefix=self.prefix,
+            is_static=self.is_static,
             has_fallback=self.fallback is not None,
             program_symbol=self.program_symbol,
             weights_symbol=self.weights_symbol,

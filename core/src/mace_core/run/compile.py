@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -30,6 +30,27 @@ def shared_library(
     words = _compile(sources, manifests, compiler, folder, flags)
     _run([*compiler.cc, *compiler.flags, *compiler.shared, *flags, "-o", "library.so", *words], folder)
     return folder / "library.so"
+
+
+def device_libraries(
+    sources: GeneratedFiles, find_compiler: Callable[[str], Compiler], folder: Path, flags: tuple[str, ...]
+) -> list[Path]:
+    """Compile the shared libraries for other ABIs, which lie beside the library of models, into the folder.
+
+    find_compiler: returns the compiler of an ABI.
+    """
+    libraries = []
+    for manifest in sources.manifests:
+        if manifest.abi and manifest.product is Product.LIBRARY:
+            compiler = find_compiler(manifest.abi)
+            name = f"lib{manifest.name}.so"
+            # In a folder of their own, because objects of several ABIs may have one name.
+            objects = folder / manifest.abi
+            words = _compile(sources, [manifest], compiler, objects, flags)
+            link_words = [*compiler.cc, *compiler.flags, *compiler.shared, *flags, f"-Wl,-soname,{name}"]
+            _run([*link_words, "-o", str(folder.absolute() / name), *words], objects)
+            libraries.append(folder / name)
+    return libraries
 
 
 def program(

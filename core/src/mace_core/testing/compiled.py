@@ -25,7 +25,7 @@ from mace_core.numerics import Numerics
 from mace_core.plan import Plan, make_plan
 from mace_core.registry import Choice, Registry
 from mace_core.run import native
-from mace_core.run.compile import WARNINGS, shared_library
+from mace_core.run.compile import WARNINGS, device_libraries, shared_library
 from mace_core.run.reference import execute
 from mace_core.selection import Selection
 from mace_core.testing.headers import precompiled_headers
@@ -139,9 +139,23 @@ def load_library(
 ) -> dict[str, native.LoadedModel]:
     """Compile the result of `generate_library` and load it, with a session for each model.
 
+    What its parts call on processors of other ABIs is compiled into the same folder.
     flags: further ones of the compiler.
     """
+    build_device_libraries(sources, folder)
     return native.load(shared_library(with_quick_flags(sources), host(), folder, flags), CASES)
+
+
+def build_device_libraries(sources: GeneratedFiles, folder: Path) -> list[Path]:
+    """Compile the libraries for processors of other ABIs, each with the toolchain of its ABI."""
+    registry = load_registry()
+    # A compiler that the tests of kernels do not use warns of more, such as of a value compared with itself.
+    return device_libraries(
+        sources,
+        lambda abi: registry.find_toolchain(abi).compiler(abi),
+        folder,
+        ("-O1", "-s", "-Wno-error"),
+    )
 
 
 def with_quick_flags(sources: GeneratedFiles, compiler: Compiler | None = None) -> GeneratedFiles:

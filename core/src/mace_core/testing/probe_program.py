@@ -15,7 +15,7 @@ from mace_core.job import Job
 from mace_core.levels import with_levels
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.run.compile import link
-from mace_core.testing.compiled import host, load_registry
+from mace_core.testing.compiled import build_device_libraries, host, load_registry
 
 SESSION = "session"
 """Name of the library of `generate_session`."""
@@ -45,6 +45,7 @@ def link_probe(
 ) -> Path:
     """Compile a library and the program in a folder, and return the program's file.
 
+    What parts call on processors of other ABIs is compiled into the same folder.
     flags: of all units.  compiler: None for the one that makes code for this machine.
     """
     library = tuple(manifest for manifest in sources.manifests if manifest.joins_library)
@@ -54,6 +55,7 @@ def link_probe(
         program.source.stem, Product.PROGRAM, copies=paths, units=(unit,), needs=(library[0].name,)
     )
     complete = replace(sources, manifests=(*library, manifest))
+    build_device_libraries(sources, folder)
     return link(complete, compiler or host(), folder, tuple(flags))
 
 
