@@ -98,6 +98,7 @@ def test_the_bundle_holds_what_needs_nothing_else() -> None:
         "mace-toolchain-arm-none-eabi",
         "mace-toolchain-gnu",
         "mace-toolchain-ndk",
+        "mace-toolchain-hexagon-sdk",
         "mace-toolchain-neuropilot",
     }
     bundled = {re.split(r"[<>=]", d)[0] for d in project(ROOT / "bundle")["dependencies"]}

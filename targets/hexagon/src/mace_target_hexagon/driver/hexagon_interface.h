@@ -1,0 +1,49 @@
+/* hexagon_interface.h - what both ends of our own remote calls know: methods, errors, and a part's header.
+ *
+ * The interface file that the build writes states the same methods for the vendor's compiler, qaic.
+ */
+#ifndef MACE_HEXAGON_INTERFACE_H
+#define MACE_HEXAGON_INTERFACE_H
+
+#include <stdint.h>
+
+/* Methods of every DSP library of ours; the regions of its model follow. */
+enum {
+  HEXAGON_OPEN = 0,
+  HEXAGON_CLOSE = 1,
+  HEXAGON_LOAD = 2,
+  HEXAGON_UNLOAD = 3,
+  HEXAGON_POWER = 4,
+  HEXAGON_FIRST_REGION = 5
+};
+
+/* Errors of these methods; the values are no errors of FastRPC. */
+enum {
+  HEXAGON_STALE = 0x4d480001, /* the library has no region with this digest */
+  HEXAGON_NO_ROOM = 0x4d480002,
+  HEXAGON_CANNOT_COMPUTE = 0x4d480003,
+  HEXAGON_NO_VOTES = 0x4d480004, /* the DSP takes no votes for its clocks */
+  HEXAGON_NOT_LOADED = 0x4d480005
+};
+
+/* Corners of the DSP's voltage, as HAP_power.h numbers them; 0: no vote. */
+enum {
+  HEXAGON_RELEASE = 0,
+  HEXAGON_SVS2 = 1,
+  HEXAGON_SVS = 2,
+  HEXAGON_SVSPLUS = 3,
+  HEXAGON_NOMINAL = 4,
+  HEXAGON_NOMPLUS = 5,
+  HEXAGON_TURBO = 6
+};
+
+#define HEXAGON_MAGIC 0x3158484du /* "MHX1" */
+enum { HEXAGON_DIGEST_BYTES = 64, HEXAGON_MAX_MODULE = 120 };
+
+/* Beginning of a part. There follow the bytes of each port as uint32_t, and the name of the DSP library. */
+typedef struct hexagon_header {
+  uint32_t magic, inputs, outputs, module_bytes;
+  char digest[HEXAGON_DIGEST_BYTES]; /* of the region, in hexadecimal */
+} hexagon_header;
+
+#endif

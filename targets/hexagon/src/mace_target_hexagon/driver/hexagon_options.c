@@ -1,0 +1,77 @@
+/* hexagon_options.c - options of mace_config.options, by the names that MACE had in C++:
+ *
+ *   hexagon.corner=release|svs2|svs|svsplus|nominal|nomplus|turbo, hexagon.dcvs=0|1,
+ *   hexagon.latency_us=1..1000000      SetHexagonPower(corner, dcvs_enable, latency)
+ *   hexagon.unsigned=0|1               SetHexagonToUnsignedPD()
+ */
+#include <string.h>
+
+#include "hexagon_part.h"
+
+#define PREFIX "hexagon."
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+enum { MAX_LATENCY_US = 1000000 };
+
+/* By number: HexagonNNCornerType without HEXAGON_NN_CORNER_. */
+static const char *const corners[] = {"release", "svs2", "svs", "svsplus", "nominal", "nomplus", "turbo"};
+
+/* A piece of text that does not end with a 0. */
+typedef struct piece {
+  const char *at;
+  size_t bytes;
+} piece;
+
+static int is_word(piece text, const char *word) {
+  return text.bytes == strlen(word) && !memcmp(text.at, word, text.bytes);
+}
+
+static int read_corner(piece value, uint32_t *corner) {
+  for (uint32_t i = 0; i < COUNT(corners); i++)
+    if (is_word(value, corners[i])) {
+      *corner = i;
+      return 1;
+    }
+  return 0;
+}
+
+static int read_number(piece value, uint32_t greatest, uint32_t *number) {
+  uint32_t read = 0;
+  for (size_t i = 0; i < value.bytes; i++) {
+    if (value.at[i] < '0' || value.at[i] > '9' || read > greatest) return 0;
+    read = read * 10 + (uint32_t)(value.at[i] - '0');
+  }
+  *number = read;
+  return value.bytes && read <= greatest;
+}
+
+static int read_option(hexagon_settings *settings, piece key, piece value) {
+  uint32_t is_unsigned;
+  if (is_word(key, "corner")) return read_corner(value, &settings->corner);
+  if (is_word(key, "dcvs")) return read_number(value, 1, &settings->dcvs);
+  if (is_word(key, "latency_us"))
+    return read_number(value, MAX_LATENCY_US, &settings->latency_us) && settings->latency_us;
+  if (!is_word(key, "unsigned") || !read_number(value, 1, &is_unsigned)) return 0;
+  settings->is_unsigned = (int32_t)is_unsigned;
+  return 1;
+}
+
+mace_status mace_hexagon_read_options(hexagon_settings *settings, const char *options, mace_text text) {
+  while (options && *options) {
+    const size_t bytes = strcspn(options, ";");
+    if (!strncmp(options, PREFIX, strlen(PREFIX))) {
+      const char *key = options + strlen(PREFIX), *const end = options + bytes;
+      const char *equals = memchr(key, '=', (size_t)(end - key));
+      const piece name = {key, equals ? (size_t)(equals - key) : 0};
+      const piece value = {equals ? equals + 1 : end, equals ? (size_t)(end - equals - 1) : 0};
+      if (!equals || !read_option(settings, name, value))
+        return mace_hexagon_say(
+            text, MACE_REFUSED,
+            "the option %.*s is not allowed; corner=release|svs2|svs|svsplus|nominal|nomplus|turbo, "
+            "dcvs=0|1, latency_us=1..1000000 and unsigned=0|1 are",
+            (int)(bytes < 60 ? bytes : 60), options);
+    }
+    options += bytes + (options[bytes] == ';');
+  }
+  return MACE_OK;
+}
