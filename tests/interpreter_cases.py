@@ -179,6 +179,16 @@ def binary(code: str) -> Callable[[Draw, DType], Case]:
     return make
 
 
+def extreme(draw: Draw, dtype: DType) -> Case:
+    """MAXIMUM or MINIMUM, broadcast, of one scale."""
+    shape, scales = (2, draw.size(2, 6), draw.size(2, 40)), draw.scales(dtype)
+    operands = [value(dtype, shape, scales), value(dtype, shape[1:], scales)]
+    code = ("MAXIMUM", "MINIMUM")[draw.size(0, 1)]
+    return Case(
+        "extreme", code, operands, ("MaximumMinimumOptions", {}), (value(dtype, shape, scales),), version=2
+    )
+
+
 def average(draw: Draw, dtype: DType) -> Case:
     """AVERAGE_POOL_2D, which keeps the scale."""
     kernel, stride, same = (draw.size(1, 4), draw.size(1, 4)), draw.size(1, 2), draw.size(0, 1)
@@ -241,7 +251,7 @@ def function(code: str) -> Callable[[Draw, DType], Case]:
             [value(dtype, shape, draw.scales(dtype))],
             options,
             (value(dtype, shape, result),),
-            version=2,
+            version=1 if code == "HARD_SWISH" else 2,
         )
 
     return make
@@ -314,10 +324,11 @@ MAKERS: Mapping[Callable[[Draw, DType], Case], Sequence[DType]] = {
     fully_connected: EIGHT,
     batch_matmul: (DType.I8,),
     **{binary(code): SIXTEEN for code in ("ADD", "SUB", "MUL")},
+    extreme: EIGHT,
     average: EIGHT,
     mean: SIXTEEN,
     softmax: EIGHT,
-    **{function(code): EIGHT for code in ("LOGISTIC", "TANH", "RELU", "RELU6", "LEAKY_RELU")},
+    **{function(code): EIGHT for code in ("LOGISTIC", "TANH", "RELU", "RELU6", "LEAKY_RELU", "HARD_SWISH")},
     quantize: EIGHT,
     requantize: EIGHT,
     dequantize: SIXTEEN,

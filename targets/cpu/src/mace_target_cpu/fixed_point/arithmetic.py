@@ -48,6 +48,16 @@ def rescale(x: int, factor: float) -> int:
     return multiply_fixed(x, *split_factor(factor))
 
 
+def multiply_half(x: int, y: int) -> int:
+    """Return x * y / 2 ** 15 of numbers of 16 bits, a tie upwards."""
+    return (x * y + (1 << 14)) >> 15
+
+
+def narrow_multiplier(multiplier: int) -> int:
+    """Return a multiplier of 31 bits in 15."""
+    return min((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
+
+
 def exp_of_negative(x: int, fraction: int) -> int:
     """Return exp(x) with 31 bits behind the point, of x <= 0 with `fraction` bits there."""
     if x == 0:

@@ -8,8 +8,16 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering
 from mace_core.program import Arg, Call, Kernel
-from mace_target_cpu.fixed_point.rules import LIMITS, MULTIPLIER, limits, multiplier, need_alike
+from mace_target_cpu.fixed_point.rules import (
+    LIMITS,
+    MULTIPLIER,
+    limits,
+    multiplier,
+    need_alike,
+    need_one_storage,
+)
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower import binary as plain
 from mace_target_cpu.lower.broadcast import RANK, collapse
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.rounding import refuse_rule, split_factor
@@ -83,10 +91,22 @@ def multiply(node: Node, lowering: Lowering) -> None:
     lowering.call(node, Call(kernel, args, node.inputs, node.outputs))
 
 
+def extreme(node: Node, lowering: Lowering) -> None:
+    """Maximum and Minimum of one scale: the order of numbers is that of what stores them."""
+    need_one_storage(node, lowering, need_alike(node, lowering, NARROW))
+    plain.binary(node, lowering)
+
+
 def _dimensions(x: Tensor, y: Tensor, z: Tensor) -> dict[str, Arg]:
     dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
     zeros = {"x_zero": Scale.from_tensor(x).zero, "y_zero": Scale.from_tensor(y).zero}
     return {"dims": dims, "xs": xs, "ys": ys, **zeros}
 
 
-LOWERINGS: dict[str, Lower] = {"Add": add_or_subtract, "Sub": add_or_subtract, "Mul": multiply}
+LOWERINGS: dict[str, Lower] = {
+    "Add": add_or_subtract,
+    "Sub": add_or_subtract,
+    "Mul": multiply,
+    "Maximum": extreme,
+    "Minimum": extreme,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,12 +11,22 @@ import numpy as np
 from mace_core.ir import Array, Node, Tensor
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.unary_attrs import ClipAttributes, LeakyReluAttributes
-from mace_target_cpu.fixed_point.arithmetic import exp_in_single, rescale, round_away
+from mace_target_cpu.fixed_point.arithmetic import (
+    exp_in_single,
+    multiply_half,
+    narrow_multiplier,
+    rescale,
+    round_away,
+    shift_right,
+)
 from mace_target_cpu.fixed_point.rules import need_alike
-from mace_target_cpu.quantized.rounding import refuse_rule
+from mace_target_cpu.quantized.rounding import refuse_rule, split_factor
 from mace_target_cpu.quantized.storage import EIGHT_BITS, Scale
 from mace_target_cpu.quantized.storage import round_away as round_step
 from mace_target_cpu.quantized.table import call_table
+
+MAX_RATIO = 128
+"""Steps of a HardSwish that one step of its operand is less than: the multiplier lies below 1."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,27 @@ def _leaky_relu(function: Function, integers: Array) -> Array:
     return function.store(np.array(steps))
 
 
+def _hard_swish(function: Function, integers: Array) -> Array:
+    """Return HardSwish by numbers of 16 bits (kernels/activations.cc and reference/hard_swish.h)."""
+    fine_step = np.float32(1 / 128) * np.float32(function.x.step)
+    multiplier, shift = split_factor(float(fine_step / np.float32(function.y.step)))
+    ramp, ramp_shift = split_factor(float(fine_step / (np.float32(3) / np.float32(32768))))
+    steps = []
+    for integer in integers:
+        fine = (int(integer) - function.x.zero) * 128
+        gate = multiply_half(_saturate(fine << max(ramp_shift - 1, 0)), narrow_multiplier(ramp))
+        gate = shift_right(_saturate(gate << (ramp_shift > 0)), max(-ramp_shift, 0))
+        product = ((gate + (1 << 15)) >> 1) * multiply_half(fine, narrow_multiplier(multiplier))
+        # C's division: towards 0, where the other products round.
+        quotient = math.copysign(abs(product) >> 15, product)
+        steps.append(shift_right(int(quotient), -shift))
+    return function.store(np.array(steps))
+
+
+def _saturate(value: int) -> int:
+    return min(max(value, -(1 << 15)), (1 << 15) - 1)
+
+
 def _in_single(compute: Callable[[Array], Array]) -> Callable[[Function, Array], Array]:
     """Return a function of floats, rounded to steps (kernels/internal/common.h: LUTPopulateInt8)."""
 
@@ -100,17 +132,23 @@ def lower_table(node: Node, lowering: Lowering) -> None:
         raise refuse_rule(lowering, f"{node.op.name} of {x.dtype.value} to {y.dtype.value} is not imitated")
     if node.op.name != "Quantize":
         need_alike(node, lowering, EIGHT_BITS)
+    function = Function.from_tensors(node, x, y)
+    if node.op.name == "HardSwish" and function.ratio >= MAX_RATIO:
+        raise refuse_rule(lowering, "LiteRT computes no HardSwish whose result has that much smaller steps")
     # In the order of the bits, which are what the kernel indexes with.
     integers = np.arange(256, dtype=np.uint8).view(x.dtype.numpy).astype(np.int64)
-    values = FUNCTIONS[node.op.name](Function.from_tensors(node, x, y), integers)
+    values = FUNCTIONS[node.op.name](function, integers)
     call_table(node, lowering, (x, y), values.astype(y.dtype.numpy))
 
 
 FUNCTIONS: Mapping[str, Callable[[Function, Array], Array]] = {
     "Quantize": requantize,
     "Clip": _clip,
+    "HardSwish": _hard_swish,
     "LeakyRelu": _leaky_relu,
     "Sigmoid": _in_single(_sigmoid),
     "Tanh": _in_single(_tanh),
 }
-LOWERINGS: dict[str, Lower] = dict.fromkeys(("Clip", "LeakyRelu", "Sigmoid", "Tanh"), lower_table)
+LOWERINGS: dict[str, Lower] = dict.fromkeys(
+    ("Clip", "HardSwish", "LeakyRelu", "Sigmoid", "Tanh"), lower_table
+)
