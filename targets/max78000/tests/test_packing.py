@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mace_target_max78000.device import MAX78000, Chip
-from mace_target_max78000.firmware.packed_tables import LONGEST, Packed, Table, make_table, pack
+from mace_target_max78000.firmware.packed_tables import LONGEST, Packed, Table, _lengths, make_table, pack
 from mace_target_max78000.image import Write
 from mace_target_max78002.device import MAX78002
 
@@ -108,3 +108,13 @@ def test_registers_come_back_in_order(device: Chip) -> None:
     found = make_table([*writes, *rest], device)
     assert list(rewritten(found, device)) == writes
     assert found.rest == rest
+
+
+@pytest.mark.parametrize(("symbols", "longest"), [(17, LONGEST), (18, 9)])
+def test_a_code_of_the_longest_length_is_kept(symbols: int, longest: int) -> None:
+    """Of n symbols that occur as often as Fibonacci's numbers say, the rarest two have codes of n - 1 bits."""
+    frequencies = np.zeros(256, np.int64)
+    frequencies[:2] = 1
+    for symbol in range(2, symbols):
+        frequencies[symbol] = frequencies[symbol - 1] + frequencies[symbol - 2]
+    assert _lengths(frequencies).max() == longest
