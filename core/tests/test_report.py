@@ -8,9 +8,11 @@ from dataclasses import fields, replace
 import pytest
 
 from mace_core.explain import Explanation, LedgerLine, describe_selection, show_explanations
+from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Quant, Tensor
 from mace_core.json_types import JsonObject
-from mace_core.plan import Transfer
+from mace_core.part import BlobBody, Part, PartFigures, PartPort
+from mace_core.plan import Transfer, make_plan
 from mace_core.refusal import NodeRefusal, Refusal
 from mace_core.report import (
     OWN_KEYS,
@@ -20,6 +22,7 @@ from mace_core.report import (
     PartReport,
     StateReport,
     arena_line,
+    report_plan,
     tensor_json,
 )
 from mace_core.run.results import Failure, Timing, Validation, result_of
@@ -173,3 +176,26 @@ def test_a_single_candidate_is_not_worth_a_line() -> None:
 
 def test_what_could_not_be_compared_did_not_pass() -> None:
     assert Failure("m", "host", "no data").passed is False
+
+
+def test_parts_with_drivers_tell_their_details_under_their_names() -> None:
+    """Two parts of one target tell the same things of different calls."""
+    builder = Builder("m")
+    x = builder.input("x", DType.F32, (4,))
+    y = builder.one("Relu", [x], outputs=["y"])
+    graph = builder.finish([builder.one("Neg", [y], outputs=["z"])])
+    ports = [PartPort(graph.tensors[name]) for name in ("x", "y", "z")]
+    parts = [
+        Part(
+            f"acme{i}",
+            "acme",
+            (ports[i],),
+            (ports[i + 1],),
+            BlobBody(b"code"),
+            driver="acme_driver",
+            nodes=(graph.nodes[i].name,),
+            figures=PartFigures(details={"cycles": 10 + i}),
+        )
+        for i in range(2)
+    ]
+    assert report_plan(make_plan(graph, parts)).details == {"acme0": {"cycles": 10}, "acme1": {"cycles": 11}}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
 from types import MappingProxyType
 
 from mace_core.ir import DType, Quant, Tensor
 from mace_core.json_types import Json, JsonObject, JsonValue
-from mace_core.part import PartFigures
+from mace_core.part import Part, PartFigures
 from mace_core.plan import Plan, Transfer
 from mace_core.refusal import NodeRefusal, Refusal
 from mace_core.selection import Selection
@@ -237,7 +237,7 @@ def report_plan(plan: Plan) -> ModelReport:
     program = plan.program
     parts = tuple(PartReport(part.name, part.target, part.nodes, part.driver) for part in plan.parts)
     project = next((part.figures for part in plan.parts if part.figures.layers), None)
-    details = dict(chain.from_iterable(part.figures.details.items() for part in plan.parts))
+    details = dict(chain.from_iterable(_list_details(part) for part in plan.parts))
     if project:
         return _report_project(project, parts, project.summary, details)
     summaries = [f"{part.name}: {part.figures.summary}" for part in plan.parts if part.figures.summary]
@@ -266,6 +266,12 @@ def report_plan(plan: Plan) -> ModelReport:
         summary="; ".join(summaries),
         details=details,
     )
+
+
+def _list_details(part: Part) -> Iterable[tuple[str, JsonValue]]:
+    """Return what a part tells; under its name where a driver runs it, as others tell the same."""
+    details = part.figures.details
+    return ((part.name, dict(details)),) if part.driver and details else details.items()
 
 
 def _report_project(

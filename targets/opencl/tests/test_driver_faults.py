@@ -180,6 +180,8 @@ def test_limits_of_the_device_are_checked(probe: Probe) -> None:
         ("opencl.device=", REFUSED),
         ("opencl.colour=red", REFUSED),
         (f"opencl.device={'x' * 300}", REFUSED),
+        ("opencl.priority=highest", REFUSED),
+        ("opencl.performance=", REFUSED),
         ("opencl.library=libnone.so", NO_DEVICE),
         ("opencl.library=libOpenCL.so.1;opencl.device=stub", 0),
     ],
@@ -187,6 +189,30 @@ def test_limits_of_the_device_are_checked(probe: Probe) -> None:
 def test_options_choose_library_and_device(options: str, status: int, probe: Probe) -> None:
     (opened,) = probe.run(ProbeSession(options=options)).find("open")
     assert int(opened.split()[0]) == status, opened
+
+
+@pytest.mark.parametrize(
+    ("options", "properties"),
+    [
+        ("opencl.priority=high", ["40c9 40ca"]),
+        ("opencl.priority=low;opencl.performance=normal", ["40c9 40cc", "40c2 40c4"]),
+        ("opencl.device=gpu", []),
+    ],
+)
+def test_hints_are_told_to_a_device_that_heeds_them(
+    options: str, properties: list[str], probe: Probe
+) -> None:
+    extensions = "cl_khr_fp64 cl_qcom_perf_hint cl_qcom_priority_hint"
+    log = probe.run(ProbeSession(options=options), EXTENSIONS=extensions)
+    assert log.find("open") == ["0"]
+    assert log.find("property") == properties
+
+
+def test_hints_are_refused_where_nothing_heeds_them(probe: Probe) -> None:
+    session = ProbeSession(options="opencl.performance=low")
+    (opened,) = probe.run(session, EXTENSIONS="cl_qcom_perf_hints cl_qcom_priority_hint").find("open")
+    assert opened.startswith(f"{REFUSED} ")
+    assert "has no cl_qcom_perf_hint; leave opencl.performance out" in opened
 
 
 def test_an_incomplete_library_is_named_with_what_it_lacks(probe: Probe, tmp_path: Path) -> None:

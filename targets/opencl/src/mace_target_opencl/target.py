@@ -127,7 +127,7 @@ class Opencl(KernelTarget):
             nodes=tuple(node.name for node in region.graph.nodes),
             figures=PartFigures(
                 summary=f"{blob.calls} calls of {blob.kernels} kernels",
-                details={region.name: {"kernels": blob.kernels, "source_bytes": blob.source_bytes}},
+                details={"kernels": blob.kernels, "source_bytes": blob.source_bytes},
             ),
             notes=stale,
             selections=program.selections,

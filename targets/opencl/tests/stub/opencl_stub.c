@@ -144,7 +144,9 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
 EXPORT cl_context clCreateContext(const intptr_t *properties, uint32_t count, const cl_device *ids,
                                   void (*notify)(const char *, const void *, size_t, void *), void *user,
                                   int32_t *code) {
-  (void)properties, (void)count, (void)notify, (void)user;
+  (void)count, (void)notify, (void)user;
+  for (; properties && *properties; properties += 2)
+    printf("property %lx %lx\n", (unsigned long)properties[0], (unsigned long)properties[1]);
   check(ids[0], DEVICE, __func__);
   return make(CONTEXT, __func__, code);
 }

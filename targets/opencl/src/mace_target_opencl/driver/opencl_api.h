@@ -48,6 +48,15 @@ enum {
   CL_DEVICE_EXTENSIONS = 0x1030
 };
 
+/* Of the extensions cl_qcom_priority_hint and cl_qcom_perf_hint: a property of the context, and the highest of
+ * its three values, behind which normal and low follow. */
+enum {
+  CL_CONTEXT_PERF_HINT_QCOM = 0x40C2,
+  CL_PERF_HINT_HIGH_QCOM = 0x40C3,
+  CL_CONTEXT_PRIORITY_HINT_QCOM = 0x40C9,
+  CL_PRIORITY_HINT_HIGH_QCOM = 0x40CA
+};
+
 enum {
   CL_MEM_READ_WRITE = 1,
   CL_MEM_READ_ONLY = 4,

@@ -24,6 +24,17 @@ static int store_option(char *to, const char *value, size_t bytes) {
   return 1;
 }
 
+static const char *const hints[] = {"high", "normal", "low"};
+
+static int store_hint(char *to, const char *value, size_t bytes) {
+  for (size_t i = 0; i < COUNT(hints); i++)
+    if (bytes == strlen(hints[i]) && !memcmp(value, hints[i], bytes)) {
+      memcpy(to, hints[i], bytes + 1);
+      return 1;
+    }
+  return 0;
+}
+
 static mace_status read_options(opencl_settings *settings, const char *options, mace_text text) {
   while (options && *options) {
     const size_t bytes = strcspn(options, ";");
@@ -36,9 +47,14 @@ static mace_status read_options(opencl_settings *settings, const char *options, 
         known = store_option(settings->library, equals + 1, (size_t)(end - equals - 1));
       if (name == 6 && !memcmp(key, "device", name))
         known = store_option(settings->device, equals + 1, (size_t)(end - equals - 1));
+      if (name == 8 && !memcmp(key, "priority", name))
+        known = store_hint(settings->priority, equals + 1, (size_t)(end - equals - 1));
+      if (name == 11 && !memcmp(key, "performance", name))
+        known = store_hint(settings->performance, equals + 1, (size_t)(end - equals - 1));
       if (!known)
         return mace_opencl_say(text, MACE_REFUSED,
-                               "the option %.*s is unknown or has no such value; library and device are known",
+                               "the option %.*s is unknown or has no such value; library, device, priority and "
+                               "performance are known, the last two high, normal or low",
                                (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');
@@ -158,16 +174,45 @@ static void name_device(mace_device *device) {
   snprintf(device->name, sizeof device->name, "%s, driver %s, %s", name, driver, version);
 }
 
+/* What a hint needs of the device, and how the context is told. */
+typedef struct hint {
+  const char *option, *extension, *value;
+  intptr_t property, highest;
+} hint;
+
+/* Write the properties of the context, which end with 0; refuses a hint that the device would not heed. */
+static mace_status list_properties(const mace_device *device, intptr_t *properties, mace_text text) {
+  const hint all[] = {{"priority", "cl_qcom_priority_hint", device->settings.priority,
+                       CL_CONTEXT_PRIORITY_HINT_QCOM, CL_PRIORITY_HINT_HIGH_QCOM},
+                      {"performance", "cl_qcom_perf_hint", device->settings.performance, CL_CONTEXT_PERF_HINT_QCOM,
+                       CL_PERF_HINT_HIGH_QCOM}};
+  for (size_t i = 0; i < COUNT(all); i++) {
+    if (!*all[i].value) continue;
+    if (!mace_opencl_has_extension(device, all[i].extension))
+      return mace_opencl_say(text, MACE_REFUSED, "%.80s has no %s; leave opencl.%s out", device->name,
+                             all[i].extension, all[i].option);
+    *properties++ = all[i].property;
+    for (size_t level = 0; level < COUNT(hints); level++)
+      if (!strcmp(all[i].value, hints[level])) *properties = all[i].highest + (intptr_t)level;
+    properties++;
+  }
+  *properties = 0;
+  return MACE_OK;
+}
+
 static mace_status prepare_device(mace_device *device, mace_text text) {
   int32_t code = 0;
+  intptr_t properties[5];
   mace_status status = find_device(device, text);
   if (status) return status;
   name_device(device);
+  status = list_properties(device, properties, text);
+  if (status) return status;
   device->cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof device->largest,
                              &device->largest, NULL);
   device->cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof device->group, &device->group,
                              NULL);
-  device->context = device->cl.clCreateContext(NULL, 1, &device->id, NULL, NULL, &code);
+  device->context = device->cl.clCreateContext(*properties ? properties : NULL, 1, &device->id, NULL, NULL, &code);
   if (!device->context) return mace_opencl_judge(MACE_NO_DEVICE, "clCreateContext", code, text);
   device->queue = device->cl.clCreateCommandQueue(device->context, device->id, 0, &code);
   if (!device->queue) return mace_opencl_judge(MACE_NO_DEVICE, "clCreateCommandQueue", code, text);

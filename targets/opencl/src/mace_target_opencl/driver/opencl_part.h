@@ -12,6 +12,7 @@ enum { OPENCL_NAME_BYTES = 160, OPENCL_OPTION_BYTES = 256 };
 typedef struct opencl_settings {
   char library[OPENCL_OPTION_BYTES]; /* path of the OpenCL library */
   char device[OPENCL_OPTION_BYTES];  /* "gpu", "cpu", or a part of the device's name */
+  char priority[8], performance[8];  /* "high", "normal" or "low" */
 } opencl_settings;
 
 struct mace_device {
