@@ -32,9 +32,9 @@ class CpuLevel(Level):
     by_lane: whether products multiply by a lane of a register, as NEON's do: values of the left factor are
     then loaded as vectors.  registers: vector registers, which bound the tiles of such products.
     depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
-    dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" as
-    two pairs that shifts take out of four bytes, "vnni" four at a time and exactly (vpdpbusd), "vrmpy" too,
-    with four bytes of the left factor in a scalar register.
+    dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by vpmaddubsw
+    where it is proven to be exact and else as two pairs that shifts take out of four bytes, "vnni" four at a
+    time and exactly (vpdpbusd), "vrmpy" too, with four bytes of the left factor in a scalar register.
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
     byte_tiles: whether it multiplies tiles of bytes besides (AMX).

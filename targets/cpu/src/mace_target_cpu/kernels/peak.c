@@ -38,8 +38,9 @@ typedef int32_t vi __attribute__((vector_size(BYTES)));
 #define PRODUCTS 32
 #define SUM(s, x) ((s) + (vi)_mm512_madd_epi16((__m512i)(s), (__m512i)(x)))
 #elif BYTES == 32
-#define PRODUCTS 16
-#define SUM(s, x) ((s) + (vi)_mm256_madd_epi16((__m256i)(s), (__m256i)(x)))
+#define PRODUCTS 32
+#define ONES _mm256_set1_epi16(1)
+#define SUM(s, x) ((s) + (vi)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)(s), (__m256i)(x)), ONES))
 #elif defined(__SSE2__)
 #define PRODUCTS 8
 #define SUM(s, x) ((s) + (vi)_mm_madd_epi16((__m128i)(s), (__m128i)(x)))

@@ -11,10 +11,10 @@ from mace_core.candidates import Candidate
 from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import DType, Node, Tensor
 from mace_core.levels import Level
-from mace_core.lowering import Lower, Lowering
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
-from mace_core.program import Arg, Call, Kernel
+from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
 from mace_target_cpu.lower.igemm import (
@@ -24,9 +24,12 @@ from mace_target_cpu.lower.igemm import (
     block_args,
     block_scratch,
     byte_rows,
+    padded_depth,
     wide_scratch,
 )
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
+from mace_target_cpu.quantized.ordered import ProductCall, offer
+from mace_target_cpu.quantized.orders import Runs
 from mace_target_cpu.quantized.products import (
     PRODUCT_RESULT,
     ColumnScales,
@@ -53,11 +56,28 @@ def conv_kernel(x: Tensor) -> Kernel:
     is_wide = x.dtype is DType.I16
     fields = (*GEOMETRY, *ZEROS, *MATRIX, *PRODUCT_RESULT)
     name = "conv_quantized_i16" if is_wide else "conv_quantized"
-    return Kernel(name, CONV, fields, {"is_wide": is_wide}, (*IGEMM, WINDOWS, STRIP))
+    params = {"is_wide": is_wide, "is_ordered": False}
+    return Kernel(name, CONV, fields, params, (*IGEMM, WINDOWS, STRIP))
 
 
 def conv(node: Node, lowering: Lowering) -> None:
     """Any convolution of eight or sixteen bits with constant weights of eight."""
+    if _is_depthwise(node, lowering):
+        _lower_depthwise(node, lowering)
+    else:
+        lowering.call(node, make_product(node, lowering).call)
+
+
+def _is_depthwise(node: Node, lowering: Lowering) -> bool:
+    filters, y = Filters.from_node(node, lowering), lowering.tensors[node.outputs[0]]
+    channels = lowering.shape(node.inputs[0])[-1]
+    return filters.group == channels and filters.columns == 1 and filters.group > 1 and y.dtype in C_TYPES
+
+
+def make_product(node: Node, lowering: Lowering) -> ProductCall:
+    """Return the call of a convolution that is a matrix product; Refused for a depthwise one."""
+    if _is_depthwise(node, lowering):
+        raise Refused("it is depthwise", code="shape")
     x, y = factor(node, lowering), lowering.tensors[node.outputs[0]]
     filters, weights = (
         Filters.from_node(node, lowering),
@@ -68,9 +88,6 @@ def conv(node: Node, lowering: Lowering) -> None:
         node, lowering, weights, weights.reach(tuple(range(1, weights.values.ndim)))
     )
     args = {**geometry(x, y, windows), "x_zero": Scale.from_tensor(x).zero, **columns.result(node, y)}
-    if filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1 and y.dtype in C_TYPES:
-        _lower_depthwise(node, lowering, args, weights, columns)
-        return
     columns = columns.without_zero_point(x, weights.sums(tuple(range(1, weights.values.ndim))))
     # Gathered windows, their 16-bit copies and their sums must fit one worker's scratch.
     rows, depth = math.prod(y.shape[:-1]), filters.depth
@@ -95,13 +112,23 @@ def conv(node: Node, lowering: Lowering) -> None:
     if args["strip"]:
         scratch = max(wide_scratch(rows, depth, x.dtype.size), strip.scratch)
     reads = [x.name, w, *column_weights(lowering, y.name, columns, filters.group), w_strip]
-    lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=scratch))
+    runs = Runs(strip.pieces, padded_depth(strip.piece) // 4) if args["strip"] else row_of(depth)
+    return ProductCall(Call(conv_kernel(x), args, reads, [y.name], scratch=scratch), runs)
 
 
-def _lower_depthwise(
-    node: Node, lowering: Lowering, args: dict[str, Arg], weights: IntegerWeights, columns: ColumnScales
-) -> None:
-    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+def row_of(depth: int) -> Runs:
+    """Return the runs of a row that lies in one piece."""
+    return Runs(1, padded_depth(depth) // 4)
+
+
+def _lower_depthwise(node: Node, lowering: Lowering) -> None:
+    x, y = factor(node, lowering), lowering.tensors[node.outputs[0]]
+    weights = IntegerWeights.from_constant(node.inputs[1], lowering)
+    columns = ColumnScales.from_node(
+        node, lowering, weights, weights.reach(tuple(range(1, weights.values.ndim)))
+    )
+    windows = Windows.of(lowering.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
+    args = {**geometry(x, y, windows), "x_zero": Scale.from_tensor(x).zero, **columns.result(node, y)}
     # Less its zero point a weight needs 9 bits; 16 are what the kernel multiplies in anyway.
     taps = (weights.values.astype(np.int16) - weights.zero).reshape(y.shape[-1], -1).T.copy()
     w = lowering.weight(f"{node.inputs[1]}_packed", taps.shape, "int16", lambda: taps)
@@ -120,5 +147,5 @@ def _cost(node: Node, lowering: Lowering, level: Level) -> float:
 
 
 LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
-    "Conv": (DEPTHWISE, Candidate("products", conv, _cost)),
+    "Conv": (DEPTHWISE, offer(make_product, _cost), Candidate("products", conv, _cost)),
 }

@@ -6,11 +6,14 @@ With constant weights it is a convolution of one pixel, with a computed factor i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from mace_core.candidates import Candidate
 from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import DType, Node
+from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, packing, panel_width
@@ -22,7 +25,8 @@ from mace_target_cpu.lower.igemm import (
     wide_rows,
     wide_scratch,
 )
-from mace_target_cpu.quantized.conv import conv_kernel
+from mace_target_cpu.quantized.conv import conv_kernel, row_of
+from mace_target_cpu.quantized.ordered import ProductCall, offer
 from mace_target_cpu.quantized.products import (
     PRODUCT_RESULT,
     ColumnScales,
@@ -50,10 +54,11 @@ def matmul(node: Node, lowering: Lowering) -> None:
     if lowering.constant(node.inputs[1]) is None:
         _lower_computed(node, lowering)
     else:
-        _lower_constant(node, lowering)
+        lowering.call(node, make_product(node, lowering).call)
 
 
-def _lower_constant(node: Node, lowering: Lowering) -> None:
+def make_product(node: Node, lowering: Lowering) -> ProductCall:
+    """Return the call of a product with a constant matrix; Refused for a computed one."""
     x, y = factor(node, lowering), lowering.tensors[node.outputs[0]]
     shape, weights = lowering.shape(node.inputs[1]), IntegerWeights.from_constant(node.inputs[1], lowering)
     if len(shape) < 2 or math.prod(shape[:-2]) != 1 or len(x.shape) < 2:
@@ -85,7 +90,8 @@ def _lower_constant(node: Node, lowering: Lowering) -> None:
         **columns.result(node, y),
     }
     reads = [x.name, w, *column_weights(lowering, y.name, columns, 1), ""]
-    lowering.call(node, Call(conv_kernel(x), args, reads, [y.name], scratch=block_scratch(rows, depth, 0)))
+    call = Call(conv_kernel(x), args, reads, [y.name], scratch=block_scratch(rows, depth, 0))
+    return ProductCall(call, row_of(depth))
 
 
 def _lower_computed(node: Node, lowering: Lowering) -> None:
@@ -129,4 +135,12 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
     lowering.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
 
 
-LOWERINGS: dict[str, Lower] = {"MatMul": matmul}
+def _cost(node: Node, lowering: Lowering, level: Level) -> float:
+    """Return the products of the factors' elements."""
+    x, w = (lowering.tensors[name] for name in node.inputs[:2])
+    return math.prod(x.shape[:-1]) * w.elements
+
+
+LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
+    "MatMul": (offer(make_product, _cost), Candidate("products", matmul, _cost)),
+}

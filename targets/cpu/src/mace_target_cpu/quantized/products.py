@@ -138,5 +138,12 @@ def column_weights(lowering: Lowering, stem: str, columns: ColumnScales, groups:
     panel = panel_width(lowering)
     bias = pad_columns(columns.bias, groups, panel)
     factor = pad_columns(columns.factor, groups, panel)
-    bias_name = lowering.weight(f"{stem}.bias", bias.shape, "int32", lambda: bias)
-    return bias_name, lowering.weight(f"{stem}.factor", factor.shape, str(factor.dtype), lambda: factor)
+
+    def add(name: str, values: Array) -> str:
+        # Several candidates may compute the node, each at its own levels, from the same numbers.
+        key = (name, values.tobytes())
+        return lowering.once(
+            key, lambda: lowering.weight(name, values.shape, str(values.dtype), lambda: values)
+        )
+
+    return add(f"{stem}.bias", bias), add(f"{stem}.factor", factor)

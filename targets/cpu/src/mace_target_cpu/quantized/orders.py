@@ -1,0 +1,159 @@
+"""The order in which AVX2 sums products of bytes, so that vpmaddubsw does not saturate.
+
+The instruction adds two products of an unsigned and a signed byte in 16 bits. Whatever the unsigned bytes
+are, that is exact if of the two weights the positive ones sum to at most 128, and the negative ones to at
+least -128: 255 * 128 = 32640. So for each panel of columns the elements of a window, sixteen that lie
+together in a row of activations, are paired such that large weights meet small ones. What has no partner that
+fits stays alone, and elements whose weights are zero in all columns of the panel are left out. `order_check`
+proves the result again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from mace_core.ir import Array
+
+WINDOW = 16
+"""Elements that one load and one shuffle bring into any order."""
+
+LIMIT = 128
+"""What weights of one sign may sum to, because 255 * 129 is more than 16 bits hold."""
+
+EMPTY = 0x80
+"""A place without an element: vpshufb makes it zero."""
+
+QUAD, PAIRS = 4, 2
+SLACK = WINDOW - QUAD
+"""Bytes behind the table, which the kernel reads with its last slot."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What a row of activations consists of: pieces that lie anywhere, each of quads that lie together."""
+
+    pieces: int
+    quads: int
+
+    @property
+    def windows(self) -> int:
+        """Windows of a row; the last one of a piece may have fewer elements."""
+        return self.pieces * -(-self.quads * QUAD // WINDOW)
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """The slots of the panels of a packed matrix.
+
+    counts: slots of each window, [panels, windows].
+    places: the element of the window in each of a slot's four places, or EMPTY, [slots, 4]; those of a panel
+    follow each other, window by window.
+    """
+
+    counts: Array
+    places: Array
+
+    @property
+    def starts(self) -> Array:
+        """The first slot of each panel."""
+        totals = self.counts.sum(1, dtype=np.int64)
+        starts: Array = (np.cumsum(totals) - totals).astype(np.int32)
+        return starts
+
+    @property
+    def max_slots(self) -> int:
+        """The slots of the panel that has the most."""
+        return int(self.counts.sum(1, dtype=np.int64).max(initial=0))
+
+    def pack(self) -> Array:
+        """Return counts and places in one table, as the kernel reads it."""
+        return np.concatenate([self.counts.reshape(-1), self.places.reshape(-1), np.zeros(SLACK, np.uint8)])
+
+
+def cut_windows(packed: Array, runs: Runs) -> Array:
+    """Return packed weights [..., panels, steps, panel, 4] as int8 [panels, windows, 16, panel].
+
+    Windows that a piece does not fill end with zeros.
+    """
+    panels, panel = math.prod(packed.shape[:-3]), packed.shape[-2]
+    quads = packed.reshape(panels, runs.pieces, runs.quads, panel, QUAD)
+    filled = -(-runs.quads * QUAD // WINDOW) * WINDOW // QUAD
+    full = np.zeros((panels, runs.pieces, filled, panel, QUAD), np.int8)
+    full[:, :, : runs.quads] = quads
+    # Elements before columns.
+    elements = full.transpose(0, 1, 2, 4, 3).reshape(panels, runs.windows, WINDOW, panel)
+    return np.ascontiguousarray(elements)
+
+
+def find_orders(packed: Array, runs: Runs) -> Orders:
+    """Return the order of every panel of a packed matrix."""
+    return _find_orders(packed.tobytes(), packed.shape, runs)
+
+
+# A lowering is tried before its cost is asked for, and then used: the same matrix three times in a row.
+@lru_cache(maxsize=2)
+def _find_orders(data: bytes, shape: tuple[int, ...], runs: Runs) -> Orders:
+    windows = cut_windows(np.frombuffer(data, np.int8).reshape(shape), runs)
+    panels, count = windows.shape[:2]
+    pairs = pair_elements(windows.reshape(-1, WINDOW, windows.shape[-1]))
+    slots = (pairs[:, :, 0] != EMPTY).sum(1) + PAIRS - 1
+    slots //= PAIRS
+    # A window has two pairs in a slot, and empty pairs last.
+    places = pairs.reshape(len(pairs), WINDOW // PAIRS, QUAD)
+    is_taken = np.arange(places.shape[1]) < slots[:, None]
+    return Orders(slots.astype(np.uint8).reshape(panels, count), places[is_taken])
+
+
+def pair_elements(windows: Array) -> Array:
+    """Return pairs uint8 [count, 16, 2] of the elements of windows int8 [count, 16, columns].
+
+    An element without a partner has EMPTY for one; pairs of two EMPTY come last.
+    """
+    partners = _find_partners(windows)
+    alive = (windows.any(-1) << np.arange(WINDOW)).sum(1).astype(np.uint16)
+    pairs = np.full((len(windows), WINDOW, 2), EMPTY, np.uint8)
+    for position in range(WINDOW):
+        rows = np.flatnonzero(alive)
+        if not rows.size:
+            break
+        open_partners = partners[rows] & alive[rows, None]
+        options = _count_bits(open_partners).astype(np.int16)
+        is_alive = (alive[rows, None] >> np.arange(WINDOW, dtype=np.uint16)) & 1
+        # The element with the fewest partners chooses first, and takes the partner with the fewest others.
+        first = np.where(is_alive, options, WINDOW).argmin(1)
+        mask = open_partners[np.arange(len(rows)), first]
+        is_option = (mask[:, None] >> np.arange(WINDOW, dtype=np.uint16)) & 1
+        second = np.where(is_option, options, WINDOW).argmin(1)
+        has_partner = mask != 0
+        pairs[rows, position, 0] = first
+        pairs[rows, position, 1] = np.where(has_partner, second, EMPTY)
+        taken = (1 << first) | np.where(has_partner, 1 << second, 0)
+        alive[rows] &= ~taken.astype(np.uint16)
+    return pairs
+
+
+def _find_partners(windows: Array) -> Array:
+    """Return for each element of each window the elements that it may meet, as bits, uint16 [count, 16]."""
+    # As unsigned bytes, -(-128) is 128.
+    positive = np.maximum(windows, 0).view(np.uint8)
+    negative = np.negative(np.minimum(windows, 0)).view(np.uint8)
+    partners = np.zeros(windows.shape[:2], np.uint16)
+    for i in range(WINDOW - 1):
+        room_above, room_below = (LIMIT - part[:, i, None] for part in (positive, negative))
+        exceeds = (positive[:, i + 1 :] > room_above) | (negative[:, i + 1 :] > room_below)
+        fits = ~exceeds.any(-1)
+        partners[:, i] |= (fits << np.arange(i + 1, WINDOW)).sum(1).astype(np.uint16)
+        partners[:, i + 1 :] |= fits.astype(np.uint16) << np.uint16(i)
+    return partners
+
+
+def _count_bits(words: Array) -> Array:
+    """Return how many bits of 16 are set."""
+    # numpy 1.26 has no bitwise_count.
+    table = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
+    count: Array = table[words & 0xFF] + table[words >> 8]
+    return count
