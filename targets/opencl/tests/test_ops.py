@@ -216,6 +216,13 @@ def test_most_ops_have_kernels() -> None:
     assert len(accepted) >= MIN_OPS, sorted({*graphs} - {*accepted})
 
 
+@pytest.mark.parametrize(("count", "deep"), [(8, 4), (9, 1)])
+def test_rows_that_are_cut_off_are_loaded_as_they_are_aligned(count: int, deep: int) -> None:
+    graph = case("dft", "DFT", [np.zeros((3, count, 2), np.float32)], {"length": 6})
+    (call,) = Opencl().lower(graph).calls
+    assert call.kernel.params["deep"] == deep
+
+
 @pytest.mark.parametrize(
     ("shape", "attrs", "reason"),
     [

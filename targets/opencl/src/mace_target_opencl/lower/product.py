@@ -99,11 +99,14 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     is_float = lowering.tensors[product.x].dtype.is_float
     is_vector = is_float or product.integer is not None
     width = 4 if is_vector and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
+    # A vector of x is loaded whole, which wants each row to begin at a multiple of four: one that is cut off
+    # for a transform may not.
+    is_deep = is_vector and product.depth % 4 == 0 and product.strides[0] % 4 == 0
     rows = min(ROWS, max(1, product.count))
     constants = {
         **_constants(product),
         "type": FLOAT if is_float else Code(wrap_type(lowering.tensors[product.x].dtype)),
-        "deep": 4 if is_vector and product.depth % 4 == 0 else 1,
+        "deep": 4 if is_deep else 1,
         "rows": rows,
         "width": width,
         **_describe_shifts(product),
