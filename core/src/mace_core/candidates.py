@@ -205,9 +205,11 @@ def _choose(
             f"target {chooser.target!r}",
             f"two candidates for {node.op.name} have the same name: {', '.join(names)}",
         )
-    # Every candidate is tried on a fork that is dropped: only the calls of the chosen one may stay.
+    # Every candidate is tried on a fork that is dropped: only the calls of the chosen one may stay. Those of
+    # other levels are not tried, because what they would pack or prove may take long.
+    serving_any = [candidate for candidate in offered if any(map(candidate.serves, chooser.levels))]
     reasons: dict[str, Refused] = {}
-    taking = [candidate for candidate in offered if _try_candidate(candidate, node, lowering, reasons)]
+    taking = [candidate for candidate in serving_any if _try_candidate(candidate, node, lowering, reasons)]
     shapes = shape_key([lowering.tensors[name] for name in node.inputs if name])
     key = NodeKey(chooser.target, node.name, node.op.name, shapes)
     chosen: dict[str, Candidate] = {}

@@ -87,6 +87,9 @@ def _show(explanation: Explanation) -> Iterator[str]:
         yield f"  state {state.tensor.name}: {state.tensor.dtype.value} {shape}, at first {state.start}\n"
     for selection in report.selections:
         yield from describe_selection(selection)
+    for layer in report.layers:
+        if layer.proof:
+            yield f"  {layer.node} by {layer.kernel}: {layer.proof}\n"
     for transfer in report.transfers:
         spaces = f"{transfer.source} -> {transfer.destination}"
         yield f"  copy {transfer.tensor}: {spaces}, {transfer.size} bytes\n"

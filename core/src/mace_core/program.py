@@ -76,6 +76,7 @@ class Call:
     node: the graph node, for the reader; sources: the model's own nodes, for profiling and reports.
     levels: names of the only instruction-set levels at which the call is made; () for all. Of the calls that
         compute one node at several levels, each level makes its own, and they write the same result.
+    proof: what was proven of the call's numbers, for readers of generated code and reports; "" for nothing.
     """
 
     kernel: Kernel
@@ -87,6 +88,7 @@ class Call:
     node: str = ""
     sources: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    proof: str = ""
 
     def is_made_at(self, level: str) -> bool:
         """Tell whether the call is made at a level."""

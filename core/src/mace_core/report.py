@@ -38,7 +38,7 @@ class LayerReport:
     """One step whose result can be read: a kernel call, or a layer of a device.
 
     sources: the nodes of the model's own file that it computes.
-    levels: the only instruction-set levels that make the call; () for all.
+    levels: the only instruction-set levels that make the call; () for all.  proof: that of the call.
     """
 
     node: str
@@ -46,15 +46,18 @@ class LayerReport:
     kernel: str = ""
     sources: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    proof: str = ""
 
     def as_json(self) -> Json:
         """Return it as JSON has it: the result's description beside the names."""
         levels = {"levels": list(self.levels)} if self.levels else {}
+        proof = {"proof": self.proof} if self.proof else {}
         return {
             "node": self.node,
             "kernel": self.kernel,
             "sources": list(self.sources),
             **levels,
+            **proof,
             **tensor_json(self.result),
         }
 
@@ -68,6 +71,7 @@ class LayerReport:
             described.string("kernel"),
             described.strings("sources"),
             levels,
+            described.string("proof") if "proof" in described else "",
         )
 
 
@@ -242,7 +246,7 @@ def report_plan(plan: Plan) -> ModelReport:
         return _report_project(project, parts, project.summary, details)
     summaries = [f"{part.name}: {part.figures.summary}" for part in plan.parts if part.figures.summary]
     layers = [
-        LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels)
+        LayerReport(c.node, program.tensors[c.writes[0]], c.kernel.name, c.sources, c.levels, c.proof)
         for c in program.calls
     ]
     for part in plan.parts:

@@ -202,6 +202,8 @@ def test_the_cheaper_way_is_taken() -> None:
         for g in (ordinary, adverse)
     ]
     assert [call.kernel.name for call in at_avx2] == ["conv_quantized_ordered", "conv_quantized"]
+    assert at_avx2[0].proof.startswith("sums of two products ")
+    assert not at_avx2[1].proof
 
 
 def test_a_single_row_is_not_arranged() -> None:

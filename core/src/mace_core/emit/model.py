@@ -293,7 +293,10 @@ class ModelView:
             args=Code(", ".join(fields) or "0"),
             pointers=[self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
             result=len(call.reads),
-            comment=CComment(f"{shorten(call.node, MAX_NAME)}: {read} -> {self._describe(result.name)}"),
+            comment=CComment(
+                f"{shorten(call.node, MAX_NAME)}: {read} -> {self._describe(result.name)}",
+                *filter(None, [call.proof]),
+            ),
         )
 
     def _condition(self, call: Call, table: int) -> Code:

@@ -58,7 +58,7 @@ def order_product(product: ProductCall, lowering: Lowering) -> Call:
     weight = call.reads[-1] or call.reads[1]
     packed = lowering.weights[weight].make()
     orders = find_orders(packed, runs)
-    check_orders(packed, runs, orders.starts, orders.pack())
+    low, high = check_orders(packed, runs, orders.starts, orders.pack())
     kernel = replace(
         call.kernel,
         name=f"{call.kernel.name}_ordered",
@@ -69,7 +69,11 @@ def order_product(product: ProductCall, lowering: Lowering) -> Call:
     args = {**call.args, "pieces": runs.pieces, "quads": runs.quads, "slots": orders.max_slots}
     room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + 8 * orders.max_slots + WINDOW
     reads = (*call.reads, *_order_weights((weight, runs), orders, lowering))
-    return replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room)
+    proof = (
+        f"sums of two products lie between {low} and {high}, so 16 bits hold them; "
+        f"{len(orders.places)} slots of four weights of a panel for {packed.size // SLOT_BYTES}"
+    )
+    return replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room, proof=proof)
 
 
 def _order_weights(key: tuple[str, Runs], orders: Orders, lowering: Lowering) -> tuple[str, str]:
