@@ -50,9 +50,11 @@ typedef union wide {
     const wide z = {.half = {_mm256_##name(x.half[0], count), _mm256_##name(x.half[1], count)}}; \
     return z.i;                                                                 \
   }
+HALVES_OF_TWO(add_epi64, add_epi64)
 HALVES_OF_TWO(adds_epi16, adds_epi16)
 HALVES_OF_TWO(madd_epi16, madd_epi16)
 HALVES_OF_TWO(max_epi8, max_epi8)
+HALVES_OF_TWO(mul_epi32, mul_epi32)
 HALVES_OF_TWO(packs_epi16, packs_epi16)
 HALVES_OF_TWO(packs_epi32, packs_epi32)
 HALVES_OF_TWO(unpackhi_epi8, unpackhi_epi8)
@@ -64,7 +66,9 @@ HALVES_OF_FLOATS(max_ps)
 HALVES_OF_FLOATS(min_ps)
 HALVES_OF_FLOATS(mul_ps)
 HALVES_SHIFTED(slli_epi16)
+HALVES_SHIFTED(slli_epi64)
 HALVES_SHIFTED(srai_epi16)
+HALVES_SHIFTED(srli_epi64)
 
 /* Elements [0, count) of memory under a mask; the others are zero, and their memory is not touched. */
 #define MASKED(type, field, count, suffix)                                                                \
@@ -101,6 +105,11 @@ EMULATED __m512i emulated_set_8(int8_t x) {
 EMULATED __m512i emulated_set_16(int16_t x) {
   wide v;
   for (int i = 0; i < 32; i++) v.i16[i] = x;
+  return v.i;
+}
+EMULATED __m512i emulated_set_64(int64_t x) {
+  wide v;
+  for (int i = 0; i < 64; i += 8) memcpy(&v.i8[i], &x, 8);
   return v.i;
 }
 EMULATED __m512 emulated_set_float(float x) {
@@ -203,9 +212,11 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
       }
 }
 
+#define _mm512_add_epi64 emulated_add_epi64
 #define _mm512_adds_epi16 emulated_adds_epi16
 #define _mm512_madd_epi16 emulated_madd_epi16
 #define _mm512_max_epi8 emulated_max_epi8
+#define _mm512_mul_epi32 emulated_mul_epi32
 #define _mm512_packs_epi16 emulated_packs_epi16
 #define _mm512_packs_epi32 emulated_packs_epi32
 #define _mm512_unpackhi_epi8 emulated_unpackhi_epi8
@@ -218,6 +229,10 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_mul_ps emulated_mul_ps
 #undef _mm512_slli_epi16
 #define _mm512_slli_epi16 emulated_slli_epi16
+#undef _mm512_slli_epi64
+#define _mm512_slli_epi64 emulated_slli_epi64
+#undef _mm512_srli_epi64
+#define _mm512_srli_epi64 emulated_srli_epi64
 #undef _mm512_srai_epi16
 #define _mm512_srai_epi16 emulated_srai_epi16
 
@@ -240,6 +255,7 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_set1_epi8(x) emulated_set_8((int8_t)(x))
 #define _mm512_set1_epi16(x) emulated_set_16((int16_t)(x))
 #define _mm512_maskz_set1_epi32(mask, x) emulated_set_32(x, mask)
+#define _mm512_set1_epi64 emulated_set_64
 #define _mm512_set1_ps emulated_set_float
 #undef _mm512_setr_epi32
 #define _mm512_setr_epi32(...) ((wide){.i32 = {__VA_ARGS__}}.i)
@@ -248,6 +264,7 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_permutexvar_epi32 emulated_permute
 #define _mm512_movepi32_mask emulated_signs
 #define _mm512_mask_blend_ps emulated_blend
+#define _mm512_mask_blend_epi32(mask, a, b) ((__m512i)emulated_blend(mask, (__m512)(a), (__m512)(b)))
 #define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
 #define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32
 #define _mm512_cvtepi16_epi32 emulated_cvtepi16_epi32

@@ -20,11 +20,12 @@ def _emulate(level: CpuLevel) -> CpuLevel:
     return replace(level, available="", probe=None, flags=(*AVX2_FLAGS, "-include", str(EMULATION)))
 
 
-_SSE2 = next(level for level in X86 if level.name == "sse2")
+_SSE2, _AVX2 = (next(level for level in X86 if level.name == name) for name in ("sse2", "avx2"))
 
 _OTHERS = (
-    # Products by a lane of a register, as NEON's: its branch of gemm.h.in is plain C.
-    replace(_SSE2, name="by_lane", flags=("-D__ARM_NEON",), rows=8, by_lane=True, registers=32),
+    # Products by a lane of a register, as NEON's: its branch of gemm.h.in is plain C. Other templates ask for AVX2
+    # before they ask for NEON.
+    replace(_AVX2, name="by_lane", flags=(*AVX2_FLAGS, "-D__ARM_NEON"), rows=8, by_lane=True, registers=32),
     # Pairs instead of quads, and what the intrinsics of all processors do, in plain C.
     replace(_SSE2, name="plain_pairs", flags=("-U__SSE2__",), depth_step=2),
     replace(_SSE2, name="plain_quads", flags=("-U__SSE2__",)),
