@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.api import Stream
 from mace_core.emit.code import HEADERS, RUNTIME, bundle, bundle_manifest
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
@@ -67,3 +68,17 @@ def test_a_bundle_compiles_without_warnings(count: int, tmp_path: Path) -> None:
         words += ["-c", unit.source, "-o", unit.object]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_other_weights_make_another_source() -> None:
+    """Compilers that keep objects by the text of their source would else keep the weights of the build before."""
+    first, second = (bytes(_source_of(product("p", factor))) for factor in (1, 2))
+    assert first != second
+    assert b'.incbin "lib_regions_weights.bin"' in first
+    assert first == bytes(_source_of(product("p", 1)))
+
+
+def _source_of(plan: Plan) -> Stream:
+    source = bundle("lib", [plan], LEVELS).files["lib_regions_weights.S"]
+    assert isinstance(source, Stream)
+    return source

@@ -6,7 +6,8 @@ and `_weights`, and what a library has once ends in neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files as resources
@@ -141,10 +142,18 @@ def _library_files(
 def _weight_files(views: Sequence[ModelView], symbol: CIdentifier) -> dict[str, Content]:
     """Return the file of the weights of these models, one behind another, and the source that embeds it."""
     weights_file = Word(f"{symbol}.bin")
-    return {
-        f"{symbol}.S": render(TEMPLATES / "weights.S.in", symbol=symbol, file=weights_file),
-        weights_file: Stream(lambda: chain.from_iterable(view.weights() for view in views)),
-    }
+
+    def make_weights() -> Iterator[bytes]:
+        return chain.from_iterable(view.weights() for view in views)
+
+    def make_source() -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        for piece in make_weights():
+            digest.update(piece)
+        values = {"symbol": symbol, "file": weights_file, "digest": Word(digest.hexdigest())}
+        yield render(TEMPLATES / "weights.S.in", **values).encode()
+
+    return {f"{symbol}.S": Stream(make_source), weights_file: Stream(make_weights)}
 
 
 def _host_parts(plan: Plan) -> list[Part]:

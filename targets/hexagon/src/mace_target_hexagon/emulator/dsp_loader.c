@@ -203,8 +203,8 @@ static int call_open(entry *call, char *uri, uint64_t *handle) {
   return code;
 }
 
-/* "file:///FILE?SYMBOL&..." : the symbol, in place. Searched by a loop of our own: musl's strchr, as clang 20
- * compiles it for Hexagon and QEMU 7.2 executes it, does not find a character behind the 32nd. */
+/* "file:///FILE?SYMBOL&..." : the symbol, in place. Searched by a loop of our own: the strchr of zig's C
+ * library, which zig vectorizes for HVX, does not find a character behind the 32nd. */
 static char *cut_symbol(char *uri) {
   char *symbol, *end;
   while (*uri && *uri != '?') uri++;
