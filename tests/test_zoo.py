@@ -182,5 +182,5 @@ def test_each_file_is_accepted(number: int, tmp_path: Path) -> None:
 
 def test_what_has_no_effect_yet_is_told(tmp_path: Path) -> None:
     told = {note for _, deployment in deployments(tmp_path) for note in deployment.notes}
-    for key in ("winograd", "model_data_format", "check_shapes"):
+    for key in ("model_data_format", "check_shapes"):
         assert any(key in note for note in told), key
