@@ -100,6 +100,7 @@ def run_network(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="net.onnx")
 @NETWORKS
 def test_the_same_bits_at_every_level(network: Network, tmp_path: Path) -> None:
     environment = build(network, tmp_path, "host", LEVELS)

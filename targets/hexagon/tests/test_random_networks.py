@@ -50,6 +50,7 @@ def test_random_networks_have_the_bits_of_the_cpu(first: int, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_plain_kernels_have_no_undefined_behavior(tmp_path: Path) -> None:
     """The level without vectors, compiled for this machine with sanitizers."""
     plain = with_levels(Hvx(), [PLAIN])

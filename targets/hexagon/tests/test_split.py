@@ -42,6 +42,7 @@ def integer_graphs() -> list[Graph]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_half_of_the_nodes_on_the_dsp_give_the_bits_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
