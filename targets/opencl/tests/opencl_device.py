@@ -52,10 +52,11 @@ def measure_error(actual: Array, expected: Array) -> float:
     return float(np.abs(actual - expected).max(initial=0)) / scale
 
 
-def compile_by_clang(source: str, folder: Path, version: str = "CL1.2") -> str:
+def compile_by_clang(source: str, folder: Path, version: str = "CL1.2", defines: Sequence[str] = ()) -> str:
     """Return the LLVM code of kernels for a device with every extension; warnings fail the test.
 
     PoCL has few extensions, but the compiler that it brings knows them.
+    defines: macros that the driver defines for the extensions that a device lists.
     """
     clang = shutil.which("clang-15") or shutil.which("clang")
     if clang is None:
@@ -63,6 +64,7 @@ def compile_by_clang(source: str, folder: Path, version: str = "CL1.2") -> str:
     kernels, code = folder / "kernels.cl", folder / "kernels.ll"
     kernels.write_text(source, encoding="utf-8")
     options = ["-x", "cl", f"-cl-std={version}", "-Xclang", "-finclude-default-header", "-Wall"]
+    options += [f"-D{name}" for name in defines]
     command = [clang, *options, "-target", "spir64", "-S", "-emit-llvm", str(kernels), "-o", str(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -208,6 +208,19 @@ def test_hints_are_told_to_a_device_that_heeds_them(
     assert log.find("property") == properties
 
 
+@pytest.mark.parametrize(
+    ("extensions", "macros"),
+    [
+        ("", ""),
+        ("cl_khr_integer_dot_products cl_arm_integer_dot_product_int8x", ""),
+        ("cl_arm_integer_dot_product_int8", " -DMACE_DEVICE_HAS_ARM_DOT"),
+        ("cl_khr_fp16 cl_khr_integer_dot_product", " -DMACE_DEVICE_HAS_KHR_DOT"),
+    ],
+)
+def test_the_compiler_is_told_what_the_device_lists(extensions: str, macros: str, probe: Probe) -> None:
+    assert probe.run(EXTENSIONS=extensions).find("options") == [f"-cl-std=CL1.2{macros}"]
+
+
 def test_hints_are_refused_where_nothing_heeds_them(probe: Probe) -> None:
     session = ProbeSession(options="opencl.performance=low")
     (opened,) = probe.run(session, EXTENSIONS="cl_qcom_perf_hints cl_qcom_priority_hint").find("open")

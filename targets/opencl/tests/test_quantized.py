@@ -135,14 +135,28 @@ def test_bytes_are_multiplied_four_at_a_time_where_the_depth_divides(number: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("version", "function"), [("CL3.0", "_Z3dotDv4_cS_"), ("CL1.2", "_Z7arm_dotDv4_cS_")]
+    ("version", "defines", "function"),
+    [
+        ("CL3.0", ["MACE_DEVICE_HAS_KHR_DOT"], "_Z20dot_4x8packed_ss_intjj"),
+        ("CL1.2", ["MACE_DEVICE_HAS_KHR_DOT", "MACE_DEVICE_HAS_ARM_DOT"], "_Z7arm_dotDv4_cS_"),
+    ],
 )
 def test_four_products_are_one_instruction_where_the_device_has_it(
-    version: str, function: str, tmp_path: Path
+    version: str, defines: list[str], function: str, tmp_path: Path
 ) -> None:
     """Clang's device of OpenCL 3.0 has cl_khr_integer_dot_product, that of 1.2 has Arm's extension alone."""
     source = render_program(call.kernel for call in Opencl().lower(CONVS[0]).calls)
-    assert function in compile_by_clang(source, tmp_path, version)
+    assert function in compile_by_clang(source, tmp_path, version, defines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["CL3.0", "CL1.2"])
+def test_a_macro_of_the_compiler_alone_makes_no_instruction(version: str, tmp_path: Path) -> None:
+    """Oclgrind's compiler defines macros of extensions that its device neither lists nor computes."""
+    source = render_program(call.kernel for call in Opencl().lower(CONVS[0]).calls)
+    code = compile_by_clang(source, tmp_path, version)
+    assert "dot_4x8packed" not in code
+    assert "arm_dot" not in code
 
 
 def test_a_product_of_floats_keeps_its_multiply_adds() -> None:

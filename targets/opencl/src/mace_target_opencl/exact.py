@@ -52,9 +52,10 @@ float mace_divide(float a, float b)
 
 DOT_PRELUDE = Code(
     """\
-#if defined(cl_khr_integer_dot_product)
-#define mace_dot(a, b) dot(a, b)
-#elif defined(cl_arm_integer_dot_product_int8)
+#if defined(MACE_DEVICE_HAS_KHR_DOT) && defined(cl_khr_integer_dot_product)
+/* Every device with the extension has the packed form. */
+#define mace_dot(a, b) dot_4x8packed_ss_int(as_uint(a), as_uint(b))
+#elif defined(MACE_DEVICE_HAS_ARM_DOT) && defined(cl_arm_integer_dot_product_int8)
 #pragma OPENCL EXTENSION cl_arm_integer_dot_product_int8 : enable
 #define mace_dot(a, b) arm_dot(a, b)
 #else
@@ -63,7 +64,11 @@ int mace_dot(char4 a, char4 b) { return a.s0 * b.s0 + a.s1 * b.s1 + a.s2 * b.s2 
 #endif
 """
 )
-"""Four products of bytes and their sum: one instruction where the device has it, the same bits elsewhere."""
+"""Four products of bytes and their sum: one instruction where the device has it, the same bits elsewhere.
+
+The driver defines MACE_DEVICE_HAS_... where the device lists the extension. The compiler's macro alone proves
+nothing: clang's generic targets, which simulators use, define those of all extensions that clang can spell.
+"""
 
 
 def mark_exact(exact: bool) -> Mapping[str, object]:

@@ -207,6 +207,7 @@ EXPORT int32_t clBuildProgram(cl_program program, uint32_t count, const cl_devic
   check(program, PROGRAM, __func__);
   check(ids[0], DEVICE, __func__);
   if (strncmp(options, "-cl-std=CL1.2", 13)) abort();
+  printf("options %s\n", options);
   return fault(__func__);
 }
 
