@@ -20,12 +20,12 @@ def test_each_model_is_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.Monke
     jobs: list[tune.TuningJob] = []
 
     def tell(
-        job: tune.TuningJob, model: Model, folders: tuple[Path, Path], step: Callable[[str], None]
+        job: tune.TuningJob, model: Model, folders: tune.TuningFolders, step: Callable[[str], None]
     ) -> tune.TuningResult:
         step("measuring")
         jobs.append(job)
-        assert folders[0].is_dir()
-        assert folders[1] == tmp_path
+        assert folders.build.is_dir()
+        assert folders.output == tmp_path
         return tune.TuningResult(model.name, ("cpu: fast",), (), 2e6)
 
     monkeypatch.setattr(tune, "tune_model", tell)

@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -101,12 +102,17 @@ def undefined(unit: Path, folder: Path, compiler: tuple[str, ...], flags: tuple[
     return {line.split()[-1] for line in listed.splitlines() if " U " in line}
 
 
-COMPILERS = (("gcc",), ("clang-14",), (*THUMB, "-mcpu=cortex-m4"), (*THUMB, "-mcpu=cortex-m0"))
+COMPILERS = {
+    "gcc": ("gcc",),
+    "zig": (sys.executable, "-m", "ziglang", "cc"),
+    "cortex-m4": (*THUMB, "-mcpu=cortex-m4"),
+    "cortex-m0": (*THUMB, "-mcpu=cortex-m0"),
+}
 
 
 @pytest.mark.sampled(cases="^gcc")
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
+@pytest.mark.parametrize("compiler", COMPILERS.values(), ids=COMPILERS)
 def test_nothing_but_memory_functions_is_needed(compiler: tuple[str, ...], tmp_path: Path) -> None:
     """Neither heap nor C library: sessions and engine serve bare machines."""
     require(None if shutil.which(compiler[0]) and shutil.which("nm") else f"{compiler[0]} is not installed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -35,17 +36,22 @@ def test_both_tables_have_the_same_ops() -> None:
     assert {*SIGNED} == {*UNSIGNED} >= {*COMPARISON}
 
 
+class Pairs(NamedTuple):
+    """Every pair of two bytes: the first ones and the second ones."""
+
+    x: Array
+    y: Array
+
+
 @pytest.fixture(scope="module", params=[np.int8, np.uint8], ids=["signed", "unsigned"])
-def pairs(request: pytest.FixtureRequest) -> tuple[Array, Array]:
+def pairs(request: pytest.FixtureRequest) -> Pairs:
     every = np.arange(256, dtype=np.uint8).view(request.param)
     x, y = np.meshgrid(every, every)
-    return np.ascontiguousarray(x), np.ascontiguousarray(y)
+    return Pairs(np.ascontiguousarray(x), np.ascontiguousarray(y))
 
 
 @pytest.mark.slow
-def test_compiled_expressions_compute_what_the_references_do(
-    pairs: tuple[Array, Array], tmp_path: Path
-) -> None:
+def test_compiled_expressions_compute_what_the_references_do(pairs: Pairs, tmp_path: Path) -> None:
     x, y = pairs
     is_signed = x.dtype == np.int8
     kind = "int8_t" if is_signed else "uint8_t"

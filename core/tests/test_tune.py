@@ -57,7 +57,7 @@ def run(
     job = tune.TuningJob(Deployment("lib", (model,)), choice, registry, device="fast", seconds=0)
     builds = folder / "builds"
     builds.mkdir()
-    return tune.tune_model(job, model, (builds, folder), steps.append), steps
+    return tune.tune_model(job, model, tune.TuningFolders(builds, folder), steps.append), steps
 
 
 def test_the_faster_candidate_is_written_for_the_level_that_ran(

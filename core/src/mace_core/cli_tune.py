@@ -40,7 +40,7 @@ def tune(
     """Measure the candidates for each node on the device, and write tuning files of those that are faster."""
     from mace_core.commands import load_job
     from mace_core.run.tables import show_tuning
-    from mace_core.run.tune import TuningJob, tune_model
+    from mace_core.run.tune import TuningFolders, TuningJob, tune_model
 
     parsed, choice, registry = load_job(deployment, target)
     job = TuningJob(parsed, choice, registry, device, seconds, threads)
@@ -58,6 +58,6 @@ def tune(
             bar.render_progress()
 
         for model in parsed.models:
-            results.append(tune_model(job, model, (Path(folder), output), show_step))
+            results.append(tune_model(job, model, TuningFolders(Path(folder), output), show_step))
             bar.update(1)
     print_result([result.as_json() for result in results], show_tuning(results), as_json)

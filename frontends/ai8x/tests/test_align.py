@@ -1,4 +1,4 @@
-"""Which layer of a description or of a checkpoint has no counterpart, told by the sizes of the others."""
+"""A description and a checkpoint of different length are aligned by the sizes of their layers."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def draw_filters(window: Window, channels: int, rng: np.random.Generator) -> tup
 
 
 def draw_eighths(shape: Ints, rng: np.random.Generator) -> Array:
-    """Draw floats whose products and sums float32 holds without rounding, in whatever order they are added."""
+    """Return random multiples of 1/8; float32 represents their products and sums exactly, in any order."""
     return (rng.integers(-16, 17, shape) / 8).astype(np.float32)
 
 

@@ -16,7 +16,7 @@ OBSERVED = ProbeSession(observes=True)
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    """A check build: whatever it does comes on top of what others do."""
+    """Return a probe of a library whose kernels test their bounds, which other builds do not."""
     target = Opencl(OpenclOptions(checks_bounds=True))
     return build_probe(tmp_path_factory.mktemp("check"), target=target)
 

@@ -65,6 +65,14 @@ class TuningJob:
 
 
 @dataclass(frozen=True)
+class TuningFolders:
+    """Where libraries are built, and where the files are written."""
+
+    build: Path
+    output: Path
+
+
+@dataclass(frozen=True)
 class Subject:
     """Nodes that one entry of a tuning file is about, at one level.
 
@@ -141,21 +149,22 @@ class Trial:
     layers: tuple[LayerReport, ...]
 
 
-def tune_model(job: TuningJob, model: Model, folders: tuple[Path, Path], step: Step) -> TuningResult:
+def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step) -> TuningResult:
     """Measure the candidates for a model, and write its tuning file and what devices compile of it.
 
-    folders: where libraries are built, and where files are written.  MaceError without a runner, and for a
-    device that another one computed on.
+    MaceError without a runner, and for a device that another one computed on.
     """
     result, trial = _measure_model(job, model, folders, step)
     return replace(result, binaries=tuple(_keep_compiled(trial, result, folders)))
 
 
 def _measure_model(
-    job: TuningJob, model: Model, folders: tuple[Path, Path], step: Step
+    job: TuningJob, model: Model, folders: TuningFolders, step: Step
 ) -> tuple[TuningResult, Trial]:
     """Return the result, and the library that is the fastest."""
-    tuner = _Tuner(job, replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING}), folders[0])
+    tuner = _Tuner(
+        job, replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING}), folders.build
+    )
     step(f"{model.name}: building it without a tuning file")
     default = tuner.build("default", [])
     subjects = list_subjects(default.compiled.report().selections)
@@ -179,24 +188,24 @@ def _measure_model(
     before, after = map(_find_min, tuner.time_in_turn(pair, job.seconds / 4))
     if after >= before:
         return replace(result, ns=before, tuned_ns=after), default
-    file = folders[1] / f"{model.name}.tuning.yml"
+    file = folders.output / f"{model.name}.tuning.yml"
     times = f"{before / 1e6:.3f} ms without, {after / 1e6:.3f} ms with"
     head = f"measured by mace tune on {', '.join(devices)}: {times}"
     write_tuning(file, entries, head)
     return replace(result, ns=before, tuned_ns=after, file=file), pair[1]
 
 
-def _keep_compiled(trial: Trial, result: TuningResult, folders: tuple[Path, Path]) -> Iterator[Path]:
+def _keep_compiled(trial: Trial, result: TuningResult, folders: TuningFolders) -> Iterator[Path]:
     """Write what devices compile of a library, a file for each part, named after the devices."""
     if not trial.compiled.plan.drivers:
         return
-    folder = folders[0] / f"{result.model}-compiled"
+    folder = folders.build / f"{result.model}-compiled"
     folder.mkdir()
     options = [f"--model={result.model}", "--rounds=1", f"--compiled={folder.resolve()}"]
     trial.built.execute(TOOL, options)
     device = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(dict.fromkeys(result.devices)))[:MAX_DEVICE].strip("-")
     for number, entry in enumerate(sorted(folder.iterdir())):
-        file = folders[1] / f"{result.model}.{device}.{number}.bin"
+        file = folders.output / f"{result.model}.{device}.{number}.bin"
         file.write_bytes(entry.read_bytes())
         yield file
 

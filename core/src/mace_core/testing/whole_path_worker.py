@@ -40,6 +40,7 @@ from mace_core.registry import Choice, Registry
 from mace_core.run.reference import execute
 from mace_core.states import RESET
 from mace_core.testing.malformed import MEMORY
+from mace_core.testing.processor import levels_here
 from mace_core.testing.sanitized import Sanitized, SanitizerFinding
 from mace_core.testing.whole_path import WholePathOptions
 from mace_core.transforms import run_phases
@@ -158,7 +159,7 @@ class Worker:
 
         So one model that does not compile costs few compilations, and is named.
         """
-        isas = self._isas()
+        isas = levels_here(self._isas())
         isa = isas[self.batches % len(isas)]
         folder = self.folder / f"library{self.batches}"
         self.batches += 1

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from mace_core.cost_options import read_costs
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
-from mace_target_hexagon.costs import DspCosts, read_costs
+from mace_target_hexagon.costs import DspCosts
 
 ABIS = ("hexagon-v66", "hexagon-v68", "hexagon-v69", "hexagon-v73")
 REGIONS = ("auto", "all", "worthwhile")
@@ -42,7 +43,7 @@ class HexagonOptions:
                 faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(allowed)}")
         costs = DspCosts()
         try:
-            costs = read_costs(options, place)
+            costs = read_costs(DspCosts, options, place)
         except MaceError as error:
             faults.append(str(error))
         if faults:

@@ -42,7 +42,7 @@ class Hvx(Cpu):
     abis: ClassVar[tuple[str, ...]] = ("hexagon-*",)
 
     def can_round(self, numerics: Numerics) -> bool:
-        """Tell that nobody has shown that its floats have the bits of other processors."""
+        """Return whether kernels round so; not `reproducible`, which no test compares with other ABIs."""
         return numerics is not Numerics.REPRODUCIBLE and super().can_round(numerics)
 
     def levels(self, abi: str) -> tuple[Level, ...]:

@@ -6,13 +6,10 @@ A deployment file overrides them, and a tuner on the device will.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from mace_core.errors import MaceError
 from mace_core.ir import Graph, Node
-from mace_core.json_types import Json
 from mace_core.run.operators import multiply_adds
 
 HYSTERESIS = 0.8
@@ -39,29 +36,6 @@ class Costs:
     gpu_gb_s: float = 15.0
     copy_gb_s: float = 4.0
 
-    @classmethod
-    def of(cls, stated: object, place: str) -> Costs:
-        """Return the costs of a deployment file; one MaceError with every fault.
-
-        place: where they stand, for messages.
-        """
-        names = [field.name for field in fields(cls)]
-        if not isinstance(stated, dict):
-            raise MaceError(place, f"{stated!r:.40} is no mapping", f"write some of {', '.join(names)}")
-        faults = [
-            f"{place}: {str(name)[:40]!r} is unknown; choose among {', '.join(names)}"
-            for name in stated
-            if name not in names
-        ]
-        faults += [
-            f"{place}: {name}: {value!r:.40} is no positive number; write one"
-            for name, value in stated.items()
-            if name in names and not _is_positive(value)
-        ]
-        if faults:
-            raise MaceError.of(faults)
-        return cls(**{str(name): float(value) for name, value in stated.items()})
-
     def estimate_cpu_us(self, graph: Graph) -> float:
         """Return the microseconds of the processor for a region."""
         macs = sum(multiply_adds(node, graph) for node in graph.nodes)
@@ -86,12 +60,3 @@ def _count_bytes(nodes: Iterable[Node], graph: Graph) -> int:
     for node in nodes:
         count += sum(graph.tensors[name].bytes for name in (*node.inputs, *node.outputs) if name)
     return count
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def read_costs(options: Json, place: str) -> Costs:
-    """Return the costs under an option `costs`, or the defaults."""
-    return Costs.of(options["costs"], f"{place}: costs") if "costs" in options else Costs()

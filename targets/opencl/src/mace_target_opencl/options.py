@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
+from mace_core.cost_options import read_costs
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
-from mace_target_opencl.costs import Costs, read_costs
+from mace_target_opencl.costs import Costs
 
 TYPES = ("f32", "f16")
 REGIONS = ("auto", "all", "worthwhile")
@@ -78,7 +79,7 @@ class OpenclOptions:
             faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")
         costs = Costs()
         try:
-            costs = read_costs(options, place)
+            costs = read_costs(Costs, options, place)
         except MaceError as error:
             faults.append(str(error))
         if faults:
