@@ -51,15 +51,20 @@ class Built:
         return cls(path, tuple(graph.tensors[name] for name in graph.outputs))
 
     def run(
-        self, inputs: Sequence[Array], level: str = "hvx", options: Sequence[str] = ()
+        self,
+        inputs: Sequence[Array],
+        level: str = "hvx",
+        options: Sequence[str] = (),
+        flags: Sequence[str] = (),
     ) -> dict[str, Array]:
-        """Execute it in QEMU for one sample, at a level of the library."""
+        """Execute it in QEMU for one sample, at a level of the library.  options: of QEMU.  flags: its own."""
         folder = self.path.parent
         paths = []
         for i, array in enumerate(inputs):
             paths.append(folder / f"input_{i}.bin")
             paths[-1].write_bytes(np.ascontiguousarray(array).tobytes())
-        command = ["qemu-hexagon", *options, str(self.path), f"--output={folder}", *map(str, paths)]
+        program = [str(self.path), *flags, f"--output={folder}"]
+        command = ["qemu-hexagon", *options, *program, *map(str, paths)]
         subprocess.run(command, check=True, env={**os.environ, "MACE_CPU_LEVEL": level})
         return {tensor.name: self._read(i, tensor) for i, tensor in enumerate(self.outputs)}
 

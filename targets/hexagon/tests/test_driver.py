@@ -29,7 +29,7 @@ from dsp_session import (
 pytestmark = pytest.mark.slow  # compilers make driver, stand-in and DSP library
 
 HEADER = Path(__file__).parents[1] / "src/mace_target_hexagon/driver/hexagon_library.h"
-DEVICE = "hexagon: compute DSP through libcdsprpc.so"
+DEVICE = "hexagon: compute DSP through libcdsprpc.so, 4 threads"
 OUT_OF_MEMORY, UNABLE_TO_LOAD, BAD_SIGNATURE = 2, 0x80000406, 0x38
 RESET, NO_SUCH, BAD_STATE = 104, 39, 0x8000040D
 
@@ -115,6 +115,8 @@ def test_options_change_the_votes(session: SessionProgram, options: str, vote: s
         "hexagon.latency_us=1000001",
         "hexagon.latency_us=99999999999999999999",
         "hexagon.unsigned=yes",
+        "hexagon.threads=9",
+        "hexagon.threads=all",
         "hexagon.speed=1",
     ],
 )

@@ -65,8 +65,13 @@ class RemoteMethod:
 COMMON_METHODS = (
     RemoteMethod(
         "load",
-        (RemoteParameter("in", SEQUENCE, "digest"), RemoteParameter("rout", NUMBER, "method")),
-        "Prepare the region with this digest; method: the number of its function.",
+        (
+            RemoteParameter("in", SEQUENCE, "digest"),
+            RemoteParameter("in", NUMBER, "threads", "0 for as many as there are vector units"),
+            RemoteParameter("rout", NUMBER, "method", "the number of the region's function"),
+            RemoteParameter("rout", NUMBER, "started", "threads that compute"),
+        ),
+        "Prepare the region with this digest; the first call decides what all regions share.",
     ),
     RemoteMethod("unload", (RemoteParameter("in", NUMBER, "method"),), "Give the memory of a region back."),
     RemoteMethod(

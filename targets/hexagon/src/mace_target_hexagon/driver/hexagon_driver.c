@@ -51,6 +51,9 @@ mace_status mace_hexagon_judge(mace_device *device, const char *call, int code, 
       return mace_hexagon_say(text, MACE_REFUSED,
                               "the DSP takes no votes for its clocks; leave mace_config.power and "
                               "hexagon.corner out");
+    case HEXAGON_NO_VECTORS:
+      return mace_hexagon_say(text, MACE_FAILED,
+                              "the DSP gave no vector unit; close other users of the DSP, and run again");
     default:
       return mace_hexagon_say(text, MACE_FAILED,
                               "%s of %s answered %d (0x%x); look into the system's log for FastRPC, and open "
@@ -115,6 +118,16 @@ mace_status mace_hexagon_open_module(mace_device *device, const char *module, ma
   return MACE_OK;
 }
 
+void mace_hexagon_describe(mace_device *device, const hexagon_load_outputs *loaded) {
+  const char *const library = device->library.name;
+  const uint32_t threads = loaded ? loaded->threads : 0;
+  if (!threads)
+    snprintf(device->name, sizeof device->name, "compute DSP through %s", library);
+  else
+    snprintf(device->name, sizeof device->name, "compute DSP through %s, %u thread%s", library,
+             (unsigned)threads, threads == 1 ? "" : "s");
+}
+
 static int has_vote(const hexagon_settings *settings) {
   return settings->corner != HEXAGON_NO_CORNER || settings->dcvs != HEXAGON_NO_CORNER || settings->latency_us;
 }
@@ -138,7 +151,7 @@ static mace_status open_hexagon(const mace_config *config, void *memory, mace_de
     mace_hexagon_close_library(&device->library);
     return mace_hexagon_say(text, MACE_NO_MEMORY, "no thread can be started; end some");
   }
-  snprintf(device->name, sizeof device->name, "compute DSP through %s", device->library.name);
+  mace_hexagon_describe(device, NULL);
   *opened = device;
   return MACE_OK;
 }

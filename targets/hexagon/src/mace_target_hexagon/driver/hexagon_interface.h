@@ -23,8 +23,22 @@ enum {
   HEXAGON_NO_ROOM = 0x4d480002,
   HEXAGON_CANNOT_COMPUTE = 0x4d480003,
   HEXAGON_NO_VOTES = 0x4d480004, /* the DSP takes no votes for its clocks */
-  HEXAGON_NOT_LOADED = 0x4d480005
+  HEXAGON_NOT_LOADED = 0x4d480005,
+  HEXAGON_NO_VECTORS = 0x4d480006 /* the DSP gives the process no vector unit */
 };
+
+/* Numbers that go into HEXAGON_LOAD and come out of it, in the order of the interface file. */
+typedef struct hexagon_load_inputs {
+  uint32_t digest_bytes;
+  uint32_t threads; /* 0: as many as there are vector units */
+} hexagon_load_inputs;
+
+typedef struct hexagon_load_outputs {
+  uint32_t method;
+  uint32_t threads; /* that compute */
+} hexagon_load_outputs;
+
+enum { HEXAGON_LOAD_WORDS = sizeof(hexagon_load_inputs) / sizeof(uint32_t) };
 
 /* Corners of the DSP's voltage, as HAP_power.h numbers them; 0: no vote. */
 enum {

@@ -3,6 +3,7 @@
  *   hexagon.corner=release|svs2|svs|svsplus|nominal|nomplus|turbo, hexagon.dcvs=0|1,
  *   hexagon.latency_us=1..1000000      SetHexagonPower(corner, dcvs_enable, latency)
  *   hexagon.unsigned=0|1               SetHexagonToUnsignedPD()
+ *   hexagon.threads=0..8               on the DSP; 0: as many as it has vector units
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #define PREFIX "hexagon."
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-enum { MAX_LATENCY_US = 1000000 };
+enum { MAX_LATENCY_US = 1000000, MAX_THREADS = 8 };
 
 /* By number: HexagonNNCornerType without HEXAGON_NN_CORNER_. */
 static const char *const corners[] = {"release", "svs2", "svs", "svsplus", "nominal", "nomplus", "turbo"};
@@ -51,6 +52,7 @@ static int read_option(hexagon_settings *settings, piece key, piece value) {
   if (is_word(key, "dcvs")) return read_number(value, 1, &settings->dcvs);
   if (is_word(key, "latency_us"))
     return read_number(value, MAX_LATENCY_US, &settings->latency_us) && settings->latency_us;
+  if (is_word(key, "threads")) return read_number(value, MAX_THREADS, &settings->threads);
   if (!is_word(key, "unsigned") || !read_number(value, 1, &is_unsigned)) return 0;
   settings->is_unsigned = (int32_t)is_unsigned;
   return 1;
@@ -68,7 +70,7 @@ mace_status mace_hexagon_read_options(hexagon_settings *settings, const char *op
         return mace_hexagon_say(
             text, MACE_REFUSED,
             "the option %.*s is not allowed; corner=release|svs2|svs|svsplus|nominal|nomplus|turbo, "
-            "dcvs=0|1, latency_us=1..1000000 and unsigned=0|1 are",
+            "dcvs=0|1, latency_us=1..1000000, threads=0..8 and unsigned=0|1 are",
             (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');

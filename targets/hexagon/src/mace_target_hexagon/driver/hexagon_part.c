@@ -54,18 +54,21 @@ size_t mace_hexagon_count_bytes(const mace_payload *payload) {
 
 static mace_status load_region(mace_loaded *part, mace_text text) {
   mace_device *device = part->device;
-  uint32_t length = HEXAGON_DIGEST_BYTES;
+  hexagon_load_inputs in = {HEXAGON_DIGEST_BYTES, device->settings.threads};
+  hexagon_load_outputs out = {0, 0};
   remote_arg arguments[3];
   int code;
-  arguments[0].buf.pv = &length;
-  arguments[0].buf.nLen = sizeof length;
+  arguments[0].buf.pv = &in;
+  arguments[0].buf.nLen = sizeof in;
   arguments[1].buf.pv = (void *)(uintptr_t)part->header->digest;
   arguments[1].buf.nLen = HEXAGON_DIGEST_BYTES;
-  arguments[2].buf.pv = &part->method;
-  arguments[2].buf.nLen = sizeof part->method;
+  arguments[2].buf.pv = &out;
+  arguments[2].buf.nLen = sizeof out;
   code = mace_hexagon_call(device, HEXAGON_SCALARS(HEXAGON_LOAD, 2, 1, 0, 0), arguments);
   if (code) return mace_hexagon_judge(device, "load", code, text);
+  part->method = out.method;
   part->is_loaded = 1;
+  mace_hexagon_describe(device, &out);
   if (part->method >= HEXAGON_FIRST_REGION && part->method <= INT32_MAX) return MACE_OK;
   return mace_hexagon_say(text, MACE_STALE, "lib%s_skel.so names method %u for a region; build it again",
                           device->module, part->method);

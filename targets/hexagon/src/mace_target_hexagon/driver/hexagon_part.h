@@ -7,13 +7,14 @@
 #include "hexagon_interface.h"
 #include "hexagon_library.h"
 
-enum { HEXAGON_TIMEOUT_MS = 60000, HEXAGON_NAME_BYTES = 64 };
+enum { HEXAGON_TIMEOUT_MS = 60000, HEXAGON_NAME_BYTES = 128 };
 
 /* What the application set with mace_config.options. */
 typedef struct hexagon_settings {
   uint32_t corner; /* HEXAGON_...; HEXAGON_NO_CORNER: by mace_config.power */
   uint32_t dcvs;   /* 1: the DSP may change its clock by its load; HEXAGON_NO_CORNER: by mace_config.power */
   uint32_t latency_us;
+  uint32_t threads; /* on the DSP; 0: as many as it has vector units */
   int32_t is_unsigned;
 } hexagon_settings;
 
@@ -65,6 +66,9 @@ int mace_hexagon_call(mace_device *device, uint32_t scalars, remote_arg *argumen
 
 /* Say which call failed, with what and why; returns the status that its answer asks for. */
 mace_status mace_hexagon_judge(mace_device *device, const char *call, int code, mace_text text);
+
+/* Write into the device's name what a load answered. */
+void mace_hexagon_describe(mace_device *device, const hexagon_load_outputs *loaded);
 
 /* Open the DSP library of a part, unless it is open. */
 mace_status mace_hexagon_open_module(mace_device *device, const char *module, mace_text text);

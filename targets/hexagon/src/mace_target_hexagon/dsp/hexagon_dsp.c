@@ -9,12 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hexagon_qurt.h"
+#include "hexagon_threads.h"
+
 enum { MAX_PORTS = HEXAGON_MAX_BUFFERS };
 
 /* What a handle stands for. */
 typedef struct opened {
   const hexagon_module *module;
-  void *memory[]; /* by region: of its session, as malloc gave it; NULL: not loaded */
+  mace_config config;    /* of the sessions of all regions; complete once one is loaded */
+  mace_threads *threads; /* NULL: one thread */
+  uint32_t is_busy;      /* whether a call of the handle is in progress: its regions share threads */
+  void *memory[];        /* by region: of its session, as malloc gave it; NULL: not loaded */
 } opened;
 
 static mace_session *session_of(opened *o, int32_t region) {
@@ -40,6 +46,7 @@ static void unload_region(opened *o, int32_t region) {
 static int close_module(opened *o) {
   mace_hexagon_vote(o, HEXAGON_RELEASE, 1, 0);
   for (int32_t i = 0; i < o->module->region_count; i++) unload_region(o, i);
+  mace_hexagon_end_threads(o->threads);
   free(o);
   return 0;
 }
@@ -50,27 +57,42 @@ static int32_t find_region(const hexagon_module *module, const char *digest) {
   return -1;
 }
 
-static int load_region(opened *o, const remote_arg *arguments) {
-  uint32_t length, method;
-  int32_t region;
-  size_t bytes;
+/* Take what the regions of a handle share; the first region that is loaded decides. */
+static void configure(opened *o, uint32_t threads) {
+  if (o->config.struct_bytes) return;
+  o->config.struct_bytes = sizeof o->config;
+  o->threads = mace_hexagon_start_threads(threads);
+  o->config.threads = o->threads;
+}
+
+static int open_region(opened *o, int32_t region) {
+  const mace_model *model = o->module->regions[region].model;
+  const size_t bytes = mace_session_bytes(model, &o->config);
   mace_session *session;
-  memcpy(&length, arguments[0].buf.pv, sizeof length);
-  if (length != HEXAGON_DIGEST_BYTES || arguments[1].buf.nLen < length) return HEXAGON_EBADPARM;
+  o->memory[region] = malloc(bytes + MACE_ALIGNMENT);
+  if (!o->memory[region]) return HEXAGON_NO_ROOM;
+  if (!mace_open(model, &o->config, session_of(o, region), bytes, &session)) return 0;
+  free(o->memory[region]);
+  o->memory[region] = NULL;
+  return HEXAGON_CANNOT_COMPUTE;
+}
+
+static int load_region(opened *o, const remote_arg *arguments) {
+  hexagon_load_inputs in;
+  hexagon_load_outputs out;
+  int32_t region;
+  int code;
+  memcpy(&in, arguments[0].buf.pv, sizeof in);
+  if (in.digest_bytes != HEXAGON_DIGEST_BYTES || arguments[1].buf.nLen < in.digest_bytes)
+    return HEXAGON_EBADPARM;
   region = find_region(o->module, arguments[1].buf.pv);
   if (region < 0) return HEXAGON_STALE;
-  if (!o->memory[region]) {
-    bytes = mace_session_bytes(o->module->regions[region].model, NULL);
-    o->memory[region] = malloc(bytes + MACE_ALIGNMENT);
-    if (!o->memory[region]) return HEXAGON_NO_ROOM;
-    if (mace_open(o->module->regions[region].model, NULL, session_of(o, region), bytes, &session)) {
-      free(o->memory[region]);
-      o->memory[region] = NULL;
-      return HEXAGON_CANNOT_COMPUTE;
-    }
-  }
-  method = HEXAGON_FIRST_REGION + (uint32_t)region;
-  memcpy(arguments[2].buf.pv, &method, sizeof method);
+  configure(o, in.threads);
+  code = o->memory[region] ? 0 : open_region(o, region);
+  if (code) return code;
+  out.method = HEXAGON_FIRST_REGION + (uint32_t)region;
+  out.threads = o->threads ? (uint32_t)o->threads->workers : 1;
+  memcpy(arguments[2].buf.pv, &out, sizeof out);
   return 0;
 }
 
@@ -102,6 +124,16 @@ static int is_tensor(const remote_arg *argument, const char *lengths, int32_t nu
   return length == bytes && argument->buf.nLen >= bytes && (argument->buf.pv || !bytes);
 }
 
+/* Run a session with a vector unit for this thread, if the DSP counts any. */
+static int compute(mace_session *session, const void *const *inputs, void *const *outputs) {
+  const int needs_unit = qurt_count_units() && qurt_hvx_lock && qurt_hvx_unlock;
+  mace_status status;
+  if (needs_unit && qurt_hvx_lock(QURT_HVX_MODE_128B) != QURT_OK) return HEXAGON_NO_VECTORS;
+  status = mace_run(session, inputs, outputs);
+  if (needs_unit) qurt_hvx_unlock();
+  return status ? HEXAGON_CANNOT_COMPUTE : 0;
+}
+
 static int run_region(opened *o, int32_t region, uint32_t scalars, const remote_arg *arguments) {
   const mace_model *model = o->module->regions[region].model;
   const void *inputs[MAX_PORTS];
@@ -123,7 +155,7 @@ static int run_region(opened *o, int32_t region, uint32_t scalars, const remote_
     if (!is_tensor(&arguments[1 + number], words, number, model->outputs[i].bytes)) return HEXAGON_EBADPARM;
     outputs[i] = arguments[1 + number].buf.pv;
   }
-  return mace_run(session_of(o, region), inputs, outputs) ? HEXAGON_CANNOT_COMPUTE : 0;
+  return compute(session_of(o, region), inputs, outputs);
 }
 
 /* The method of a call; UINT32_MAX where a far one is not stated. */
@@ -140,21 +172,13 @@ static int has_form(uint32_t scalars, uint32_t form, const remote_arg *arguments
   return scalars == form && (!words || arguments[0].buf.nLen == words * sizeof(uint32_t));
 }
 
-int mace_hexagon_dispatch(const hexagon_module *module, remote_handle64 handle, uint32_t scalars,
-                          remote_arg *arguments) {
-  opened *o = (opened *)(uintptr_t)handle;
-  const uint32_t method = read_method(scalars, arguments);
+/* Execute a call of an open handle. */
+static int dispatch_open(opened *o, uint32_t method, uint32_t scalars, const remote_arg *arguments) {
   int32_t region;
   switch (method) {
-    case HEXAGON_OPEN:
-      if (scalars != HEXAGON_SCALARS(HEXAGON_OPEN, 2, 0, 0, 1)) return HEXAGON_EBADPARM;
-      return open_module(module, arguments);
-    case HEXAGON_CLOSE:
-      if (scalars != HEXAGON_SCALARS(HEXAGON_CLOSE, 0, 0, 1, 0)) return HEXAGON_EBADPARM;
-      return close_module((opened *)(uintptr_t)arguments[0].h64);
     case HEXAGON_LOAD:
-      if (!has_form(scalars, HEXAGON_SCALARS(HEXAGON_LOAD, 2, 1, 0, 0), arguments, 1) ||
-          arguments[2].buf.nLen != sizeof(uint32_t))
+      if (!has_form(scalars, HEXAGON_SCALARS(HEXAGON_LOAD, 2, 1, 0, 0), arguments, HEXAGON_LOAD_WORDS) ||
+          arguments[2].buf.nLen != sizeof(hexagon_load_outputs))
         return HEXAGON_EBADPARM;
       return load_region(o, arguments);
     case HEXAGON_UNLOAD:
@@ -169,4 +193,24 @@ int mace_hexagon_dispatch(const hexagon_module *module, remote_handle64 handle, 
       region = region_of(o, method);
       return region < 0 ? HEXAGON_EUNSUPPORTED : run_region(o, region, scalars, arguments);
   }
+}
+
+int mace_hexagon_dispatch(const hexagon_module *module, remote_handle64 handle, uint32_t scalars,
+                          remote_arg *arguments) {
+  opened *o = (opened *)(uintptr_t)handle;
+  const uint32_t method = read_method(scalars, arguments);
+  int code;
+  if (method == HEXAGON_OPEN) {
+    if (scalars != HEXAGON_SCALARS(HEXAGON_OPEN, 2, 0, 0, 1)) return HEXAGON_EBADPARM;
+    return open_module(module, arguments);
+  }
+  if (method == HEXAGON_CLOSE) {
+    if (scalars != HEXAGON_SCALARS(HEXAGON_CLOSE, 0, 0, 1, 0)) return HEXAGON_EBADPARM;
+    return close_module((opened *)(uintptr_t)arguments[0].h64);
+  }
+  /* The driver makes one call at a time; whoever makes two would let both use the same memory. */
+  if (__atomic_exchange_n(&o->is_busy, 1, __ATOMIC_ACQUIRE)) return HEXAGON_CANNOT_COMPUTE;
+  code = dispatch_open(o, method, scalars, arguments);
+  __atomic_store_n(&o->is_busy, 0, __ATOMIC_RELEASE);
+  return code;
 }

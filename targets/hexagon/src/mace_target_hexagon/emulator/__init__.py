@@ -57,11 +57,12 @@ def build_emulator(folder: Path, native: Compiler, dsp: Compiler, flags: Sequenc
     native: the compiler of this machine.  dsp: that of ABI.  flags: further ones for the stand-in.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    includes = (f"-I{PACKAGE / 'driver'}", f"-I{PACKAGE / 'emulator'}")
+    includes = tuple(f"-I{PACKAGE / name}" for name in ("driver", "dsp", "emulator"))
     shared = (*native.cc, *native.flags, *FLAGS, "-fPIC", "-shared", "-fvisibility=hidden", *flags, *includes)
     _compile((*shared, f"-Wl,-soname,{STAND_IN}", str(PACKAGE / "emulator/cdsprpc.c")), folder / STAND_IN)
     static = (*dsp.cc, *dsp.flags, *dsp.program, *FLAGS, *includes)
-    _compile((*static, str(PACKAGE / "emulator/dsp_loader.c"), "-lm"), folder / LOADER)
+    sources = [str(PACKAGE / "emulator" / name) for name in ("dsp_loader.c", "dsp_system.c")]
+    _compile((*static, *sources, "-lm", "-pthread"), folder / LOADER)
     return EmulatedDsp(folder, folder / LOADER)
 
 

@@ -3,19 +3,20 @@
  * input, a socket; under qemu-hexagon it runs on any machine.
  *
  * The library is placed as the ELF specification says, with the relocations of Hexagon's supplement, and its
- * undefined symbols are those of the table below: memory, strings and mathematics, as a DSP's system has.
+ * undefined symbols are those of the table below: memory, strings and mathematics, as a DSP's system has, and
+ * what dsp_system.c plays.
  * It is a tool for tests: the library is trusted, and what cannot be loaded ends the program.
  */
 #include <elf.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "dsp_system.h"
 #include "emulator_protocol.h"
 #include "hexagon_fastrpc.h"
 
@@ -32,32 +33,7 @@ typedef struct loaded_module {
 
 static loaded_module modules[MAX_MODULES];
 
-/* Append a line to the file that MACE_DSP_LOG names. */
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
-  const char *path = getenv("MACE_DSP_LOG");
-  FILE *file = path ? fopen(path, "a") : NULL;
-  va_list arguments;
-  if (!file) return;
-  va_start(arguments, format);
-  vfprintf(file, format, arguments);
-  va_end(arguments);
-  fputc('\n', file);
-  fclose(file);
-}
-
 /* ---- the system of the DSP ---- */
-
-/* Votes are written down; `words` is the vendor's request, of 32-bit words but for the bytes in it. */
-static int HAP_power_set(void *context, const void *request) {
-  int32_t words[12];
-  memcpy(words, request, sizeof words);
-  if (words[0] == 7)
-    note("vote dcvs=%d option=%d latency=%d/%d corner=%d/%d", words[2] & 0xff, words[3], words[4] & 0xff,
-         words[5], words[6] & 0xff, words[7]);
-  else
-    note("vote type=%d value=%d", words[0], words[0] == 2 ? words[2] & 0xff : words[2]);
-  return context ? 0 : HEXAGON_EBADPARM;
-}
 
 #define PAIRS(NAME) \
   NAME(acos) NAME(acosh) NAME(asin) NAME(asinh) NAME(atan) NAME(atanh) NAME(cbrt) NAME(ceil) NAME(cos) \
@@ -69,7 +45,7 @@ static int HAP_power_set(void *context, const void *request) {
 #define SINGLES(NAME) \
   NAME(abs) NAME(abort) NAME(calloc) NAME(free) NAME(getenv) NAME(malloc) \
   NAME(memcmp) NAME(memcpy) NAME(memmove) NAME(memset) NAME(qsort) NAME(realloc) NAME(strcmp) \
-  NAME(strlen) NAME(strncmp) NAME(HAP_power_set)
+  NAME(strlen) NAME(strncmp)
 
 static const struct {
   const char *name;
@@ -77,7 +53,7 @@ static const struct {
 } symbols[] = {
 #define PAIR(name) {#name, (void *)(name)}, {#name "f", (void *)(name##f)},
 #define ONE(name) {#name, (void *)(name)},
-    PAIRS(PAIR) SINGLES(ONE)};
+    PAIRS(PAIR) SINGLES(ONE) DSP_SYSTEM(ONE)};
 
 static uint32_t find_symbol(const char *name) {
   for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++)
@@ -99,7 +75,7 @@ static uint32_t resolve(const char *base, const Elf32_Sym *symbol, const char *n
   if (symbol->st_shndx != SHN_UNDEF) return (uint32_t)(uintptr_t)base + symbol->st_value;
   address = find_symbol(name);
   if (!address && ELF32_ST_BIND(symbol->st_info) != STB_WEAK) {
-    note("undefined %s", name);
+    dsp_note("undefined %s", name);
     fprintf(stderr, "dsp_loader: no symbol %s; add it to the table in dsp_loader.c\n", name);
   }
   return address;

@@ -1,0 +1,160 @@
+/* dsp_system.c - stand-ins for the functions of QuRT and of the vendor's libraries that a DSP library calls:
+ * threads by POSIX threads, vector units by a count. Broken rules of the vendor's end the program.
+ *
+ * Variables of the environment:
+ *   MACE_DSP_LOG    a file to which votes and threads are appended
+ *   MACE_DSP_UNITS  vector units of the DSP; 4 without it
+ */
+#define _GNU_SOURCE
+#include "dsp_system.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "hexagon_fastrpc.h"
+
+enum { MAX_THREADS = 64, MIN_STACK = 16 * 1024, UNITS = 4, MAIN_THREAD = 1, MAIN_PRIORITY = 192 };
+
+typedef struct thread {
+  pthread_t thread;
+  void (*entry)(void *);
+  void *argument;
+  int priority, is_alive;
+} thread;
+
+static thread threads[MAX_THREADS]; /* thread i has the number i + MAIN_THREAD + 1 */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unlocked = PTHREAD_COND_INITIALIZER;
+static int locked_units;
+static _Thread_local unsigned int own_number = MAIN_THREAD;
+static _Thread_local int has_unit;
+
+void dsp_note(const char *format, ...) {
+  const char *path = getenv("MACE_DSP_LOG");
+  FILE *file = path ? fopen(path, "a") : NULL;
+  va_list arguments;
+  if (!file) return;
+  va_start(arguments, format);
+  vfprintf(file, format, arguments);
+  va_end(arguments);
+  fputc('\n', file);
+  fclose(file);
+}
+
+static void abandon(const char *rule) {
+  fprintf(stderr, "dsp_system: %s\n", rule);
+  abort();
+}
+
+/* Votes are written down; `words` is the vendor's request, of 32-bit words but for the bytes in it. */
+int HAP_power_set(void *context, const void *request) {
+  int32_t words[12];
+  memcpy(words, request, sizeof words);
+  if (words[0] == 7)
+    dsp_note("vote dcvs=%d option=%d latency=%d/%d corner=%d/%d", words[2] & 0xff, words[3], words[4] & 0xff,
+             words[5], words[6] & 0xff, words[7]);
+  else
+    dsp_note("vote type=%d value=%d", words[0], words[0] == 2 ? words[2] & 0xff : words[2]);
+  return context ? 0 : HEXAGON_EBADPARM;
+}
+
+/* ---- threads ---- */
+
+static void *start(void *argument) {
+  const thread *own = argument;
+  own_number = (unsigned int)(own - threads) + MAIN_THREAD + 1;
+  own->entry(own->argument);
+  abandon("a thread returned without qurt_thread_exit");
+  return NULL;
+}
+
+int qurt_thread_create(qurt_thread_t *number, qurt_thread_attr_t *attr, void (*entry)(void *), void *argument) {
+  pthread_attr_t stack;
+  int free_one = 0, failed;
+  while (free_one < MAX_THREADS && threads[free_one].is_alive) free_one++;
+  if (free_one == MAX_THREADS) return -1;
+  if ((uintptr_t)attr->stack_addr % 8 || attr->stack_size < MIN_STACK) abandon("a stack is small or not aligned");
+  if (!attr->priority || attr->priority > 255) abandon("a priority is not from 1 to 255");
+  threads[free_one] = (thread){0, entry, argument, attr->priority, 1};
+  pthread_attr_init(&stack);
+  pthread_attr_setstack(&stack, attr->stack_addr, attr->stack_size);
+  failed = pthread_create(&threads[free_one].thread, &stack, start, &threads[free_one]);
+  pthread_attr_destroy(&stack);
+  if (failed) threads[free_one].is_alive = 0;
+  dsp_note("thread %.16s priority=%d", attr->name, attr->priority);
+  *number = (qurt_thread_t)free_one + MAIN_THREAD + 1;
+  return failed ? -1 : QURT_OK;
+}
+
+void qurt_thread_exit(int status) {
+  if (has_unit) abandon("a thread ended with a vector unit");
+  pthread_exit((void *)(intptr_t)status);
+}
+
+int qurt_thread_join(unsigned int number, int *status) {
+  void *answer;
+  thread *joined = &threads[number - MAIN_THREAD - 1];
+  if (number <= MAIN_THREAD || number > MAX_THREADS + MAIN_THREAD || !joined->is_alive)
+    abandon("a thread that is not there was joined");
+  if (pthread_join(joined->thread, &answer)) return -1;
+  *status = (int)(intptr_t)answer;
+  joined->is_alive = 0;
+  return QURT_OK;
+}
+
+qurt_thread_t qurt_thread_get_id(void) { return own_number; }
+
+int qurt_thread_get_priority(qurt_thread_t number) {
+  return number == MAIN_THREAD ? MAIN_PRIORITY : threads[number - MAIN_THREAD - 1].priority;
+}
+
+int qurt_futex_wait(void *word, int value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+  return QURT_OK;
+}
+
+int qurt_futex_wake(void *word, int count) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+  return QURT_OK;
+}
+
+/* ---- vector units ---- */
+
+static int count_units(void) {
+  const char *units = getenv("MACE_DSP_UNITS");
+  return units ? atoi(units) : UNITS;
+}
+
+static int lock_unit(int mode, int waits) {
+  int is_free;
+  if (mode != QURT_HVX_MODE_128B) abandon("a vector unit was locked in another mode than 128 bytes");
+  if (has_unit) abandon("a thread locked two vector units");
+  pthread_mutex_lock(&mutex);
+  while (!(is_free = locked_units < count_units()) && waits && count_units())
+    pthread_cond_wait(&unlocked, &mutex);
+  if (is_free) locked_units++;
+  pthread_mutex_unlock(&mutex);
+  has_unit = is_free;
+  return is_free ? QURT_OK : -1;
+}
+
+int qurt_hvx_lock(int mode) { return lock_unit(mode, 1); }
+int qurt_hvx_try_lock(int mode) { return lock_unit(mode, 0); }
+
+int qurt_hvx_unlock(void) {
+  if (!has_unit) abandon("a thread unlocked a vector unit that it does not have");
+  pthread_mutex_lock(&mutex);
+  locked_units--;
+  pthread_cond_signal(&unlocked);
+  pthread_mutex_unlock(&mutex);
+  has_unit = 0;
+  return QURT_OK;
+}
+
+int qurt_hvx_get_units(void) { return count_units() << 8 | 2 * count_units(); }
