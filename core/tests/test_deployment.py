@@ -23,7 +23,7 @@ models:
     model_file_path: net.onnx
     runtime: cpu+gpu
     winograd: 4
-    limit_opencl_kernel_time: 1
+    quantize_large_weights: 1
     nnlib_graph_mode: 0
     obfuscate: OFF
     subgraphs:
@@ -74,8 +74,7 @@ def test_list_form(tmp_path: Path) -> None:
     assert (b.name, b.shape, b.order) == ("b", (1, 10), "NONE")
     assert model.outputs[0].shape == (1, 1001)
     assert [n.removeprefix(f"{tmp_path}/") for n in found.notes] == [
-        "vision.yml:11: limit_opencl_kernel_time: accepted; has no effect yet: GPU kernels are not split; "
-        "planned: the OpenCL target"
+        "vision.yml:11: quantize_large_weights: accepted; has no effect yet: weights are stored as they are"
     ]
     assert found.ignored == found.notes
 
@@ -317,8 +316,6 @@ WITHOUT_EFFECT = {
     "model_graph_format": "file",
     "model_data_format": "file",
     "apu_version_with_no_device": "3",
-    "limit_opencl_kernel_time": "1",
-    "opencl_queue_window_size": "8",
     "cl_mem_type": "buffer",
     "accelerator_api": "neuron",
     "micro": "{backend: cmsis}",

@@ -26,7 +26,7 @@ from mace_target_opencl.target import Opencl
 HEADER = struct.Struct("<12I")
 FIELDS = (
     "magic", "version", "flags", "bindings", "kernels", "calls", "operands", "name_bytes", "option_bytes", "source_bytes",
-    "deflated_bytes", "reserved",
+    "deflated_bytes", "window",
 )  # fmt: skip
 INPUTS, OUTPUTS, PORT_BYTES = 1, 1, 400
 

@@ -135,15 +135,18 @@ def _choose(targets: Sequence[Target], abi: str) -> tuple[Choice, Registry]:
 
 
 def load_library(
-    sources: GeneratedFiles, folder: Path, flags: tuple[str, ...] = ()
+    sources: GeneratedFiles,
+    folder: Path,
+    flags: tuple[str, ...] = (),
+    config: native.Config | None = None,
 ) -> dict[str, native.LoadedModel]:
     """Compile the result of `generate_library` and load it, with a session for each model.
 
     What its parts call on processors of other ABIs is compiled into the same folder.
-    flags: further ones of the compiler.
+    flags: further ones of the compiler.  config: of the sessions.
     """
     build_device_libraries(sources, folder)
-    return native.load(shared_library(with_quick_flags(sources), host(), folder, flags), CASES)
+    return native.load(shared_library(with_quick_flags(sources), host(), folder, flags), CASES, config)
 
 
 def build_device_libraries(sources: GeneratedFiles, folder: Path) -> list[Path]:

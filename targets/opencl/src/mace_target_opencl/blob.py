@@ -22,6 +22,7 @@ from mace_core.memory import Arena, arena
 from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.check_build import is_checked, label_operand
 from mace_target_opencl.enqueue import FIELDS, needs_half, operands_of, render_program
+from mace_target_opencl.limits import UNLIMITED, QueueLimits
 
 MAGIC = 0x4C434F4D
 """The bytes "MOCL"."""
@@ -31,6 +32,8 @@ WEIGHTS = -1
 CHECKED = 2
 """Flag of a program whose kernels test their accesses."""
 ALIGNMENT = 256
+BRIEF = 4
+"""Flag of a program whose long kernels are cut into slices."""
 NEEDS_HALF = 1
 """Flag of a program that devices without cl_khr_fp16 cannot compute."""
 COMPILER_OPTIONS = "-cl-std=CL1.2"
@@ -67,11 +70,12 @@ class Location:
     unit: int
 
 
-def encode(program: Program) -> Blob:
+def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
     """Return a program as the driver reads it."""
     kernels = _list_kernels(program.calls)
     is_check_build = any(map(is_checked, kernels))
     flags = (NEEDS_HALF if any(map(needs_half, kernels)) else 0) | (CHECKED if is_check_build else 0)
+    flags |= BRIEF if limits.is_brief else 0
     source = render_program(kernels).encode()
     placement = _Placement(program)
     calls, operands = bytearray(), bytearray()
@@ -92,7 +96,7 @@ def encode(program: Program) -> Blob:
         )
     strings = _SourceTable(list(numbers), _label_operands(program.calls) if is_check_build else [], source)
     return Blob(
-        _join(_Header(flags, placement.bindings), bytes(calls), bytes(operands), strings),
+        _join(_Header(flags, placement.bindings, limits.window), bytes(calls), bytes(operands), strings),
         placement.weights,
         placement.arena.bytes,
         len(program.calls),
@@ -168,6 +172,7 @@ class _Header(NamedTuple):
 
     flags: int
     bindings: int
+    window: int
 
 
 class _SourceTable(NamedTuple):
@@ -201,7 +206,7 @@ def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) 
         len(compiler_options),
         len(source),
         len(deflated),
-        0,
+        first.window,
     )
     pieces = [
         header,

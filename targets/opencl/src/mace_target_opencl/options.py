@@ -11,6 +11,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
 from mace_target_opencl.costs import Costs
+from mace_target_opencl.limits import UNLIMITED, QueueLimits
 
 TYPES = ("f32", "f16")
 REGIONS = ("auto", "all", "worthwhile")
@@ -36,6 +37,7 @@ class OpenclOptions:
     estimated.  checks_bounds: whether kernels test every access.  winograd: tile of Winograd's convolution, 2
     or 4; 0 for none.
     binaries: files of what devices compiled, relative to the folder of the model.
+    limits: how calls are enqueued.
     tile: columns of a product's tile that a candidate wants, see `candidates`; None leaves it to the target.
     """
 
@@ -46,6 +48,7 @@ class OpenclOptions:
     checks_bounds: bool = False
     winograd: int = 0
     binaries: tuple[str, ...] = ()
+    limits: QueueLimits = UNLIMITED
     tile: int | None = None
 
     @classmethod
@@ -94,7 +97,11 @@ class OpenclOptions:
         place = f"model {model.name!r}: target_options: opencl"
         defaults = DATA_TYPES.get(str(model.keys.get("data_type")), ("f32", "f32"))
         options = cls.of(model.options("opencl"), place, model.runtimes, defaults)
-        return replace(options, winograd=int(str(model.keys.get("winograd", 0))))
+        limits = QueueLimits(
+            bool(model.keys.get("limit_opencl_kernel_time")),
+            int(str(model.keys.get("opencl_queue_window_size", 0))),
+        )
+        return replace(options, winograd=int(str(model.keys.get("winograd", 0))), limits=limits)
 
 
 def _is_list_of_strings(value: object) -> bool:

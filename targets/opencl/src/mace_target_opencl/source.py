@@ -32,10 +32,12 @@ class KernelSource:
     """What the template of one kernel sees besides its constants.
 
     arguments: the declarations of the kernel's parameters.  pointers: statements that make a pointer of each
-    pair, under the operand's name.  `LOAD_x(i)`, `LOAD4_x(i)`, `LOADU4_x(i)`, `STORE_y(v, i)` and
-    `STORE4_y(v, i)` are macros for each operand, so that a template does not know in how many bits an element
-    is stored. Those of four elements want a place that is a multiple of four, except for LOADU4: compilers
-    load a vector whole only where they know that it is aligned.
+    pair, under the operand's name.  group: `number_group`.
+
+    `LOAD_x(i)`, `LOAD4_x(i)`, `LOADU4_x(i)`, `STORE_y(v, i)` and `STORE4_y(v, i)` are macros of an operand,
+    so that a template does not know in how many bits an element is stored. Those of four elements want a
+    place that is a multiple of four, except for LOADU4: compilers load a vector whole only where they know
+    that it is aligned.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -59,6 +61,7 @@ class KernelSource:
             store=self.store,
             load=self.load,
             type_of=self._types.__getitem__,
+            group=number_group,
             attributes=self._attributes(),
         )
         body = render(self.kernel.template, **params)
@@ -149,6 +152,15 @@ class KernelSource:
     def _attributes(self) -> Code:
         size: tuple[int, ...] = self.kernel.params["local_size"]  # type: ignore[assignment]
         return Code(f"__attribute__((reqd_work_group_size({', '.join(map(str, size))})))" if size else "")
+
+
+def number_group(axis: int) -> Code:
+    """Return the expression of a work-item's group.
+
+    get_group_id alone counts from the first group of a slice, see opencl_enqueue.c. Unlike a quotient of
+    get_global_id, the expression is one value for all work-items of a group, as compilers see.
+    """
+    return Code(f"(get_group_id({axis}) + get_global_offset({axis}) / get_local_size({axis}))")
 
 
 def _declare(operand: KernelOperand) -> str:

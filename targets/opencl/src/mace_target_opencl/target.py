@@ -110,7 +110,7 @@ class Opencl(KernelTarget):
             program = compute_in_half(program)
         if self.options.checks_bounds:
             program = check_bounds(program)
-        blob = encode(program)
+        blob = encode(program, self.options.limits)
         body = BlobBody(blob.code, blob.weights, BUILT_BY, BUILT_FOR)
         binaries = read_binaries(config.model, self.options.binaries)
         compiled = select_binaries(binaries, body)

@@ -12,6 +12,8 @@
  *   OPENCL_STUB_LARGEST=N             bytes of the largest buffer (1 GiB)
  *   OPENCL_STUB_POLLS=N               how often an event is asked for before it has ended (0)
  *   OPENCL_STUB_STATE=N               the state with which events end (0)
+ *   OPENCL_STUB_NS=N                  nanoseconds that a kernel takes (700)
+ *   OPENCL_STUB_SHOW=1                print what is enqueued
  *   OPENCL_STUB_FAULT=CALL:OPERAND:INDEX  what the kernels of a check build note
  */
 #include <stdio.h>
@@ -281,9 +283,12 @@ static void note_fault(void) {
 EXPORT int32_t clEnqueueNDRangeKernel(cl_queue queue, cl_kernel kernel, uint32_t axes, const size_t *offset,
                                       const size_t *global, const size_t *local, uint32_t count,
                                       const cl_event *waits, cl_event *event) {
-  (void)offset, (void)waits;
+  (void)waits;
   check(queue, QUEUE, __func__);
   check(kernel, KERNEL, __func__);
+  if (number("OPENCL_STUB_SHOW", "0"))
+    printf("enqueue %zu %zu %zu\n", offset ? offset[0] : 0, global[0], local ? local[0] : 0);
+  if (local && offset && offset[0] % local[0]) abort();
   if (axes != 3 || count || !global[0] || (local && global[0] % local[0])) abort();
   note_fault();
   return signal_event(event, fault(__func__));
@@ -341,7 +346,7 @@ EXPORT int32_t clGetEventInfo(cl_event event, uint32_t what, size_t bytes, void 
 }
 
 EXPORT int32_t clGetEventProfilingInfo(cl_event event, uint32_t what, size_t bytes, void *to, size_t *used) {
-  const uint64_t at = what == CL_PROFILING_COMMAND_START ? 1000 : 1700;
+  const uint64_t at = what == CL_PROFILING_COMMAND_START ? 1000 : 1000 + (uint64_t)number("OPENCL_STUB_NS", "700");
   const int32_t code = fault(__func__);
   check(event, EVENT, __func__);
   return code ? code : answer(&at, sizeof at, bytes, to, used);
@@ -355,4 +360,7 @@ EXPORT int32_t clWaitForEvents(uint32_t count, const cl_event *events) {
 
 EXPORT int32_t clReleaseEvent(cl_event event) { return drop(event, EVENT, __func__); }
 EXPORT int32_t clFlush(cl_queue queue) { return check(queue, QUEUE, __func__) ? fault(__func__) : 0; }
-EXPORT int32_t clFinish(cl_queue queue) { return check(queue, QUEUE, __func__) ? fault(__func__) : 0; }
+EXPORT int32_t clFinish(cl_queue queue) {
+  if (number("OPENCL_STUB_SHOW", "0")) printf("finish\n");
+  return check(queue, QUEUE, __func__) ? fault(__func__) : 0;
+}

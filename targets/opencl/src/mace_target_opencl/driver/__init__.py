@@ -15,6 +15,7 @@ _SOURCES = (
     "opencl_blob.c",
     "opencl_check.c",
     "opencl_driver.c",
+    "opencl_enqueue.c",
     "opencl_inflate.c",
     "opencl_library.c",
     "opencl_observe.c",

@@ -7,8 +7,14 @@
 enum { OPENCL_MAGIC = 0x4C434F4D, OPENCL_VERSION = 1, OPENCL_WEIGHTS = -1, OPENCL_OPERANDS = 64 };
 
 /* Flags of a part. NEEDS_HALF: the kernels compute in half precision. CHECKED: each kernel tests where it reads
- * and writes, and has two more arguments: where to note what was wrong, and the number of the call. */
-enum { OPENCL_NEEDS_HALF = 1, OPENCL_CHECKED = 2, OPENCL_FLAGS = OPENCL_NEEDS_HALF | OPENCL_CHECKED };
+ * and writes, and has two more arguments: where to note what was wrong, and the number of the call. BRIEF: long
+ * kernels are cut into slices. */
+enum {
+  OPENCL_NEEDS_HALF = 1,
+  OPENCL_CHECKED = 2,
+  OPENCL_BRIEF = 4,
+  OPENCL_FLAGS = OPENCL_NEEDS_HALF | OPENCL_CHECKED | OPENCL_BRIEF
+};
 
 typedef struct opencl_header {
   uint32_t magic, version, flags;
@@ -17,7 +23,7 @@ typedef struct opencl_header {
   uint32_t name_bytes, option_bytes; /* each text ends with a 0 */
   uint32_t source_bytes;             /* inflated, without an end */
   uint32_t deflated_bytes;
-  uint32_t reserved;
+  uint32_t window; /* most calls that wait in the queue; 0: no limit */
 } opencl_header;
 
 typedef struct opencl_call {

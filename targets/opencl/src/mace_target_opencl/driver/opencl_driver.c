@@ -35,6 +35,14 @@ static int store_hint(char *to, const char *value, size_t bytes) {
   return 0;
 }
 
+/* Store a number of microseconds. */
+static int store_time(char *to, const char *value, size_t bytes) {
+  if (!bytes || bytes > 9 || strspn(value, "0123456789") < bytes) return 0;
+  memcpy(to, value, bytes);
+  to[bytes] = 0;
+  return 1;
+}
+
 static mace_status read_options(opencl_settings *settings, const char *options, mace_text text) {
   while (options && *options) {
     const size_t bytes = strcspn(options, ";");
@@ -51,10 +59,12 @@ static mace_status read_options(opencl_settings *settings, const char *options, 
         known = store_hint(settings->priority, equals + 1, (size_t)(end - equals - 1));
       if (name == 11 && !memcmp(key, "performance", name))
         known = store_hint(settings->performance, equals + 1, (size_t)(end - equals - 1));
+      if (name == 9 && !memcmp(key, "kernel_us", name))
+        known = store_time(settings->kernel_us, equals + 1, (size_t)(end - equals - 1));
       if (!known)
         return mace_opencl_say(text, MACE_REFUSED,
-                               "the option %.*s is unknown or has no such value; library, device, priority and "
-                               "performance are known, the last two high, normal or low",
+                               "the option %.*s is unknown or has no such value; library, device, priority, "
+                               "performance (high, normal or low) and kernel_us are known",
                                (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');

@@ -6,8 +6,7 @@
 
 #include "opencl_part.h"
 
-/* The queue whose events have times; that of other runs where the device gives no such queue. */
-static cl_queue find_queue(mace_device *device) {
+cl_queue mace_opencl_find_queue(mace_device *device) {
   int32_t code = 0;
   if (!device->profiling)
     device->profiling =
@@ -15,8 +14,7 @@ static cl_queue find_queue(mace_device *device) {
   return device->profiling ? device->profiling : device->queue;
 }
 
-/* The nanoseconds of a call that has ended; 0 where the device does not tell. */
-static uint64_t measure(const mace_device *device, cl_event event) {
+uint64_t mace_opencl_read_time(const mace_device *device, cl_event event) {
   uint64_t start = 0, end = 0;
   if (device->cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL)) return 0;
   if (device->cl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL)) return 0;
@@ -43,7 +41,7 @@ static mace_status run_call(const mace_loaded *part, uint32_t number, const mace
                             const mace_observer *observer, char *memory, mace_text text) {
   mace_device *const device = part->device;
   const opencl_operand *const result = find_result(part, number);
-  const cl_queue queue = find_queue(device);
+  const cl_queue queue = mace_opencl_find_queue(device);
   cl_event event = NULL;
   const char *function = "clEnqueueNDRangeKernel";
   int32_t code = mace_opencl_enqueue(part, number, queue, &event);
@@ -51,7 +49,7 @@ static mace_status run_call(const mace_loaded *part, uint32_t number, const mace
     function = "clEnqueueReadBuffer";
     code = result->bytes ? read_result(part, result, ports, queue, memory) : device->cl.clFinish(queue);
   }
-  const uint64_t ns = code ? 0 : measure(device, event);
+  const uint64_t ns = code ? 0 : mace_opencl_read_time(device, event);
   if (event) device->cl.clReleaseEvent(event);
   if (code) return mace_opencl_judge(MACE_FAILED, function, code, text);
   const mace_status status = mace_opencl_find_fault(part, text);
@@ -70,7 +68,7 @@ mace_status mace_opencl_observe(mace_loaded *part, const mace_binding *ports, co
   if (!memory) return mace_opencl_say(text, MACE_FAILED, "out of memory for a layer; run without an observer");
   for (uint32_t i = 0; !status && i < calls; i++) status = run_call(part, i, ports, observer, memory, text);
   /* Also after a failure: a call that was enqueued before it uses the ports. */
-  if (status && status != MACE_LOST) part->device->cl.clFinish(find_queue(part->device));
+  if (status && status != MACE_LOST) part->device->cl.clFinish(mace_opencl_find_queue(part->device));
   free(memory);
   return status;
 }

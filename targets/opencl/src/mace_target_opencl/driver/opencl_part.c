@@ -10,13 +10,10 @@ static size_t round_up(size_t bytes) {
   return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
 }
 
-static size_t count_ports(const mace_payload *payload) {
-  return (size_t)payload->inputs + (size_t)payload->outputs + (payload->scratch.bytes ? 1u : 0u);
-}
 
 size_t mace_opencl_part_bytes(const mace_payload *payload) {
-  return round_up(sizeof(mace_loaded)) + sizeof(mace_binding) * count_ports(payload) +
-         sizeof(cl_kernel) * mace_opencl_count_calls(payload);
+  return round_up(sizeof(mace_loaded)) + sizeof(opencl_argument) * mace_opencl_count_ports(payload) +
+         (sizeof(cl_kernel) + sizeof(uint64_t)) * mace_opencl_count_calls(payload);
 }
 
 /* ---- loading ---- */
@@ -42,8 +39,9 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
   memset(part, 0, mace_opencl_part_bytes(payload));
   part->device = device;
   part->payload = payload;
-  part->bound = (mace_binding *)(void *)((char *)memory + round_up(sizeof *part));
-  part->kernels = (cl_kernel *)(void *)(part->bound + count_ports(payload));
+  part->bound = (opencl_argument *)(void *)((char *)memory + round_up(sizeof *part));
+  part->slices = (uint64_t *)(void *)(part->bound + mace_opencl_count_ports(payload));
+  part->kernels = (cl_kernel *)(void *)(part->slices + mace_opencl_count_calls(payload));
   fault = mace_opencl_read(payload, &part->blob);
   if (fault)
     return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);
@@ -68,7 +66,7 @@ static void forget_program(mace_loaded *part) {
   }
   if (part->program) cl->clReleaseProgram(part->program);
   part->program = NULL;
-  memset(part->bound, 0, sizeof *part->bound * count_ports(part->payload));
+  mace_opencl_unbind(part);
 }
 
 void mace_opencl_unload(mace_loaded *part) {
@@ -153,7 +151,7 @@ static mace_status finish_program(mace_loaded *part, mace_text text) {
 static void warm_up(mace_loaded *part) {
   const mace_device *const device = part->device;
   const mace_payload *const payload = part->payload;
-  const size_t count = count_ports(payload);
+  const size_t count = mace_opencl_count_ports(payload);
   mace_memory *const memories = calloc(count, sizeof *memories);
   mace_binding *const ports = calloc(count, sizeof *ports);
   const mace_text nowhere = {NULL, 0};
@@ -169,13 +167,14 @@ static void warm_up(mace_loaded *part) {
     /* Zeros are valid indices, so that no kernel leaves its tensors. */
     ready = made && !device->cl.clEnqueueFillBuffer(device->queue, made, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
   }
-  if (ready) mace_opencl_run(part, ports, 0, nowhere);
-  if (!ready) device->cl.clFinish(device->queue);
+  if (ready) ready = !mace_opencl_run(part, ports, 0, nowhere);
+  if (ready) mace_opencl_measure(part);
+  if (!ready) device->cl.clFinish(device->queue); /* of what was enqueued before the fault */
   for (size_t i = 0; memories && i < count; i++)
     if (memories[i].buffer.handle) device->cl.clReleaseMemObject((cl_mem)(uintptr_t)memories[i].buffer.handle);
   free(memories);
   free(ports);
-  memset(part->bound, 0, sizeof *part->bound * count);
+  mace_opencl_unbind(part);
 }
 
 mace_status mace_opencl_compile(mace_loaded *part, mace_text text) {
@@ -215,7 +214,10 @@ mace_status mace_opencl_restore(mace_loaded *part, const void *compiled, size_t 
     return mace_opencl_judge(MACE_STALE, "clCreateProgramWithBinary", code ? code : loaded, text);
   }
   status = finish_program(part, text);
-  if (status) forget_program(part);
+  if (status)
+    forget_program(part);
+  else if (mace_opencl_limit_us(part))
+    warm_up(part); /* which measures the calls; what the device compiled does not say how long they take */
   return status;
 }
 
@@ -230,63 +232,9 @@ size_t mace_opencl_save(mace_loaded *part, void *compiled, size_t bytes) {
 
 /* ---- running ---- */
 
-/* Give a call its arguments: for each operand the buffer, and the place of its first element in it. */
-static int32_t set_arguments(const mace_loaded *part, uint32_t number, const mace_binding *ports) {
-  const opencl_functions *const cl = &part->device->cl;
-  const opencl_call *const call = &part->blob.calls[number];
-  for (uint32_t i = 0; i < call->operands; i++) {
-    const opencl_operand *const operand = &part->blob.operands[call->first + i];
-    cl_mem memory = part->weights;
-    uint64_t offset = operand->offset;
-    int32_t code;
-    if (operand->binding != OPENCL_WEIGHTS) {
-      const mace_binding *const port = &ports[operand->binding];
-      memory = (cl_mem)(uintptr_t)port->memory->buffer.handle;
-      offset += port->memory->buffer.offset + port->offset;
-    }
-    offset /= operand->unit;
-    code = cl->clSetKernelArg(part->kernels[number], 2 * i, sizeof memory, &memory);
-    if (!code) code = cl->clSetKernelArg(part->kernels[number], 2 * i + 1, sizeof offset, &offset);
-    if (code) return code;
-  }
-  return mace_opencl_set_check(part, number);
-}
-
-mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_text text) {
-  const size_t count = count_ports(part->payload);
-  int same = 1;
-  for (size_t i = 0; i < count; i++)
-    same &= part->bound[i].memory == ports[i].memory && part->bound[i].offset == ports[i].offset;
-  if (same && count) return MACE_OK;
-  for (uint32_t i = 0; i < part->blob.header->calls; i++) {
-    const int32_t code = set_arguments(part, i, ports);
-    if (code) return mace_opencl_judge(MACE_FAILED, "clSetKernelArg", code, text);
-  }
-  memcpy(part->bound, ports, sizeof *ports * count);
-  return MACE_OK;
-}
-
-int32_t mace_opencl_enqueue(const mace_loaded *part, uint32_t number, cl_queue queue, cl_event *event) {
-  const opencl_call *const call = &part->blob.calls[number];
-  const size_t global[3] = {(size_t)call->global[0], (size_t)call->global[1], (size_t)call->global[2]};
-  const size_t local[3] = {(size_t)call->local[0], (size_t)call->local[1], (size_t)call->local[2]};
-  return part->device->cl.clEnqueueNDRangeKernel(queue, part->kernels[number], 3, NULL, global,
-                                                 local[0] ? local : NULL, 0, NULL, event);
-}
-
-static mace_status enqueue_calls(mace_loaded *part, const mace_binding *ports, mace_text text) {
-  const mace_status status = mace_opencl_bind(part, ports, text);
-  if (status) return status;
-  for (uint32_t i = 0; i < part->blob.header->calls; i++) {
-    const int32_t code = mace_opencl_enqueue(part, i, part->device->queue, NULL);
-    if (code) return mace_opencl_judge(MACE_FAILED, "clEnqueueNDRangeKernel", code, text);
-  }
-  return MACE_OK;
-}
-
 mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms, mace_text text) {
   const opencl_functions *const cl = &part->device->cl;
-  const mace_status status = enqueue_calls(part, ports, text);
+  const mace_status status = mace_opencl_enqueue_calls(part, ports, text);
   /* Also after a failure: calls that were enqueued before it use the ports. */
   const int32_t code = status == MACE_LOST ? CL_SUCCESS : cl->clFinish(part->device->queue);
   (void)timeout_ms; /* the engine refuses a limit, because no kernel can be stopped */
@@ -297,7 +245,7 @@ mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32
 mace_status mace_opencl_submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms,
                                mace_text text) {
   mace_device *const device = part->device;
-  mace_status status = enqueue_calls(part, ports, text);
+  mace_status status = mace_opencl_enqueue_calls(part, ports, text);
   int32_t code = CL_SUCCESS;
   (void)timeout_ms;
   if (!status) {

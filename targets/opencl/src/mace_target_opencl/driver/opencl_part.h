@@ -13,6 +13,7 @@ typedef struct opencl_settings {
   char library[OPENCL_OPTION_BYTES]; /* path of the OpenCL library */
   char device[OPENCL_OPTION_BYTES];  /* "gpu", "cpu", or a part of the device's name */
   char priority[8], performance[8];  /* "high", "normal" or "low" */
+  char kernel_us[12];                /* microseconds that a kernel may take; "0": no limit */
 } opencl_settings;
 
 struct mace_device {
@@ -28,6 +29,12 @@ struct mace_device {
   char name[OPENCL_NAME_BYTES];
 };
 
+/* What the arguments of calls were set for. */
+typedef struct opencl_argument {
+  cl_mem memory; /* NULL: nothing yet */
+  uint64_t offset;
+} opencl_argument;
+
 struct mace_loaded {
   mace_device *device;
   const mace_payload *payload;
@@ -37,7 +44,8 @@ struct mace_loaded {
   cl_program program;  /* NULL: not compiled */
   cl_kernel *kernels;  /* by call: arguments are a kernel's state, and those of a call rarely change */
   cl_event running;    /* of the run that was submitted; NULL: none */
-  mace_binding *bound; /* by port: what the arguments were set for; memory NULL: nothing yet */
+  opencl_argument *bound; /* by port */
+  uint64_t *slices;       /* by call: how many pieces it is enqueued in; 0: as one, too */
 };
 
 /* Write a text; returns the status. */
@@ -55,11 +63,29 @@ void mace_opencl_close_library(mace_device *device);
 /* Whether a device has an extension. */
 int mace_opencl_has_extension(const mace_device *device, const char *name);
 
-/* Give the kernels of all calls their arguments, unless they have them. */
-mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_text text);
+/* Ports of a part, its scratch memory among them. */
+size_t mace_opencl_count_ports(const mace_payload *payload);
 
-/* Enqueue a call; event: of its end, NULL: nobody asks. */
+/* Give the kernels of all calls their arguments, unless they have them; forget which they have. */
+mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_text text);
+void mace_opencl_unbind(mace_loaded *part);
+
+/* Enqueue the whole of a call; event: of its end, NULL: nobody asks. */
 int32_t mace_opencl_enqueue(const mace_loaded *part, uint32_t number, cl_queue queue, cl_event *event);
+
+/* Enqueue all calls, long ones in slices. */
+mace_status mace_opencl_enqueue_calls(mace_loaded *part, const mace_binding *ports, mace_text text);
+
+/* Microseconds that a kernel may take; 0: no limit. */
+uint64_t mace_opencl_limit_us(const mace_loaded *part);
+
+/* Where kernels have a limit: measure each call, which has its arguments, and choose its slices. */
+void mace_opencl_measure(mace_loaded *part);
+
+/* The queue whose events have times, and the nanoseconds of an event that has ended; 0 where the device does
+ * not tell. The queue is that of other runs where the device gives no such queue. */
+cl_queue mace_opencl_find_queue(mace_device *device);
+uint64_t mace_opencl_read_time(const mace_device *device, cl_event event);
 
 /* Of check builds; without effect in others. Make the memory for faults; give a call its arguments behind the
  * operands; say what a kernel noted, once the calls have ended, and forget it. */
