@@ -51,3 +51,15 @@ def test_packets_of_a_tile_are_four_fifths_full(assembly: str, tile: str) -> Non
     assert products == 4 * rows * vectors
     assert products / PER_PACKET >= 0.8 * packets, f"{products} products in {packets} packets"
     assert "r29" not in loop, "sums are kept on the stack"
+
+
+@pytest.mark.slow
+def test_l2fetch_stands_in_front_of_the_loops_of_products(assembly: str) -> None:
+    """No tile has one: there it would take a place of a load in each round."""
+    bodies = re.split(r"^(\w+):", assembly, flags=re.MULTILINE)
+    functions = dict(zip(bodies[1::2], bodies[2::2], strict=True))
+    counts = {name: len(re.findall(r"l2fetch\(r\d+,r\d+:\d+\)", text)) for name, text in functions.items()}
+    tiles = [name for name in functions if re.fullmatch(r"igemm_bytes_\d+x\d", name)]
+    assert len(tiles) >= len(TILES)
+    assert not any(counts[name] for name in tiles)
+    assert sum(counts.values()) >= 3, "rows, the first weights, and the next ones"

@@ -25,7 +25,7 @@ HVX = CpuLevel(
     dot="vrmpy",
     by_scalar=True,
     probe=KERNELS / "hexagon.h.in",
-    helpers=(KERNELS / "hvx.h.in",),
+    helpers=(KERNELS / "hvx.h.in", KERNELS / "l2fetch.h.in"),
     replaces=(KERNELS / "igemm_bytes.h.in", KERNELS / "conv_depthwise_bytes.c.in"),
 )
 # A phone has DSPs without vector units too (that of its audio), and a process may find all of them taken.
