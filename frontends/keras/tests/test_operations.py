@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from keras_cases import Case, check
 
+from mace_core.ir import Shape
+
 IMAGE, STEPS, ROW = (4, 6, 2), (7, 6), (6,)
 Compute = Callable[..., Any]
 
@@ -24,9 +26,19 @@ def unary(name: str, low: float = -2.0, high: float = 2.0, **settings: Any) -> C
     )
 
 
-def of(label: str, compute: Compute, *shapes: tuple[int, ...], **how: Any) -> Case:
-    """compute: (keras.ops, tensors) -> tensors."""
-    return Case(label, lambda k: lambda *x: compute(k.ops, *x), shapes or (STEPS,), **how)
+def operation(
+    label: str,
+    compute: Compute,
+    *shapes: Shape,
+    dtype: str = "float32",
+    low: float = -2.0,
+    high: float = 2.0,
+) -> Case:
+    """Return the case of an operation of keras.ops; low and high limit its random inputs.
+
+    compute: (keras.ops, tensors) -> tensors.
+    """
+    return Case(label, lambda k: lambda *x: compute(k.ops, *x), shapes or (STEPS,), dtype, low, high)
 
 
 ELEMENTS = (
@@ -92,10 +104,10 @@ ELEMENTS = (
     unary("threshold", threshold=0.3, default_value=-1.0),
     unary("softmax", axis=1),
     unary("log_softmax"),
-    of("clip", lambda o, x: o.clip(x, -1.0, 0.5)),
-    of("isclose-free-where", lambda o, x: o.where(x > 0.5, x, -x)),
-    of("cast", lambda o, x: o.cast(o.cast(x, "int32"), "float32")),
-    of("stop_gradient", lambda o, x: o.stop_gradient(x)),
+    operation("clip", lambda o, x: o.clip(x, -1.0, 0.5)),
+    operation("isclose-free-where", lambda o, x: o.where(x > 0.5, x, -x)),
+    operation("cast", lambda o, x: o.cast(o.cast(x, "int32"), "float32")),
+    operation("stop_gradient", lambda o, x: o.stop_gradient(x)),
 )
 SYMBOLS = (
     operator.add,
@@ -110,29 +122,31 @@ COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_e
 
 
 def compared(name: str) -> Case:
-    return of(name, lambda o, a, b: o.cast(getattr(o, name)(o.round(a), o.round(b)), "float32"), STEPS, STEPS)
+    return operation(
+        name, lambda o, a, b: o.cast(getattr(o, name)(o.round(a), o.round(b)), "float32"), STEPS, STEPS
+    )
 
 
 PAIRS = (
-    *(of(f.__name__, lambda _, a, b, f=f: f(a, b), STEPS, STEPS, low=0.2, high=3.0) for f in SYMBOLS),
-    *(of(f"{f.__name__}-number", lambda _, a, f=f: f(a, 2.5), low=0.2, high=3.0) for f in SYMBOLS),
-    *(of(f"number-{f.__name__}", lambda _, a, f=f: f(2.5, a), low=0.2, high=3.0) for f in SYMBOLS[:5]),
-    of("add-broadcast", lambda _, a, b: a + b, (4, 1, 2), (6, 2)),
-    of("maximum", lambda o, a, b: o.maximum(a, b), STEPS, STEPS),
-    of("minimum-number", lambda o, a: o.minimum(a, 0.5)),
+    *(operation(f.__name__, lambda _, a, b, f=f: f(a, b), STEPS, STEPS, low=0.2, high=3.0) for f in SYMBOLS),
+    *(operation(f"{f.__name__}-number", lambda _, a, f=f: f(a, 2.5), low=0.2, high=3.0) for f in SYMBOLS),
+    *(operation(f"number-{f.__name__}", lambda _, a, f=f: f(2.5, a), low=0.2, high=3.0) for f in SYMBOLS[:5]),
+    operation("add-broadcast", lambda _, a, b: a + b, (4, 1, 2), (6, 2)),
+    operation("maximum", lambda o, a, b: o.maximum(a, b), STEPS, STEPS),
+    operation("minimum-number", lambda o, a: o.minimum(a, 0.5)),
     *(compared(name) for name in COMPARISONS),
-    of(
+    operation(
         "logical",
         lambda o, a, b: o.cast(o.logical_and(a > 0, o.logical_or(b > 0, o.logical_not(a > 1))), "float32"),
         STEPS,
         STEPS,
     ),
-    of(
+    operation(
         "constants",
         lambda o, x: x * o.convert_to_tensor(np.arange(6, dtype="float32")) + np.full((7, 1), 2.0, "float32"),
     ),
-    of("integers", lambda _, a, b: a * 2 + b, ROW, ROW, dtype="int32", low=-5, high=5),
-    of("mixed", lambda _, a, b: a + b * 0.5, ROW, ROW, dtype="int32", low=-5, high=5),
+    operation("integers", lambda _, a, b: a * 2 + b, ROW, ROW, dtype="int32", low=-5, high=5),
+    operation("mixed", lambda _, a, b: a + b * 0.5, ROW, ROW, dtype="int32", low=-5, high=5),
 )
 REDUCTIONS = (
     *(unary(n, axis=1) for n in ("sum", "mean", "max", "min", "prod", "var", "std", "logsumexp")),
@@ -141,41 +155,41 @@ REDUCTIONS = (
     unary("argmin", axis=1),
     unary("cumsum", axis=1),
     unary("normalize", axis=-1),
-    of("sum-two", lambda o, x: o.sum(x, axis=(1, 2)), IMAGE),
+    operation("sum-two", lambda o, x: o.sum(x, axis=(1, 2)), IMAGE),
 )
 PRODUCTS = (
-    of("matmul", lambda o, a, b: o.matmul(a, b), (4, 5), (5, 3)),
-    of("matmul-operator", lambda _, a, b: a @ b, (2, 4, 5), (2, 5, 3)),
-    of("einsum", lambda o, a, b: o.einsum("btnh,bsnh->bnts", a, b), (4, 2, 3), (5, 2, 3)),
-    of("einsum-outer", lambda o, a, b: o.einsum("bi,bj->bij", a, b), (4,), (5,)),
+    operation("matmul", lambda o, a, b: o.matmul(a, b), (4, 5), (5, 3)),
+    operation("matmul-operator", lambda _, a, b: a @ b, (2, 4, 5), (2, 5, 3)),
+    operation("einsum", lambda o, a, b: o.einsum("btnh,bsnh->bnts", a, b), (4, 2, 3), (5, 2, 3)),
+    operation("einsum-outer", lambda o, a, b: o.einsum("bi,bj->bij", a, b), (4,), (5,)),
 )
 MOVES = (
-    of("reshape", lambda o, x: o.reshape(x, (-1, 6, 7))),
-    of("transpose", lambda o, x: o.transpose(x, (0, 3, 1, 2)), IMAGE),
-    of("swapaxes", lambda o, x: o.swapaxes(x, 1, -1), IMAGE),
-    of("moveaxis", lambda o, x: o.moveaxis(x, 1, -1), IMAGE),
-    of("expand_dims", lambda o, x: o.expand_dims(x, 2)),
-    of("squeeze", lambda o, x: o.squeeze(o.expand_dims(x, 1), 1)),
-    of("concatenate", lambda o, a, b: o.concatenate([a, b], axis=-1), STEPS, STEPS),
-    of("stack", lambda o, a, b: o.stack([a, b], axis=1), STEPS, STEPS),
-    of("split", lambda o, x: o.split(x, 3, axis=-1)),
-    of("split-places", lambda o, x: o.split(x, [1, 4], axis=-1)[1]),
-    of("unstack", lambda o, x: o.unstack(x, axis=1)[2]),
-    of("slices", lambda _, x: x[:, 1:-1:2, ::-1]),
-    of("place", lambda _, x: x[:, -1]),
-    of("new-axis", lambda _, x: x[:, None, ..., 2]),
-    of("flip", lambda o, x: o.flip(x, axis=1)),
-    of("roll", lambda o, x: o.roll(x, 2, axis=1)),
-    of("repeat", lambda o, x: o.repeat(x, 3, axis=1)),
-    of("tile", lambda o, x: o.tile(x, (1, 2, 3))),
-    of("pad", lambda o, x: o.pad(x, ((0, 0), (1, 2), (0, 3)))),
-    of("pad-reflect", lambda o, x: o.pad(x, ((0, 0), (1, 2), (0, 3)), mode="reflect")),
-    of("take", lambda o, x: o.take(x, [0, 3, 1], axis=1)),
-    of("one_hot", lambda o, x: o.one_hot(x, 5), ROW, dtype="int32", low=0, high=5),
-    of("top_k", lambda o, x: o.top_k(x, 2)[0]),
-    of("max_pool", lambda o, x: o.max_pool(x, 2, 1, "same"), IMAGE),
-    of("average_pool", lambda o, x: o.average_pool(x, (2, 3), (1, 2)), IMAGE),
-    of("resize", lambda o, x: o.image.resize(x, (3, 8)), IMAGE),
+    operation("reshape", lambda o, x: o.reshape(x, (-1, 6, 7))),
+    operation("transpose", lambda o, x: o.transpose(x, (0, 3, 1, 2)), IMAGE),
+    operation("swapaxes", lambda o, x: o.swapaxes(x, 1, -1), IMAGE),
+    operation("moveaxis", lambda o, x: o.moveaxis(x, 1, -1), IMAGE),
+    operation("expand_dims", lambda o, x: o.expand_dims(x, 2)),
+    operation("squeeze", lambda o, x: o.squeeze(o.expand_dims(x, 1), 1)),
+    operation("concatenate", lambda o, a, b: o.concatenate([a, b], axis=-1), STEPS, STEPS),
+    operation("stack", lambda o, a, b: o.stack([a, b], axis=1), STEPS, STEPS),
+    operation("split", lambda o, x: o.split(x, 3, axis=-1)),
+    operation("split-places", lambda o, x: o.split(x, [1, 4], axis=-1)[1]),
+    operation("unstack", lambda o, x: o.unstack(x, axis=1)[2]),
+    operation("slices", lambda _, x: x[:, 1:-1:2, ::-1]),
+    operation("place", lambda _, x: x[:, -1]),
+    operation("new-axis", lambda _, x: x[:, None, ..., 2]),
+    operation("flip", lambda o, x: o.flip(x, axis=1)),
+    operation("roll", lambda o, x: o.roll(x, 2, axis=1)),
+    operation("repeat", lambda o, x: o.repeat(x, 3, axis=1)),
+    operation("tile", lambda o, x: o.tile(x, (1, 2, 3))),
+    operation("pad", lambda o, x: o.pad(x, ((0, 0), (1, 2), (0, 3)))),
+    operation("pad-reflect", lambda o, x: o.pad(x, ((0, 0), (1, 2), (0, 3)), mode="reflect")),
+    operation("take", lambda o, x: o.take(x, [0, 3, 1], axis=1)),
+    operation("one_hot", lambda o, x: o.one_hot(x, 5), ROW, dtype="int32", low=0, high=5),
+    operation("top_k", lambda o, x: o.top_k(x, 2)[0]),
+    operation("max_pool", lambda o, x: o.max_pool(x, 2, 1, "same"), IMAGE),
+    operation("average_pool", lambda o, x: o.average_pool(x, (2, 3), (1, 2)), IMAGE),
+    operation("resize", lambda o, x: o.image.resize(x, (3, 8)), IMAGE),
 )
 CASES = (*ELEMENTS, *PAIRS, *REDUCTIONS, *PRODUCTS, *MOVES)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, Union
 
 import numpy as np
 
@@ -61,6 +61,9 @@ def floats(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
+RawAttribute: TypeAlias = Union[bool, int, float, str, bytes, np.generic, type, "Sequence[RawAttribute]"]
+"""An attribute of an operator as the functions of tf.raw_ops take it; types are written as numpy's."""
+
 Make = Callable[..., Any]
 """Builds a graph: the module `tensorflow` and a tensor for each input -> the outputs."""
 
@@ -85,9 +88,9 @@ def raw(
     *operands: Value | Array | Sequence[Value | Array],
     name: str = "",
     tolerance: float = 2e-6,
-    **attrs: Any,
+    **attrs: RawAttribute,
 ) -> Case:
-    """A graph of one operator, its operands inputs or constants in their order."""
+    """Return the case of one operator; operands are its inputs or constants in their order."""
     values: list[Value] = []
 
     def collect(operand: Value | Array | Sequence[Value | Array]) -> None:

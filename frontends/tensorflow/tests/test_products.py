@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensorflow_cases import Case, Value, check, f32, floats, freeze, raw, same
+from tensorflow_cases import Case, RawAttribute, Value, check, f32, floats, freeze, raw, same
 
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import check_graphs
@@ -19,7 +19,7 @@ def const(*values: Any) -> Any:
     return np.array(values, np.int32)
 
 
-def conv(name: str, x: Value, filters: tuple[int, ...], **attrs: Any) -> Case:
+def conv(name: str, x: Value, filters: tuple[int, ...], **attrs: RawAttribute) -> Case:
     attrs = {"strides": [1] * 4, "padding": "SAME", **attrs}
     return raw("Conv2D", x, floats(*filters), name=f"Conv2D {name}", **attrs)
 
@@ -200,12 +200,12 @@ def lstm_weights(width: int, hidden: int) -> dict[str, Any]:
     return {"w": floats(width + hidden, 4 * hidden), "b": floats(4 * hidden, seed=7), **peepholes}
 
 
-def block_cell(tf: Any, x: Any, state: Any, hidden: Any, **attrs: Any) -> Any:
+def block_cell(tf: Any, x: Any, state: Any, hidden: Any, **attrs: RawAttribute) -> Any:
     made = tf.raw_ops.LSTMBlockCell(x=x, cs_prev=state, h_prev=hidden, **lstm_weights(4, 3), **attrs)
     return [made.cs, made.h, made.o]
 
 
-def block_layer(tf: Any, form: str, x: Any, length: int, **attrs: Any) -> Any:
+def block_layer(tf: Any, form: str, x: Any, length: int, **attrs: RawAttribute) -> Any:
     zeros = {"cs_prev": floats(2, 3), "h_prev": floats(2, 3, seed=1)}
     made = getattr(tf.raw_ops, form)(
         seq_len_max=np.int64(length), x=x, **zeros, **lstm_weights(4, 3), **attrs

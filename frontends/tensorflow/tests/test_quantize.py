@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensorflow_cases import Case, check, f32, floats, freeze, raw
+from tensorflow_cases import Case, RawAttribute, check, f32, floats, freeze, raw
 
 from mace_core.emit import code
 from mace_core.errors import MaceError
@@ -25,7 +25,7 @@ ZEROS = np.zeros(3, np.float32)
 LOW, HIGH = np.float32([-1.3, -0.2, -2.0]), np.float32([1.7, 2.5, 0.4])
 
 
-def fake(name: str, low: Any, high: Any, **attrs: Any) -> tuple[Case, Case]:
+def fake(name: str, low: Any, high: Any, **attrs: RawAttribute) -> tuple[Case, Case]:
     """Of numbers that are computed, and of constants."""
     channels = "FakeQuantWithMinMaxVarsPerChannel" if np.ndim(low) else "FakeQuantWithMinMaxVars"
     ends = (np.asarray(low, np.float32), np.asarray(high, np.float32))

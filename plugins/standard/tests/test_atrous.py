@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_core import decompositions
 from mace_core.attributes import values_of
@@ -20,18 +21,20 @@ STORED = Storage(DType.I8, Quant.of(0.05))
 PLAIN = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
 
 
-def steps(e: Any, made: decompositions.Steps, x: str) -> str:
+def steps(e: Expressions, made: decompositions.Steps, x: str) -> str:
     return decompositions.apply(made, x, lambda op, operands, attrs: e(op, *operands, **values_of(attrs)))
 
 
-def blocks(e: Any, size: int, block: int, reach: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def blocks(e: Expressions, size: int, block: int, reach: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Paddings that fill whole blocks and crops of what the last ones have too much."""
     low, high = (int(v) for v in e.rng.integers(0, reach + 1, 2))
     spare = -(size + low + high) % block
     return (low, high + spare), (0, spare)
 
 
-def around(e: Any, x: str, block: tuple[int, ...], conv: Any, kernel: tuple[int, ...]) -> str:
+def around(
+    e: Expressions, x: str, block: tuple[int, ...], conv: Callable[[str], str], kernel: tuple[int, ...]
+) -> str:
     """A convolution between space-to-batch and batch-to-space."""
     shape = e.new.shape(x)
     found = [blocks(e, n, b, b * (k - 1)) for n, b, k in zip(shape[1:], block, kernel, strict=False)]
@@ -40,29 +43,27 @@ def around(e: Any, x: str, block: tuple[int, ...], conv: Any, kernel: tuple[int,
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_image_has_one_dilated_convolution(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
-    channels, kernel = int(e.rng.integers(1, 4)), (int(e.pick(2, 3)), int(e.pick(1, 2, 3)))
+def test_an_image_has_one_dilated_convolution(seed: int) -> None:
+    e = Expressions(seed)
+    channels, kernel = int(e.rng.integers(1, 4)), (e.pick(2, 3), e.pick(1, 2, 3))
     block = e.pick((2, 2), (3, 2), (2, 1), (2,))
-    x = e("Sin", e.input(int(e.pick(1, 2)), *(int(n) for n in e.rng.integers(6, 10, 2)), channels))
-    group = int(e.pick(1, channels))
+    x = e("Sin", e.input(e.pick(1, 2), *(int(n) for n in e.rng.integers(6, 10, 2)), channels))
+    group = e.pick(1, channels)
     filters, bias = e.constant(channels * 2, *kernel, channels // group), e.constant(channels * 2)
     y = around(e, x, block, lambda y: e("Conv", y, filters, bias, **PLAIN, group=group, low=0.0), kernel)
     assert ops_after(PASSES, e.graph(e("Neg", y))) == ["Sin", "Conv", "Neg"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_sequence_has_one_too_through_an_image_of_one_row(
-    expressions: Any, ops_after: Any, seed: int
-) -> None:
-    e = expressions(seed)
-    x, block, kernel = e("Sin", e.input(1, 12, 3)), int(e.pick(2, 3)), int(e.pick(2, 3))
+def test_a_sequence_has_one_too_through_an_image_of_one_row(seed: int) -> None:
+    e = Expressions(seed)
+    x, block, kernel = e("Sin", e.input(1, 12, 3)), e.pick(2, 3), e.pick(2, 3)
     filters = e.constant(4, 1, kernel, 3)
 
     def conv(y: str) -> str:
         n, length, _ = e.new.shape(y)
         wide = e("Conv", e("Reshape", y, shape=(n, 1, length, 3)), filters, **PLAIN)
-        return str(e("Reshape", wide, shape=(n, length - kernel + 1, 4)))
+        return e("Reshape", wide, shape=(n, length - kernel + 1, 4))
 
     y = around(e, x, (block,), conv, (kernel,))
     found = ops_after(PASSES, e.graph(e("Neg", y)))
@@ -73,20 +74,20 @@ def test_a_sequence_has_one_too_through_an_image_of_one_row(
 
 
 @pytest.mark.parametrize("rows", [2, 3])
-def test_a_sequence_as_an_image_of_more_rows_stays(expressions: Any, ops_after: Any, rows: int) -> None:
-    e = expressions(0)
+def test_a_sequence_as_an_image_of_more_rows_stays(rows: int) -> None:
+    e = Expressions(0)
     x, filters = e.input(1, 24, 3), e.constant(4, 1, 1, 3)
 
     def conv(y: str) -> str:
         wide = e("Conv", e("Reshape", y, shape=(2, rows, 12 // rows, 3)), filters, **PLAIN)
-        return str(e("Reshape", wide, shape=(2, 12, 4)))
+        return e("Reshape", wide, shape=(2, 12, 4))
 
     graph = remove_identity(e.graph(around(e, x, (2,), conv, (1,))))
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_stored_integers_stay_stored(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_stored_integers_stay_stored() -> None:
+    e = Expressions(0)
     x = e.input(1, 8, 8, 2, storage=STORED)
     result = Storage(DType.I8, Quant.of(0.1))
     filters = e.new.weight("w", np.ones((2, 3, 3, 2), np.int8), Quant.of(0.25))
@@ -95,8 +96,8 @@ def test_stored_integers_stay_stored(expressions: Any, ops_after: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, filters = e.input(1, 8, 8, 2), e.constant(2, 2, 2, 2)
     inner = e.pick(
         lambda y: e("Conv", y, filters, **(PLAIN | {"strides": (2, 2)})),
@@ -110,8 +111,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_other_blocks_after_than_before_stay(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_other_blocks_after_than_before_stay(seed: int) -> None:
+    e = Expressions(seed)
     x, filters = e.input(1, 8, 8, 2), e.constant(2, 1, 1, 2)
     before, after = e.pick(((2, 1), (1, 2)), ((4, 1), (2, 2)), ((2, 2), (4, 1)))
     y = e(
@@ -126,8 +127,8 @@ def test_other_blocks_after_than_before_stay(expressions: Any, ops_after: Any, s
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_a_convolution_that_something_else_reads_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_convolution_that_something_else_reads_stays() -> None:
+    e = Expressions(0)
     y = e(
         "Conv",
         steps(e, decompositions.space_to_batch((1, 8, 8, 2), (2, 2), [(0, 0)] * 2), e.input(1, 8, 8, 2)),
@@ -140,8 +141,8 @@ def test_a_convolution_that_something_else_reads_stays(expressions: Any, ops_aft
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_other_padding_than_zeros_stays_before_it(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_other_padding_than_zeros_stays_before_it() -> None:
+    e = Expressions(0)
     padded = e("Pad", e.input(1, 6, 6, 2), before=(0, 1, 1, 0), after=(0, 1, 1, 0), value=1.0)
     filters = e.constant(2, 2, 2, 2)
     split = [s for s in decompositions.space_to_batch((1, 8, 8, 2), (2, 2), [(0, 0)] * 2) if s[0] != "Pad"]
@@ -151,9 +152,9 @@ def test_other_padding_than_zeros_stays_before_it(expressions: Any, ops_after: A
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_edges_that_padding_made_are_not_computed(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
-    stride = int(e.pick(1, 2))
+def test_edges_that_padding_made_are_not_computed(seed: int) -> None:
+    e = Expressions(seed)
+    stride = e.pick(1, 2)
     pads = tuple(int(p) for p in e.rng.integers(0, 4, 4))
     attrs = {
         "strides": (stride, stride),
@@ -170,8 +171,8 @@ def test_edges_that_padding_made_are_not_computed(expressions: Any, ops_after: A
     assert ops_after([fuse_crop], graph) == (["Conv"] if inside else ["Conv", "Slice"])
 
 
-def test_channels_steps_and_other_readers_keep_a_slice(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_channels_steps_and_other_readers_keep_a_slice() -> None:
+    e = Expressions(0)
     attrs = PLAIN | {"pads_before": (2, 2), "pads_after": (2, 2)}
     y = e("Conv", e.input(1, 6, 6, 2), e.constant(3, 3, 3, 2), **attrs)
     near = (

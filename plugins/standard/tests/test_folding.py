@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_core.attributes import Attribute
 from mace_core.ir import DType, Quant, Storage
@@ -28,23 +27,21 @@ def window(rank: int, pad: int = 0, stride: int = 1) -> dict[str, tuple[int, ...
     }
 
 
-def conv(e: Any, x: str, group: int = 1, **attrs: Attribute) -> str:
+def conv(e: Expressions, x: str, group: int = 1, **attrs: Attribute) -> str:
     """A convolution with or without a bias."""
     channels, rank = e.new.shape(x)[-1], len(e.new.shape(x)) - 2
     filters = e.constant(2 * group, *(2,) * rank, channels // group)
     bias = [e.constant(2 * group)] if e.rng.random() < 0.5 else []
-    return str(e("Conv", x, filters, *bias, group=group, **(window(rank) | attrs)))
+    return e("Conv", x, filters, *bias, group=group, **(window(rank) | attrs))
 
 
-def along(e: Any, channels: int, *, number: bool = True) -> str:
-    return str(
-        e.constant(*e.pick((channels,), (1, channels), *([(), (1,)] if number else [])), positive=True)
-    )
+def along(e: Expressions, channels: int, *, number: bool = True) -> str:
+    return e.constant(*e.pick((channels,), (1, channels), *([(), (1,)] if number else [])), positive=True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_constants_before_a_convolution_are_part_of_it(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_constants_before_a_convolution_are_part_of_it(seed: int) -> None:
+    e = Expressions(seed)
     group = e.pick(1, 2, 4)
     shape = (2, *(int(n) for n in e.rng.integers(3, 6, e.pick(1, 2, 3))), 4)
     pad = e.pick(0, 1)
@@ -58,8 +55,8 @@ def test_constants_before_a_convolution_are_part_of_it(expressions: Any, ops_aft
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_and_before_a_matrix(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_and_before_a_matrix(seed: int) -> None:
+    e = Expressions(seed)
     y = e("Sin", e.input(*e.pick((3, 4), (2, 3, 4))))
     for _ in range(3):
         y = e(e.pick("Mul", "Div", "Add", "Sub"), y, along(e, 4))
@@ -71,10 +68,8 @@ def test_and_before_a_matrix(expressions: Any, ops_after: Any, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_channels_in_another_order_are_part_of_the_filters(
-    expressions: Any, ops_after: Any, seed: int
-) -> None:
-    e = expressions(seed)
+def test_channels_in_another_order_are_part_of_the_filters(seed: int) -> None:
+    e = Expressions(seed)
     order = e.array(e.rng.permutation(4), "i4")
     if e.rng.random() < 0.5:
         y = e("Gather", e("Sin", e.input(1, 4, 5, 4)), order, axis=e.pick(3, -1))
@@ -86,8 +81,8 @@ def test_channels_in_another_order_are_part_of_the_filters(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_cannot_be_part_of_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(1, 4, 5, 4)
     scaled = e("Mul", x, along(e, 4))
     graph = e.pick(
@@ -110,21 +105,19 @@ def test_what_cannot_be_part_of_it_stays(expressions: Any, ops_after: Any, seed:
 
 
 @pytest.mark.parametrize("shape", [(3,), (1, 3), (1, 1, 1, 3)])
-def test_a_factor_that_makes_several_channels_of_one_stays(
-    expressions: Any, ops_after: Any, shape: tuple[int, ...]
-) -> None:
-    e = expressions(0)
+def test_a_factor_that_makes_several_channels_of_one_stays(shape: tuple[int, ...]) -> None:
+    e = Expressions(0)
     one_channel = e("Conv", e.input(1, 4, 5, 2), e.constant(1, 1, 1, 2), **window(2))
     assert ops_after([fold_scale], e.graph(e("Mul", one_channel, e.constant(*shape)))) == ["Conv", "Mul"]
 
 
-def test_a_factor_for_each_of_as_many_rows_as_channels_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_factor_for_each_of_as_many_rows_as_channels_stays() -> None:
+    e = Expressions(0)
     graph = e.graph(conv(e, e("Mul", e.input(1, 4, 5, 4), e.constant(4, 1, 1))))
     assert ops_after([fold_input], graph) == ["Mul", "Conv"]
 
 
-def pair(e: Any, channels: int, between: int, results: int, **attrs: Attribute) -> tuple[str, str]:
+def pair(e: Expressions, channels: int, between: int, results: int, **attrs: Attribute) -> tuple[str, str]:
     """A convolution of single pixels, and one after it."""
     bias = [e.constant(between)] if e.rng.random() < 0.5 and not attrs.get("pads_before") else []
     first = e(
@@ -135,40 +128,34 @@ def pair(e: Any, channels: int, between: int, results: int, **attrs: Attribute) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_pixels_then_windows_are_windows_where_that_is_less(
-    expressions: Any, ops_after: Any, seed: int
-) -> None:
-    e = expressions(seed)
+def test_pixels_then_windows_are_windows_where_that_is_less(seed: int) -> None:
+    e = Expressions(seed)
     attrs = e.pick({}, {"low": 0.0}, window(2, 1), window(2, stride=2))
     assert ops_after([fold_conv_conv], e.graph(pair(e, 2, 6, 3, **attrs)[1]), 2e-5) == ["Sin", "Conv"]
 
 
 @pytest.mark.parametrize(("results", "ops"), [(3, ["Conv"]), (4, ["Conv", "Conv"])])
-def test_products_are_counted_over_the_whole_images(
-    expressions: Any, ops_after: Any, results: int, ops: list[str]
-) -> None:
+def test_products_are_counted_over_the_whole_images(results: int, ops: list[str]) -> None:
     # 5 x 6 pixels of 4 channels become 3 channels, then 4 x 4 pixels of windows of 2 x 3: apart they take
     # 30 * 4 * 3 + 96 * 3 * results products, as one Conv 96 * 4 * results: less up to 3 results.
-    e = expressions(0)
+    e = Expressions(0)
     first = e("Conv", e.input(1, 5, 6, 4), e.constant(3, 1, 1, 4), **window(2))
     graph = e.graph(e("Conv", first, e.constant(results, 2, 3, 3), **window(2)))
     assert ops_after([fold_conv_conv], graph, 2e-5) == ops
 
 
-def test_as_many_products_are_left_apart(expressions: Any, ops_after: Any) -> None:
+def test_as_many_products_are_left_apart() -> None:
     # 2 x 3 pixels of 2 channels become 1 channel, then 1 x 1 results of a window of 2 x 3:
     # 6 * 2 * 1 + 6 * 1 * 2 products apart, 6 * 2 * 2 as one.
-    e = expressions(0)
+    e = Expressions(0)
     first = e("Conv", e.input(1, 2, 3, 2), e.constant(1, 1, 1, 2), **window(2))
     graph = e.graph(e("Conv", first, e.constant(2, 2, 3, 1), **window(2)))
     assert ops_after([fold_conv_conv], graph) == ["Conv", "Conv"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_more_work_limits_and_other_readers_keep_them_apart(
-    expressions: Any, ops_after: Any, seed: int
-) -> None:
-    e = expressions(seed)
+def test_more_work_limits_and_other_readers_keep_them_apart(seed: int) -> None:
+    e = Expressions(seed)
     x, filters = e.input(1, 5, 6, 2), e.constant(3, 2, 2, 6)
     one = e.constant(6, 1, 1, 2)
     limited = e("Conv", x, one, **window(2), low=0.0)
@@ -193,8 +180,8 @@ def test_more_work_limits_and_other_readers_keep_them_apart(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_with_channels_first_a_transpose_lies_between(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_with_channels_first_a_transpose_lies_between(seed: int) -> None:
+    e = Expressions(seed)
     y = e("Sin", e.input(1, 4, 5, 6))
     for _ in range(2):
         y = e(
@@ -204,7 +191,7 @@ def test_with_channels_first_a_transpose_lies_between(expressions: Any, ops_afte
         )
     graph = e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))
     assert ops_after([fold_input, layout], graph, 2e-5) == ["Sin", "Transpose", "Conv"]
-    e = expressions(seed)
+    e = Expressions(seed)
     y = e("Mul", e.input(1, 4, 5, 6), e.pick(e.constant(6), e.constant(5, 1)))
     assert ops_after([fold_input], e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))) == [
         "Mul",
@@ -214,17 +201,15 @@ def test_with_channels_first_a_transpose_lies_between(expressions: Any, ops_afte
 
 
 @pytest.mark.parametrize(("axis", "ops"), [(1, []), (2, ["Gather"]), (-1, ["Gather"])])
-def test_an_order_of_channels_goes_through_a_transpose(
-    expressions: Any, ops_after: Any, axis: int, ops: list[str]
-) -> None:
+def test_an_order_of_channels_goes_through_a_transpose(axis: int, ops: list[str]) -> None:
     for count in (1, 3):
-        e = expressions(count)
+        e = Expressions(count)
         y = e("Gather", e("Sin", e.input(1, 4, 4, 4)), e.array([2, 0, 3, 1], "i8"), axis=axis)
         graph = e.graph(conv(e, e("Transpose", y, perm=(0, 2, 3, 1))))
         assert ops_after([fold_input], graph, 2e-5) == ["Sin", *ops, "Transpose", "Conv"]
 
 
-def moved(e: Any, y: str) -> str:
+def moved(e: Expressions, y: str) -> str:
     """The result of filters, here and there in another form."""
     for _ in range(int(e.rng.integers(1, 4))):
         shape = e.new.shape(y)
@@ -237,8 +222,8 @@ def moved(e: Any, y: str) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_number_goes_back_through_what_only_moves(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_a_number_goes_back_through_what_only_moves(seed: int) -> None:
+    e = Expressions(seed)
     bias = [e.constant(4)] if e.rng.random() < 0.5 else []
     y = e.pick(
         lambda: e("MatMul", e.input(3, 5), e.constant(5, 4), *bias), lambda: conv(e, e.input(1, 3, 4, 2))
@@ -253,8 +238,8 @@ def test_a_number_goes_back_through_what_only_moves(expressions: Any, ops_after:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_but_not_through_what_others_read_or_what_limits(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_but_not_through_what_others_read_or_what_limits(seed: int) -> None:
+    e = Expressions(seed)
     y = e("MatMul", e.input(3, 5), e.constant(5, 4))
     turned = e("Transpose", y, perm=(1, 0))
     graph = e.pick(
@@ -276,9 +261,9 @@ def test_but_not_through_what_others_read_or_what_limits(expressions: Any, ops_a
     assert ops_after([fold_scale], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_a_norm_of_constants_is_a_factor_and_a_summand(expressions: Any, ops_after: Any) -> None:
+def test_a_norm_of_constants_is_a_factor_and_a_summand() -> None:
     # (x - 3) / sqrt(4 + 5) * 6 + 7 = 2 x + 1
-    e = expressions(0)
+    e = Expressions(0)
     graph = e.graph(e("BatchNorm", e.input(2, 1), *(e.array([v]) for v in (6, 7, 3, 4)), epsilon=5.0))
     assert ops_after([fold_batch_norm], graph) == ["Mul", "Add"]
     assert [float(w[0]) for w in fold_batch_norm(graph).weights.values()] == [2, 1]

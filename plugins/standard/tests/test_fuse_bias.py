@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_core.attributes import Attribute
 from mace_transform_standard.fold.fuse_bias import fuse_bias
@@ -12,12 +11,12 @@ from mace_transform_standard.fold.fuse_bias import fuse_bias
 WINDOW = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1), "group": 1}
 
 
-def conv(e: Any, **attrs: Attribute) -> str:
-    return str(e("Conv", e.input(1, 4, 4, 3), e.constant(5, 2, 2, 3), **{**WINDOW, **attrs}))
+def conv(e: Expressions, **attrs: Attribute) -> str:
+    return e("Conv", e.input(1, 4, 4, 3), e.constant(5, 2, 2, 3), **{**WINDOW, **attrs})
 
 
-def product(e: Any, *second: int) -> str:
-    return str(e("MatMul", e.input(6, 3), e.constant(*second)))
+def product(e: Expressions, *second: int) -> str:
+    return e("MatMul", e.input(6, 3), e.constant(*second))
 
 
 FUSED = {
@@ -50,22 +49,22 @@ KEPT = {
 # Expressions exchange the operands of Add at random: two seeds try the constant on both sides.
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", FUSED)
-def test_it_becomes_the_bias(expressions: Any, ops_after: Any, name: str, seed: int) -> None:
-    e = expressions(seed)
+def test_it_becomes_the_bias(name: str, seed: int) -> None:
+    e = Expressions(seed)
     graph = e.graph(FUSED[name](e))
     assert ops_after([fuse_bias], graph) == [graph.nodes[0].op.name]
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", KEPT)
-def test_it_stays(expressions: Any, ops_after: Any, name: str, seed: int) -> None:
-    e = expressions(seed)
+def test_it_stays(name: str, seed: int) -> None:
+    e = Expressions(seed)
     graph = e.graph(KEPT[name](e))
     assert ops_after([fuse_bias], graph) == [node.op.name for node in graph.nodes]
 
 
-def test_a_result_with_other_readers_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_result_with_other_readers_stays() -> None:
+    e = Expressions(0)
     x = conv(e)
     graph = e.graph(e("Add", x, e.constant(5)), e("Neg", x))
     assert ops_after([fuse_bias], graph) == ["Conv", "Add", "Neg"]

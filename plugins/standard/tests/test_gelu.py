@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
+from expressions import Expressions, Form, ops_after
 
 from mace_transform_standard.fuse.fuse_gelu import fuse_gelu
 
 SEEDS = range(24)
 
 
-def erf_gate(e: Any, x: str, root: float = math.sqrt(2)) -> str:
+def erf_gate(e: Expressions, x: str, root: float = math.sqrt(2)) -> str:
     if e.rng.random() < 0.3:
-        return str(
-            e(
-                "Sub",
-                1.0,
-                e("Erf", e.pick(lambda: e("Mul", e("Neg", x), 1 / root), lambda: e("Div", x, -root))()),
-            )
+        return e(
+            "Sub",
+            1.0,
+            e("Erf", e.pick(lambda: e("Mul", e("Neg", x), 1 / root), lambda: e("Div", x, -root))()),
         )
     scaled = e.pick(lambda: e("Div", x, root), lambda: e("Mul", x, 1 / root))()
-    return str(e("Add", e("Erf", scaled), 1.0))
+    return e("Add", e("Erf", scaled), 1.0)
 
 
-def tanh_gate(e: Any, x: str, cube: float = 0.044715) -> str:
+def tanh_gate(e: Expressions, x: str, cube: float = 0.044715) -> str:
     square = e("Mul", x, x)
     cubic = e.pick(
         lambda: e("Add", x, e("Mul", e("Mul", square, x), cube)),
@@ -35,7 +33,7 @@ def tanh_gate(e: Any, x: str, cube: float = 0.044715) -> str:
     return e("Add", e("Tanh", e("Mul", cubic, math.sqrt(2 / math.pi))), 1.0)
 
 
-def half_of_product(e: Any, x: str, gate: str, half: float = 0.5) -> str:
+def half_of_product(e: Expressions, x: str, gate: str, half: float = 0.5) -> str:
     return e.pick(
         lambda: e("Mul", e("Mul", x, gate), half),
         lambda: e("Div", e("Mul", x, gate), 1 / half),
@@ -46,16 +44,16 @@ def half_of_product(e: Any, x: str, gate: str, half: float = 0.5) -> str:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("gate", [erf_gate, tanh_gate])
-def test_it_is_one_node(expressions: Any, ops_after: Any, gate: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_it_is_one_node(gate: Form, seed: int) -> None:
+    e = Expressions(seed)
     x = e("Neg", e.input(*e.shape(1, 2, 3, 4)))
     graph = e.graph(e("Abs", half_of_product(e, x, gate(e, x))))
     assert ops_after([fuse_gelu], graph) == ["Neg", "Gelu", "Abs"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, y = e.input(3, 4), e.input(3, 4)
     gate = e.pick(
         lambda: erf_gate(e, x, 1.5),
@@ -72,8 +70,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_gate_that_something_else_reads_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_the_gate_that_something_else_reads_stays(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(3, 4)
     gate = e.pick(erf_gate, tanh_gate)(e, x)
     result = half_of_product(e, x, gate)
@@ -82,15 +80,15 @@ def test_the_gate_that_something_else_reads_stays(expressions: Any, ops_after: A
     )
 
 
-def test_a_result_of_another_shape_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_result_of_another_shape_stays() -> None:
+    e = Expressions(0)
     x = e.input(3)
     wide = e("Mul", x, e.array([[0.5]]))
     assert "Gelu" not in ops_after([fuse_gelu], e.graph(e("Mul", wide, erf_gate(e, x))))
 
 
-def test_a_tanh_of_another_factor_is_no_gelu(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_tanh_of_another_factor_is_no_gelu() -> None:
+    e = Expressions(0)
     x = e.input(3, 4)
     cubic = e("Add", x, e("Mul", e("Mul", e("Mul", x, x), x), 0.044715))
     gate = e("Add", e("Tanh", e("Mul", cubic, 0.7)), 1.0)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from expressions import Expressions, Form, ops_after
 
 from mace_transform_standard.fuse.fuse_hard import fuse_hard
 
 SEEDS = range(24)
 
 
-def ramp(e: Any, x: str, offset: float = 3.0, top: float = 6.0) -> str:
+def ramp(e: Expressions, x: str, offset: float = 3.0, top: float = 6.0) -> str:
     return e("Clip", e.pick(lambda: e("Add", x, offset), lambda: e("Sub", x, -offset))(), min=0.0, max=top)
 
 
-def sixth(e: Any, x: str, six: float = 6.0) -> str:
+def sixth(e: Expressions, x: str, six: float = 6.0) -> str:
     return e.pick(lambda: e("Div", x, six), lambda: e("Mul", x, 1 / six))()
 
 
-def swish(e: Any, x: str) -> str:
+def swish(e: Expressions, x: str) -> str:
     return e.pick(
         lambda: sixth(e, e("Mul", x, ramp(e, x))),
         lambda: e("Mul", x, sixth(e, ramp(e, x))),
@@ -32,30 +31,30 @@ def swish(e: Any, x: str) -> str:
 @pytest.mark.parametrize(
     ("form", "op"), [(swish, "HardSwish"), (lambda e, x: sixth(e, ramp(e, x)), "HardSigmoid")]
 )
-def test_it_is_one_node(expressions: Any, ops_after: Any, form: Any, op: str, seed: int) -> None:
-    e = expressions(seed)
+def test_it_is_one_node(form: Form, op: str, seed: int) -> None:
+    e = Expressions(seed)
     x = e("Mul", e.input(*e.shape(1, 2, 3, 4)), 4.0)
     assert ops_after([fuse_hard], e.graph(e("Neg", form(e, x)))) == ["Mul", op, "Neg"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_slope_and_height_will_do_for_a_sigmoid(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_any_slope_and_height_will_do_for_a_sigmoid(seed: int) -> None:
+    e = Expressions(seed)
     x = e("Sin", e.input(*e.shape(1, 2, 3)))
     line = e("Add", e.pick(lambda: e("Mul", x, 0.3), lambda: e("Div", x, 2.5), lambda: x)(), 0.4)
     assert ops_after([fuse_hard], e.graph(e("Clip", line, min=0.0, max=1.0))) == ["Sin", "HardSigmoid"]
 
 
-def test_a_product_takes_slope_and_limits_in_by_itself(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_product_takes_slope_and_limits_in_by_itself() -> None:
+    e = Expressions(0)
     x = e("MatMul", e.input(3, 4), e.constant(4, 5))
     graph = e.graph(e("Clip", e("Add", e("Mul", x, 0.3), 0.4), min=0.0, max=1.0))
     assert ops_after([fuse_hard], graph) == ["MatMul", "Mul", "Add", "Clip"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, y = e.input(3, 4), e.input(3, 4)
     near = e.pick(
         lambda: sixth(e, e("Mul", x, ramp(e, y))),
@@ -71,8 +70,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_ramp_that_something_else_reads_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_a_ramp_that_something_else_reads_stays(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(3, 4)
     gate = ramp(e, x)
     graph = e.graph(sixth(e, e.pick(gate, e("Mul", x, gate))), e.pick(gate, e("Neg", gate)))

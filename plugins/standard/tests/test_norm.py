@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
+from expressions import Expressions, Form, ops_after
 
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.canonicalize.reduce_strength import reduce_strength
@@ -14,14 +16,16 @@ from mace_transform_standard.fuse.fuse_norm import fuse_norm
 
 SEEDS = range(24)
 PASSES = (remove_duplicates, reduce_strength, fuse_norm, fuse_affine)
+NormForm: TypeAlias = Callable[[Expressions, str, tuple[int, ...], tuple[str, str] | None], str]
+"""Adds one spelling of a norm along some axes, with factors and summands if there are; returns the result."""
 STORED = Storage(DType.I8, Quant.of(0.02))
 
 
-def square(e: Any, x: str) -> str:
+def square(e: Expressions, x: str) -> str:
     return e.pick(lambda: e("Pow", x, 2.0), lambda: e("Mul", x, x))()
 
 
-def inverse(e: Any, variance: str) -> str:
+def inverse(e: Expressions, variance: str) -> str:
     return e.pick(
         lambda: e("Rsqrt", variance),
         lambda: e("Reciprocal", e("Sqrt", variance)),
@@ -30,7 +34,7 @@ def inverse(e: Any, variance: str) -> str:
     )()
 
 
-def divided(e: Any, x: str, variance: str) -> str:
+def divided(e: Expressions, x: str, variance: str) -> str:
     return e.pick(
         lambda: e("Div", x, e("Sqrt", variance)),
         lambda: e("Div", x, e("Pow", variance, 0.5)),
@@ -38,19 +42,19 @@ def divided(e: Any, x: str, variance: str) -> str:
     )()
 
 
-def variance_of(e: Any, x: str, mean: str, axes: tuple[int, ...]) -> str:
+def variance_of(e: Expressions, x: str, mean: str, axes: tuple[int, ...]) -> str:
     apart = e("ReduceMean", square(e, e("Sub", x, mean)), axes=axes)
     by_squares = e("Sub", e("ReduceMean", square(e, x), axes=axes), square(e, mean))
     return e("Add", e.pick(apart, by_squares), 1e-3)
 
 
-def whole(e: Any, x: str, axes: tuple[int, ...], affine: tuple[str, str] | None) -> str:
+def whole(e: Expressions, x: str, axes: tuple[int, ...], affine: tuple[str, str] | None) -> str:
     mean = e("ReduceMean", x, axes=axes)
     y = divided(e, e("Sub", x, mean), variance_of(e, x, mean, axes))
     return e("Add", e("Mul", y, affine[0]), affine[1]) if affine else y
 
 
-def in_parts(e: Any, x: str, axes: tuple[int, ...], affine: tuple[str, str] | None) -> str:
+def in_parts(e: Expressions, x: str, axes: tuple[int, ...], affine: tuple[str, str] | None) -> str:
     mean = e("ReduceMean", x, axes=axes)
     root = inverse(e, variance_of(e, x, mean, axes))
     factor = e("Mul", root, affine[0]) if affine else root
@@ -69,8 +73,8 @@ def in_parts(e: Any, x: str, axes: tuple[int, ...], affine: tuple[str, str] | No
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("form", [whole, in_parts])
 @pytest.mark.parametrize("kind", ["LayerNorm", "InstanceNorm"])
-def test_it_is_one_node(expressions: Any, ops_after: Any, kind: str, form: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_it_is_one_node(kind: str, form: NormForm, seed: int) -> None:
+    e = Expressions(seed)
     shape = e.shape(2, 3, 4) if kind == "LayerNorm" else e.shape(3, 4, 5)
     first = e.pick(*range(1, len(shape)))
     axes = tuple(range(first, len(shape))) if kind == "LayerNorm" else tuple(range(1, len(shape) - 1))
@@ -86,11 +90,9 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, kind: str, form: Any, 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("form", [whole, in_parts])
-def test_groups_of_channels_apart_are_one_node_between_reshapes(
-    expressions: Any, ops_after: Any, form: Any, seed: int
-) -> None:
-    e = expressions(seed)
-    shape = (*e.shape(2, 3, 4), int(e.pick(1, 3)))
+def test_groups_of_channels_apart_are_one_node_between_reshapes(form: NormForm, seed: int) -> None:
+    e = Expressions(seed)
+    shape = (*e.shape(2, 3, 4), e.pick(1, 3))
     axes = (*range(1, len(shape) - 2), len(shape) - 1)
     if len(shape) == 3:
         shape, axes = (2, 3, *shape[1:]), (1, 3)
@@ -103,8 +105,8 @@ def test_groups_of_channels_apart_are_one_node_between_reshapes(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_without_means_it_is_the_norm_of_squares(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_without_means_it_is_the_norm_of_squares(seed: int) -> None:
+    e = Expressions(seed)
     shape = e.shape(2, 3, 4)
     x = e("Sin", e.input(*shape))
     total = e.pick(lambda: square(e, x), lambda: e("Mul", x, x))()
@@ -127,10 +129,8 @@ def test_without_means_it_is_the_norm_of_squares(expressions: Any, ops_after: An
         (lambda e, x: e("ReduceSumSquare", x, axes=(0,)), 1e-3, False),
     ],
 )
-def test_squares_are_summed_by_one_op_or_two(
-    expressions: Any, ops_after: Any, total: Any, epsilon: float, is_norm: bool
-) -> None:
-    e = expressions(0)
+def test_squares_are_summed_by_one_op_or_two(total: Form, epsilon: float, is_norm: bool) -> None:
+    e = Expressions(0)
     x = e("Sin", e.input(4, 4))
     size = total(e, x)
     size = e("Add", size, e.array(epsilon)) if epsilon else size
@@ -139,8 +139,8 @@ def test_squares_are_summed_by_one_op_or_two(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, y = e.input(2, 3, 4, 5), e.input(2, 3, 4, 5)
     mean = e("ReduceMean", x, axes=(3,))
     variance = variance_of(e, x, mean, (3,))
@@ -167,8 +167,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_parts_that_do_not_fit_stay(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_parts_that_do_not_fit_stay(seed: int) -> None:
+    e = Expressions(seed)
     x, y, scale, bias = e.input(2, 3, 4), e.input(2, 3, 4), e.constant(4), e.constant(4)
     mean = e("ReduceMean", x, axes=(2,))
     r = e("Mul", inverse(e, variance_of(e, x, mean, (2,))), scale)
@@ -188,8 +188,8 @@ def test_parts_that_do_not_fit_stay(expressions: Any, ops_after: Any, seed: int)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_moments_that_lose_their_axis_lie_along_another(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_moments_that_lose_their_axis_lie_along_another(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(4, 4)
     keep = [bool(e.rng.integers(2)) for _ in range(3)]
     keep[int(e.rng.integers(3))] = False
@@ -202,8 +202,8 @@ def test_moments_that_lose_their_axis_lie_along_another(expressions: Any, ops_af
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_variance_that_something_else_reads_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_a_variance_that_something_else_reads_stays(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(2, 3, 4)
     mean = e("ReduceMean", x, axes=(2,))
     variance = variance_of(e, x, mean, (2,))
@@ -212,15 +212,15 @@ def test_a_variance_that_something_else_reads_stays(expressions: Any, ops_after:
     assert "LayerNorm" not in ops_after(PASSES, e.graph(y, also), 2e-5)
 
 
-def test_a_mean_that_is_stored_as_integers_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_mean_that_is_stored_as_integers_stays() -> None:
+    e = Expressions(0)
     x = e.input(2, 3, 4)
     mean = e("ReduceMean", x, axes=(2,), storage=STORED)
     graph = e.graph(divided(e, e("Sub", x, mean), variance_of(e, x, mean, (2,))))
     assert "LayerNorm" not in ops_after(PASSES, graph, 2e-5)
 
 
-def norms(e: Any, shape: tuple[int, ...]) -> list[str]:
+def norms(e: Expressions, shape: tuple[int, ...]) -> list[str]:
     x, channels = e("Sin", e.input(*shape)), shape[-1]
     vectors = [e.constant(channels, positive=True), e.constant(channels)]
     return [
@@ -233,8 +233,8 @@ def norms(e: Any, shape: tuple[int, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_constants_along_the_channels_belong_to_the_norm(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_constants_along_the_channels_belong_to_the_norm(seed: int) -> None:
+    e = Expressions(seed)
     y = e.pick(*norms(e, (2, 3, 5, 4)))
     name = e.new.producer(y).op.name
     for _ in range(3):
@@ -244,8 +244,8 @@ def test_constants_along_the_channels_belong_to_the_norm(expressions: Any, ops_a
     assert ops_after([fuse_affine], e.graph(y)) == ["Sin", name]
 
 
-def test_a_factor_gives_a_norm_no_bias(expressions: Any) -> None:
-    e = expressions(0)
+def test_a_factor_gives_a_norm_no_bias() -> None:
+    e = Expressions(0)
     x = e.input(2, 3, 4)
     (norm,) = fuse_affine(e.graph(e("Mul", e("LayerNorm", x, e.constant(4)), 2.0))).nodes
     assert len(norm.inputs) == 2
@@ -254,8 +254,8 @@ def test_a_factor_gives_a_norm_no_bias(expressions: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_other_operands_do_not(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_other_operands_do_not(seed: int) -> None:
+    e = Expressions(seed)
     *four, root_mean_square = norms(e, (2, 3, 5, 4))
     y = e.pick(*four)
     near = e.pick(

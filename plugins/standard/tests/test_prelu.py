@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_transform_standard.fuse.fuse_prelu import fuse_prelu
 
 SEEDS = range(24)
 
 
-def upper(e: Any, x: str) -> str:
+def upper(e: Expressions, x: str) -> str:
     return e.pick(lambda: e("Relu", x), lambda: e("Clip", x, min=0.0))()
 
 
-def lower(e: Any, x: str, slope: Any) -> str:
+def lower(e: Expressions, x: str, slope: str | float) -> str:
     """A slope times min(x, 0)."""
     return e.pick(
         lambda: e("Mul", e("Clip", x, max=0.0), slope),
@@ -26,17 +26,17 @@ def lower(e: Any, x: str, slope: Any) -> str:
     )()
 
 
-def total(e: Any, x: str, slope: Any) -> str:
+def total(e: Expressions, x: str, slope: str | float) -> str:
     whole = e.pick(
         lambda: e("Add", upper(e, x), lower(e, x, slope)),
         lambda: e("Sub", upper(e, x), e("Mul", e("Relu", e("Neg", x)), slope)),
     )
-    return str(whole())
+    return whole()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_it_is_one_node(seed: int) -> None:
+    e = Expressions(seed)
     shape = e.shape(2, 3, 4)
     x = e("Sin", e.input(*shape))
     slope, op = e.pick(
@@ -46,20 +46,20 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_maximum_is_one_for_slopes_of_0_to_1(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_a_maximum_is_one_for_slopes_of_0_to_1(seed: int) -> None:
+    e = Expressions(seed)
     x = e("Sin", e.input(3, 4))
     slope, op = e.pick((0.3, "LeakyRelu"), (e.array([0, 0.5, 1, 0.25]), "PRelu"))
     assert ops_after([fuse_prelu], e.graph(e("Maximum", x, e("Mul", x, slope)))) == ["Sin", op]
-    e = expressions(seed)
+    e = Expressions(seed)
     x = e.input(3, 4)
     steep = e.pick(1.5, -0.5, e.array([0, 0.5, 1, 1.25]))
     assert ops_after([fuse_prelu], e.graph(e("Maximum", x, e("Mul", x, steep)))) == ["Mul", "Maximum"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, y = e.input(3, 4), e.input(3, 4)
     near = e.pick(
         lambda: e("Add", e("Relu", x), lower(e, y, 0.3)),
@@ -77,8 +77,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_half_that_something_else_reads_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_a_half_that_something_else_reads_stays(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(3, 4)
     halves = upper(e, x), lower(e, x, 0.3)
     graph = e.graph(e("Add", *halves), e.pick(halves[0], e("Exp", halves[1])))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +43,7 @@ class Network:
         return self.new.reserve_output("y", Storage(DType.I8, Quant.of(step, zero)))
 
     def add(self, op: str, *operands: str, **attrs: Attribute) -> str:
-        return str(self.new.add(op, operands, attrs, outputs=[self.store()])[0])
+        return self.new.one(op, operands, attrs, outputs=[self.store()])
 
     def move(self, op: str, *operands: str, **attrs: Attribute) -> str:
         return self.new.one(op, operands, attrs)
@@ -207,7 +206,7 @@ def one_conv(zero_point: int, bias: int, *, padded: bool, low: float = 0.0) -> G
     inputs = [net.input, w, net.bias(net.input, w, bias_values)]
     (x,) = net.new.add("Conv", inputs, {**PLAIN, "low": low}, outputs=[x])
     filters = net.weights(net.rng.integers(1, 100, (4, 3, 3, 3)), 0)
-    attrs: dict[str, Any] = PADDED if padded else PLAIN
+    attrs = PADDED if padded else PLAIN
     return net.finish(net.add("Conv", x, filters, **attrs))
 
 

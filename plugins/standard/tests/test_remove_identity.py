@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from expressions import Expressions, ops_after
 
+from mace_core.attributes import Attribute
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
 
 STORED, OTHERWISE = Storage(DType.I8, Quant.of(0.02)), Storage(DType.I8, Quant.of(0.03, 4))
 
 
-def part(starts: tuple[int, int], sizes: tuple[int, int], steps: tuple[int, int]) -> dict[str, Any]:
+def part(starts: tuple[int, int], sizes: tuple[int, int], steps: tuple[int, int]) -> dict[str, Attribute]:
     return {"starts": starts, "sizes": sizes, "steps": steps}
 
 
-CASES: list[tuple[str, dict[str, Any], bool]] = [
+CASES: list[tuple[str, dict[str, Attribute], bool]] = [
     ("Identity", {}, True),
     ("Cast", {"to": "f32"}, True),
     ("Cast", {"to": "f64"}, False),
@@ -42,34 +42,30 @@ CASES: list[tuple[str, dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("op", "attrs", "is_identity"), CASES)
-def test_what_changes_nothing_is_dropped(
-    expressions: Any, ops_after: Any, op: str, attrs: dict[str, Any], is_identity: bool
-) -> None:
-    e = expressions(0)
+def test_what_changes_nothing_is_dropped(op: str, attrs: dict[str, Attribute], is_identity: bool) -> None:
+    e = Expressions(0)
     graph = e.graph(e("Neg", e(op, e("Sin", e.input(3, 4)), **attrs)))
     assert ops_after([remove_identity], graph, 0) == ["Sin", *([] if is_identity else [op]), "Neg"]
 
 
-def test_a_concat_of_two_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_concat_of_two_stays() -> None:
+    e = Expressions(0)
     x = e("Sin", e.input(3, 4))
     assert ops_after([remove_identity], e.graph(e("Concat", x, x, axis=0)), 0) == ["Sin", "Concat"]
 
 
 @pytest.mark.parametrize(("op", "attrs"), [(op, attrs) for op, attrs, same in CASES if same and op != "Cast"])
-def test_a_node_that_stores_its_result_otherwise_stays(
-    expressions: Any, ops_after: Any, op: str, attrs: dict[str, Any]
-) -> None:
+def test_a_node_that_stores_its_result_otherwise_stays(op: str, attrs: dict[str, Attribute]) -> None:
     for storage, kept in ((STORED, []), (OTHERWISE, [op])):
-        e = expressions(0)
+        e = Expressions(0)
         x = e("Relu", e.input(3, 4, storage=STORED), storage=STORED)
         graph = e.graph(e("Neg", e(op, x, storage=storage, **attrs)))
         assert ops_after([remove_identity], graph, 0) == ["Relu", *kept, "Neg"]
 
 
-def test_the_last_reshape_of_a_chain_decides(expressions: Any, ops_after: Any) -> None:
+def test_the_last_reshape_of_a_chain_decides() -> None:
     for between, ops in ((STORED, ["Reshape"]), (OTHERWISE, ["Reshape", "Reshape"])):
-        e = expressions(0)
+        e = Expressions(0)
         first = e("Reshape", e.input(3, 4, storage=STORED), shape=(12,), storage=between)
         graph = e.graph(e("Reshape", first, shape=(2, 6), storage=between))
         assert ops_after([remove_identity], graph, 0) == ops

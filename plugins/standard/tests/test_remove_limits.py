@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def pass_on(op: str, **attrs: Attribute) -> Carry:
     return lambda new, s, t: new.one(op, [s], attrs)
 
 
-def pool(op: str, **changes: Any) -> Carry:
+def pool(op: str, **changes: Attribute) -> Carry:
     return pass_on(op, **{**WINDOW, **changes})
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_transform_standard.combine.fuse_scale_shift import fuse_scale_shift
 
 SEEDS = range(24)
 
 
-def constant(e: Any, channels: int) -> str:
-    return str(e.constant(*e.pick((), (1,), (channels,), (1, channels)), positive=True))
+def constant(e: Expressions, channels: int) -> str:
+    return e.constant(*e.pick((), (1,), (channels,), (1, channels)), positive=True)
 
 
-def line(e: Any, x: str, channels: int) -> str:
+def line(e: Expressions, x: str, channels: int) -> str:
     """A factor and a summand in some order."""
     scale = lambda y: e(e.pick("Mul", "Div"), y, constant(e, channels))  # noqa: E731
     shift = lambda y: e.pick(  # noqa: E731
@@ -23,12 +22,12 @@ def line(e: Any, x: str, channels: int) -> str:
         lambda: e("Sub", y, constant(e, channels)),
         lambda: e("Sub", constant(e, channels), y),
     )()
-    return str(e.pick(lambda: shift(scale(x)), lambda: scale(shift(x)))())
+    return e.pick(lambda: shift(scale(x)), lambda: scale(shift(x)))()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_it_is_one_node(seed: int) -> None:
+    e = Expressions(seed)
     shape = (4, *e.shape(1, 2, 3, 4))
     x = e("Sin", e.input(*shape))
     assert ops_after([fuse_scale_shift], e.graph(e("Neg", line(e, x, shape[-1])))) == [
@@ -39,8 +38,8 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, y = e.input(6, 5, 4), e.input(6, 5, 4)
     near = e.pick(
         lambda: e("Add", e("Mul", x, e.constant(5, 1)), e.constant(4)),
@@ -54,14 +53,14 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
     assert ops_after([fuse_scale_shift], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_constants_may_have_the_rank_of_the_image(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_constants_may_have_the_rank_of_the_image() -> None:
+    e = Expressions(0)
     scaled = e("Mul", e.input(6, 5, 4), e.constant(1, 1, 4))
     assert ops_after([fuse_scale_shift], e.graph(e("Add", scaled, e.constant(1, 1, 4)))) == ["BatchNorm"]
 
 
-def test_a_product_that_something_else_reads_stays(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
+def test_a_product_that_something_else_reads_stays() -> None:
+    e = Expressions(0)
     scaled = e("Mul", e.input(6, 5, 4), e.constant(4))
     for also in (scaled, e("Neg", scaled)):
         assert "BatchNorm" not in ops_after(

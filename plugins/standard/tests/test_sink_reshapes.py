@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_core.ir import DType, Quant, Storage
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
@@ -15,9 +14,8 @@ STORED = Storage(DType.I8, Quant.of(0.05))
 ROW = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
 
 
-def made(e: Any, **how: Any) -> str:
+def add_product(e: Expressions, storage: Storage | None = None) -> str:
     """A sequence's convolution as an image's, or a product of all rows of a batch."""
-    storage = how.get("storage")
     return e.pick(
         lambda: e(
             "Reshape",
@@ -28,7 +26,7 @@ def made(e: Any, **how: Any) -> str:
     )()
 
 
-def line(e: Any, y: str) -> tuple[str, str]:
+def line(e: Expressions, y: str) -> tuple[str, str]:
     """An op that belongs before the Reshape."""
     op = e.pick("Add", "Sub", "Mul", "Div", "Relu", "Clip")
     if op == "Relu":
@@ -40,9 +38,9 @@ def line(e: Any, y: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_it_comes_first(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
-    y, ops = made(e), []
+def test_it_comes_first(seed: int) -> None:
+    e = Expressions(seed)
+    y, ops = add_product(e), []
     for _ in range(3):
         y, op = line(e, y)
         ops.append(op)
@@ -56,9 +54,9 @@ def test_it_comes_first(expressions: Any, ops_after: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_would_not_be_taken_in_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
-    y = made(e)
+def test_what_would_not_be_taken_in_stays(seed: int) -> None:
+    e = Expressions(seed)
+    y = add_product(e)
     graph = e.pick(
         lambda: e.graph(e("Tanh", y)),
         lambda: e.graph(e("Add", y, e.constant(e.new.shape(y)[1], 1))),
@@ -73,8 +71,8 @@ def test_what_would_not_be_taken_in_stays(expressions: Any, ops_after: Any, seed
     assert ops_after([sink_reshapes], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_stored_integers_are_rounded_as_often_as_before(expressions: Any, ops_after: Any) -> None:
-    e = expressions(0)
-    y = e("Relu", made(e, storage=STORED), storage=STORED)
+def test_stored_integers_are_rounded_as_often_as_before() -> None:
+    e = Expressions(0)
+    y = e("Relu", add_product(e, storage=STORED), storage=STORED)
     found = ops_after([sink_reshapes], e.graph(y))
     assert sorted(found) == sorted([e.graph(y).nodes[0].op.name, "Relu", "Reshape"])

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
+from expressions import Expressions, ops_after
 
 from mace_transform_standard.fuse.fuse_softmax import fuse_softmax
 
 SEEDS = range(24)
+AxisForm: TypeAlias = Callable[[Expressions, str, int], str]
+"""Adds one spelling of an operation on a tensor along an axis; returns the result."""
 
 
-def shifted(e: Any, x: str, axis: int) -> str:
+def shifted(e: Expressions, x: str, axis: int) -> str:
     return e.pick(lambda: x, lambda: e("Sub", x, e("ReduceMax", x, axes=(axis,))))()
 
 
-def softmax(e: Any, x: str, axis: int) -> str:
+def softmax(e: Expressions, x: str, axis: int) -> str:
     powers = e("Exp", shifted(e, x, axis))
     return e("Div", powers, e("ReduceSum", powers, axes=(axis,)))
 
 
-def log_softmax(e: Any, x: str, axis: int) -> str:
+def log_softmax(e: Expressions, x: str, axis: int) -> str:
     moved = shifted(e, x, axis)
     return e.pick(
         lambda: e("Log", softmax(e, x, axis)),
@@ -29,7 +33,7 @@ def log_softmax(e: Any, x: str, axis: int) -> str:
     )()
 
 
-def unit(e: Any, x: str, axis: int) -> str:
+def unit(e: Expressions, x: str, axis: int) -> str:
     return e.pick(
         lambda: e("Div", x, e("ReduceL2", x, axes=(axis,))),
         lambda: e("Div", x, e("Sqrt", e("ReduceSumSquare", x, axes=(axis,)))),
@@ -42,8 +46,8 @@ def unit(e: Any, x: str, axis: int) -> str:
 @pytest.mark.parametrize(
     ("form", "op"), [(softmax, "Softmax"), (log_softmax, "LogSoftmax"), (unit, "LpNorm")]
 )
-def test_it_is_one_node(expressions: Any, ops_after: Any, form: Any, op: str, seed: int) -> None:
-    e = expressions(seed)
+def test_it_is_one_node(form: AxisForm, op: str, seed: int) -> None:
+    e = Expressions(seed)
     shape = e.shape(1, 2, 3, 4)
     axis = int(e.rng.integers(-len(shape), len(shape)))
     x = e("Sin", e.input(*shape))
@@ -51,8 +55,8 @@ def test_it_is_one_node(expressions: Any, ops_after: Any, form: Any, op: str, se
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_what_is_nearly_it_stays(seed: int) -> None:
+    e = Expressions(seed)
     x, y = e.input(3, 4, 5), e.input(3, 4, 5)
     powers = e("Exp", x)
     flat = e.input(4, 4)
@@ -75,8 +79,8 @@ def test_what_is_nearly_it_stays(expressions: Any, ops_after: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_sum_that_something_else_reads_stays(expressions: Any, ops_after: Any, seed: int) -> None:
-    e = expressions(seed)
+def test_a_sum_that_something_else_reads_stays(seed: int) -> None:
+    e = Expressions(seed)
     x = e.input(3, 4)
     powers = e("Exp", shifted(e, x, 1))
     total = e("ReduceSum", powers, axes=(1,))
@@ -84,9 +88,9 @@ def test_a_sum_that_something_else_reads_stays(expressions: Any, ops_after: Any,
     assert ops_after([fuse_softmax], graph) == [n.op.name for n in graph.nodes]
 
 
-def test_another_maximum_is_part_of_what_is_normalised(expressions: Any, ops_after: Any) -> None:
+def test_another_maximum_is_part_of_what_is_normalised() -> None:
     """Softmax is the same whatever is subtracted along its axis, but only there can it be left out."""
-    e = expressions(0)
+    e = Expressions(0)
     x = e.input(3, 4)
     powers = e("Exp", e("Sub", x, e("ReduceMax", x, axes=(0,))))
     assert ops_after([fuse_softmax], e.graph(e("Div", powers, e("ReduceSum", powers, axes=(1,))))) == [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -16,6 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mace_core.ir import Array
 from mace_frontend_ai8x.network import INPUT, Eltwise, Layer, LayerActivation, Network, Operation
+
+OnnxAttribute: TypeAlias = int | float | str | Sequence[int]
+"""A value from which `helper.make_node` makes an attribute."""
 
 DATA = 2.0**-7
 ELTWISE = {Eltwise.ADD: "Add", Eltwise.SUB: "Sub"}
@@ -58,28 +61,28 @@ class Writer:
     """Nodes and constants; every value between layers is float, dequantized from bytes."""
 
     def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
         self.number = 0
 
     def name(self) -> str:
         self.number += 1
         return f"t{self.number}"
 
-    def node(self, op: str, inputs: Sequence[str], outputs: int = 1, **attrs: Any) -> str:
+    def node(self, op: str, inputs: Sequence[str], outputs: int = 1, **attrs: OnnxAttribute) -> str:
         names = [self.name() for _ in range(outputs)]
         self.nodes.append(helper.make_node(op, list(inputs), names, name=names[0], **attrs))
         return names[0]
 
-    def constant(self, array: Array) -> str:
+    def constant(self, array: Array | np.generic) -> str:
         name = self.name()
         self.constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def steps(self, scale: float, dtype: Any = np.int8) -> tuple[str, str]:
+    def steps(self, scale: float, dtype: type[np.integer] = np.int8) -> tuple[str, str]:
         return self.constant(np.float32(scale)), self.constant(dtype(0))
 
-    def dequantized(self, x: str, scale: float = DATA, dtype: Any = np.int8) -> str:
+    def dequantized(self, x: str, scale: float = DATA, dtype: type[np.integer] = np.int8) -> str:
         return self.node("DequantizeLinear", [x, *self.steps(scale, dtype)])
 
     def stored(self, x: str) -> str:
@@ -140,7 +143,7 @@ class Writer:
         if layer.pool is None and layer.stride == 1:
             return x
         size, dilation, stride = layer.window
-        attrs: dict[str, Any] = {"kernel_shape": size[:axes], "strides": [stride] * axes}
+        attrs: dict[str, OnnxAttribute] = {"kernel_shape": size[:axes], "strides": [stride] * axes}
         if layer.pool and layer.pool.average:
             return self.stored(self.node("AveragePool", [x], **attrs))
         return self.stored(self.node("MaxPool", [x], dilations=dilation[:axes], **attrs))
@@ -159,7 +162,10 @@ class Writer:
         w = self.dequantized(
             self.constant(values.reshape(*values.shape[:2], *layer.kernel[:axes]).astype(np.int8)), scale
         )
-        attrs: dict[str, Any] = {"pads": [*layer.pad[:axes]] * 2, "dilations": layer.dilation[:axes]}
+        attrs: dict[str, OnnxAttribute] = {
+            "pads": [*layer.pad[:axes]] * 2,
+            "dilations": layer.dilation[:axes],
+        }
         if layer.operation is Operation.CONV_TRANSPOSE2D:
             return self.finished(
                 layer, self.node("ConvTranspose", [x, w, b], strides=[2, 2], output_padding=[1, 1], **attrs)

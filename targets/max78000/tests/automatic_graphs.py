@@ -6,12 +6,13 @@ between two results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict, Unpack
 
 import numpy as np
 
+from mace_core.attributes import Attribute, AttributeValues
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.run.reference import execute
@@ -21,6 +22,31 @@ from mace_target_max78000.device import Chip
 from mace_target_max78000.legalize.pipeline import LegalizedGraph, legalize_graph
 from mace_target_max78000.legalize.tensors import find_exponent, make_storage
 from mace_target_max78000.options import Options
+
+
+class WeightOptions(TypedDict, total=False):
+    """What a random layer may state about its weights and its result.
+
+    bits: of each weight. power: the exponent of the result's step, None for sums of 32 bits. gain: the larger, the
+    larger the weights' step.
+    """
+
+    bits: int
+    power: int | None
+    gain: int
+
+
+class ConvOptions(WeightOptions, total=False):
+    """The same, and attributes of Conv and ConvTranspose that are not as in `plain_window`."""
+
+    group: int
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[int, ...]
+    pads_after: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    low: float
+    high: float
 
 
 @dataclass
@@ -44,41 +70,36 @@ class Writer:
     def shape(self, x: str) -> tuple[int, ...]:
         return self.build.shape(x)
 
-    def conv(self, x: str, channels: int, kernel: Sequence[int], op: str = "Conv", **attrs: Any) -> str:
-        """A convolution.
-
-        attrs: bits of weights, group, power of the output (None: 32-bit sums), and those of the op.
-        """
-        rank, group = len(kernel), attrs.get("group", 1)
-        bits, power = attrs.pop("bits", 8), attrs.pop("power", self.power(x))
+    def conv(
+        self, x: str, channels: int, kernel: Sequence[int], op: str = "Conv", **options: Unpack[ConvOptions]
+    ) -> str:
+        """Add a convolution; its weights and biases are random."""
+        rank, group = len(kernel), options.get("group", 1)
+        bits, power = options.pop("bits", 8), options.pop("power", self.power(x))
         width = self.shape(x)[-1] // group
         w = self.weights((channels, *kernel, width), bits)
-        least = -(bits - 1) - int(np.ceil(np.log2(width * np.prod(kernel)) / 2)) + attrs.pop("gain", 1)
-        complete = {
-            "strides": (1,) * rank,
-            "dilations": (1,) * rank,
-            "pads_before": (0,) * rank,
-            "pads_after": (0,) * rank,
-            **attrs,
-        }
+        least = -(bits - 1) - int(np.ceil(np.log2(width * np.prod(kernel)) / 2)) + options.pop("gain", 1)
+        complete: dict[str, object] = {**plain_window(rank), **options}
         if op == "ConvTranspose":
             complete.setdefault("output_padding", (0,) * rank)
         return self._main(op, x, w, (least, power), complete)
 
-    def dense(self, x: str, outputs: int, **attrs: Any) -> str:
-        """A linear layer, flattening what it reads."""
+    def dense(self, x: str, outputs: int, **options: Unpack[WeightOptions]) -> str:
+        """Add a linear layer, which flattens what it reads."""
         elements = int(np.prod(self.shape(x)))
         flat = x if len(self.shape(x)) == 2 else self.build.one("Reshape", [x], {"shape": (1, elements)})
-        bits, power = attrs.pop("bits", 8), attrs.pop("power", self.power(x))
+        bits, power = options.pop("bits", 8), options.pop("power", self.power(x))
         w = self.weights((outputs, elements), bits).T
         return self._main(
-            "MatMul", flat, w, (-(bits - 1) - int(np.ceil(np.log2(elements) / 2)) + 1, power), attrs
+            "MatMul", flat, w, (-(bits - 1) - int(np.ceil(np.log2(elements) / 2)) + 1, power), options
         )
 
     def weights(self, shape: tuple[int, ...], bits: int) -> Array:
         return self.random.integers(-(1 << bits - 1), 1 << bits - 1, shape).astype(np.int8)
 
-    def _main(self, op: str, x: str, w: Array, powers: tuple[int, int | None], attrs: dict[str, Any]) -> str:
+    def _main(
+        self, op: str, x: str, w: Array, powers: tuple[int, int | None], attrs: Mapping[str, object]
+    ) -> str:
         unit, power = powers
         count = w.shape[-1] if op == "MatMul" else w.shape[0]
         step = self.power(x) + unit
@@ -90,20 +111,15 @@ class Writer:
             op, [x, weight, self.build.weight("b", bias, Quant.of(2.0 ** (step - 1)))], attrs, outputs=[name]
         )
 
-    def pool(self, x: str, size: Sequence[int], stride: int, average: bool = False, **attrs: Any) -> str:
+    def pool(
+        self, x: str, size: Sequence[int], stride: int, average: bool = False, **attrs: Attribute
+    ) -> str:
         rank = len(size)
-        complete = {
-            "kernel": tuple(size),
-            "strides": (stride,) * rank,
-            "dilations": (1,) * rank,
-            "pads_before": (0,) * rank,
-            "pads_after": (0,) * rank,
-            **attrs,
-        }
-        return self.one("AveragePool" if average else "MaxPool", [x], complete)
+        window = {**plain_window(rank), "kernel": tuple(size), "strides": (stride,) * rank}
+        return self.one("AveragePool" if average else "MaxPool", [x], {**window, **attrs})
 
-    def one(self, op: str, inputs: Sequence[str], attrs: dict[str, Any] | None = None) -> str:
-        """An op whose result is stored as its first operand is."""
+    def one(self, op: str, inputs: Sequence[str], attrs: AttributeValues | None = None) -> str:
+        """Add an op whose result has the storage of its first operand."""
         return self.build.one(
             op,
             inputs,
@@ -113,6 +129,12 @@ class Writer:
 
     def graph(self, *outputs_: str) -> Graph:
         return self.build.finish(outputs_)
+
+
+def plain_window(axes: int) -> dict[str, tuple[int, ...]]:
+    """Return the attributes of a window of this rank that moves by one and has no padding."""
+    ones, zeros = (1,) * axes, (0,) * axes
+    return {"strides": ones, "dilations": ones, "pads_before": zeros, "pads_after": zeros}
 
 
 def sample_of(graph: Graph, seed: int = 0) -> Array:

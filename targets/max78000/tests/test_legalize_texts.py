@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, Unpack
 
 import numpy as np
 import pytest
-from automatic_graphs import Writer, assert_same
+from automatic_graphs import ConvOptions, Writer, assert_same, plain_window
 
 import mace_core.ir
+from mace_core.attributes import Attribute
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Graph, Quant
 from mace_frontend_ai8x.network import Layer
 from mace_target_max78000.device import MAX78000
 from mace_target_max78000.legalize.tensors import make_storage
 from mace_target_max78002.device import MAX78002
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 pytestmark = pytest.mark.slow  # five seconds together
 
@@ -35,15 +39,15 @@ class Words(Writer):
         x = self.input(*shape)
         return self.conv(x, shape[-1], (1,) * (len(shape) - 1))
 
-    def stored(self, op: str, inputs: Sequence[str], power: int, **attrs: Any) -> str:
+    def stored(self, op: str, inputs: Sequence[str], power: int, **attrs: Attribute) -> str:
         name = self.build.reserve_output("y", make_storage(power))
         return self.build.one(op, inputs, attrs, outputs=[name])
 
-    def copy(self, x: str, unit: int = 0, power: int = -7, **attrs: Any) -> str:
+    def copy(self, x: str, unit: int = 0, power: int = -7, **attrs: Attribute) -> str:
         """A convolution whose weights are one step of 2 ** unit."""
         axes, channels = len(self.shape(x)) - 2, self.shape(x)[-1]
         return self.stored(
-            "Conv", [x, self.weight(eye(channels, axes), 2.0**unit)], power, **window(axes), **attrs
+            "Conv", [x, self.weight(eye(channels, axes), 2.0**unit)], power, **plain_window(axes), **attrs
         )
 
     def weight(self, values: Array, step: float) -> str:
@@ -52,18 +56,18 @@ class Words(Writer):
     def sums(self, x: str, unit: int = -3) -> str:
         """Each channel times 2 ** unit, neither rounded nor limited."""
         axes, channels = len(self.shape(x)) - 2, self.shape(x)[-1]
-        return self.build.one("Conv", [x, self.weight(eye(channels, axes), 2.0**unit)], window(axes))
+        return self.build.one("Conv", [x, self.weight(eye(channels, axes), 2.0**unit)], plain_window(axes))
 
     def constant(self, *values: float, shape: tuple[int, ...] = (-1,)) -> str:
         """Real numbers that move a sum of steps of 1/8 off the halves between two results."""
         return self.build.weight("c", (np.float32(values) + np.float32(2.0**-11)).reshape(shape))
 
-    def up(self, x: str, kernel: Sequence[int], **attrs: Any) -> str:
-        full = {"strides": (2, 2), "output_padding": (0, 0), **attrs}
+    def up(self, x: str, kernel: Sequence[int], **options: Unpack[ConvOptions]) -> str:
+        full: ConvOptions = {"strides": (2, 2), "output_padding": (0, 0), **options}
         return self.conv(x, 4, kernel, op="ConvTranspose", **full)
 
-    def pooled(self, x: str, size: tuple[int, int], strides: tuple[int, int], **attrs: Any) -> str:
-        return self.one("MaxPool", [x], {"kernel": size, **window(2), "strides": strides, **attrs})
+    def pooled(self, x: str, size: tuple[int, int], strides: tuple[int, int], **attrs: Attribute) -> str:
+        return self.one("MaxPool", [x], {"kernel": size, **plain_window(2), "strides": strides, **attrs})
 
     def resize(self, x: str, rows: int, columns: int, mode: str = "nearest") -> str:
         _, height, width, channels = self.shape(x)
@@ -97,11 +101,6 @@ class Words(Writer):
         return self.graph(*ends)
 
 
-def window(axes: int) -> dict[str, Any]:
-    ones, zeros = (1,) * axes, (0,) * axes
-    return {"strides": ones, "dilations": ones, "pads_before": zeros, "pads_after": zeros}
-
-
 def eye(channels: int, axes: int = 2) -> Array:
     return np.eye(channels, dtype=np.int8).reshape(channels, *(1,) * axes, channels)
 
@@ -110,8 +109,8 @@ def same(pad: int) -> dict[str, tuple[int, int]]:
     return {"pads_before": (pad, pad), "pads_after": (pad, pad)}
 
 
-def use(value: Any, function: Callable[..., Any]) -> Any:
-    """Give a value that is used twice a name."""
+def use(value: Value, function: Callable[[Value], Result]) -> Result:
+    """Pass a value to a function, so that an expression can read it twice."""
     return function(value)
 
 
