@@ -316,7 +316,6 @@ WITHOUT_EFFECT = {
     "model_graph_format": "file",
     "model_data_format": "file",
     "apu_version_with_no_device": "3",
-    "cl_mem_type": "buffer",
     "accelerator_api": "neuron",
     "micro": "{backend: cmsis}",
     "obfuscate": "1",

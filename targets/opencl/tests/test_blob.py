@@ -6,7 +6,7 @@ import random
 import struct
 import subprocess
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +20,15 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import DType
 from mace_core.program import Program
 from mace_core.testing.compiled import host
-from mace_target_opencl.blob import CALL, MAGIC, OPERAND, VERSION, WEIGHTS, Blob, encode
+from mace_target_opencl.blob import CALL, IMAGE_RECORD, MAGIC, OPERAND, VERSION, WEIGHTS, Blob, encode
+from mace_target_opencl.image_storage import store_in_images
+from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
-HEADER = struct.Struct("<12I")
+HEADER = struct.Struct("<14I")
 FIELDS = (
     "magic", "version", "flags", "bindings", "kernels", "calls", "operands", "name_bytes", "option_bytes", "source_bytes",
-    "deflated_bytes", "window",
+    "deflated_bytes", "window", "images", "padding",
 )  # fmt: skip
 INPUTS, OUTPUTS, PORT_BYTES = 1, 1, 400
 
@@ -158,7 +160,7 @@ def test_the_driver_reads_what_is_written(probe: Path) -> None:
     ("field", "value", "fault"),
     [
         ("magic", 1, "these are no kernels"),
-        ("version", 2, "they have another version"),
+        ("version", 1, "they have another version"),
         ("bindings", 9, "they have other ports than the part"),
         ("calls", 0xFFFFFFFF, "they are cut short"),
         ("operands", 0x10000000, "they are cut short"),
@@ -177,12 +179,61 @@ def test_a_header_that_lies_is_refused(field: str, value: int, fault: str, probe
     assert fault in answer
 
 
+def image_blob() -> Blob:
+    """Two convolutions of 400 bytes, whose filters and the tensor between them lie in images."""
+    builder = Builder("m")
+    y = builder.input("x", DType.F32, (1, 5, 5, 4))
+    window = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    for _ in range(2):
+        y = builder.one("Conv", [y, builder.weight("w", np.ones((4, 1, 1, 4), np.float32))], window)
+    options = OpenclOptions(images=True)
+    return encode(store_in_images(Opencl(options).lower(builder.finish([y]))))
+
+
 @pytest.mark.slow
-def test_every_changed_number_is_taken_or_refused_and_never_crashes(probe: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "field", "value", "fault"),
+    [
+        (0, "rows", 0, "an image has no such size"),
+        (1, "columns", 8193, "an image has no such size"),
+        (1, "quads", 8000, "an image has no such size"),
+        (0, "unit", 3, "an image has no such elements"),
+        (1, "slot", 2, "an image has no place"),
+        (1, "slot", 0, "an image shares the place of a constant"),
+        (0, "is_constant", 2, "an image has no place"),
+        (0, "offset", 512, "an image leaves its memory"),
+        (0, "rows", 2, "an operand has another image"),
+        (1, "is_constant", 1, "a call writes a constant"),
+    ],
+)
+def test_a_table_of_images_that_lies_is_refused(
+    number: int, field: str, value: int, fault: str, probe: Path
+) -> None:
+    blob = image_blob()
+    header = header_of(blob.code)
+    assert header["images"] == 3
+    position = HEADER.size + header["calls"] * CALL.size + header["operands"] * OPERAND.size
+    records = [IMAGE_RECORD.unpack_from(blob.code, position + i * IMAGE_RECORD.size) for i in range(3)]
+    fields = ("rows", "columns", "quads", "unit", "slot", "is_constant", "offset")
+    changed = {**dict(zip(fields, records[number], strict=True)), field: value}
+    start = position + number * IMAGE_RECORD.size
+    record = IMAGE_RECORD.pack(*changed.values())
+    code = blob.code[:start] + record + blob.code[start + len(record) :]
+    weights = len(blob.weights)
+    cases = [Case(blob.code, None, blob.scratch, weights), Case(code, None, blob.scratch, weights)]
+    assert ask(probe, cases) == ["blob ", f"blob {fault}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [small_blob, image_blob])
+def test_every_changed_number_is_taken_or_refused_and_never_crashes(
+    build: Callable[[], Blob], probe: Path
+) -> None:
     """Each word of the tables gets each of some values; the probe is built with the sanitizers."""
-    blob = small_blob()
+    blob = build()
     header = header_of(blob.code)
     tables = HEADER.size + header["calls"] * CALL.size + header["operands"] * OPERAND.size
+    tables += header["images"] * IMAGE_RECORD.size
     cases = []
     for position in range(0, tables, 4):
         for value in (0, 1, 7, 255, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF):

@@ -39,7 +39,14 @@ AT_RUN = {
 AT_WAIT = ("clEnqueueMarkerWithWaitList", "clFlush", "clGetEventInfo")
 HARMLESS = ("clGetKernelWorkGroupInfo", "clGetProgramInfo", "clGetProgramBuildInfo", "clEnqueueFillBuffer")
 """Functions without which the driver knows less, and goes on."""
-ELSEWHERE = ("clGetDeviceInfo", "clCreateProgramWithBinary", "clWaitForEvents", "clGetEventProfilingInfo")
+ELSEWHERE = (
+    "clGetDeviceInfo",
+    "clCreateProgramWithBinary",
+    "clWaitForEvents",
+    "clGetEventProfilingInfo",
+    "clCreateImage",
+    "clEnqueueReadImage",
+)
 """Functions with a test of their own, or that only closing a session in flight calls."""
 
 

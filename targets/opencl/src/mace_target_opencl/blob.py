@@ -2,9 +2,9 @@
 
 The contract with what makes the calls stands in `mace_target_opencl.enqueue`.
 
-All numbers are little-endian. The header is followed by calls, operands, offsets of the kernels' names, in a
-check build of the operands' labels, then names and labels, the options of the compiler, and the source as a
-raw stream of DEFLATE; each begins at a multiple of 8.
+All numbers are little-endian. The header is followed by calls, operands, images, offsets of the kernels'
+names, in a check build of the operands' labels, then names and labels, the options of the compiler, and the
+source as a raw stream of DEFLATE; each begins at a multiple of 8.
 """
 
 from __future__ import annotations
@@ -12,23 +12,27 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from mace_core.errors import PluginError
-from mace_core.memory import Arena, arena
+from mace_core.memory import Arena, Touch, arena, touches_of
 from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.check_build import is_checked, label_operand
 from mace_target_opencl.enqueue import FIELDS, needs_half, operands_of, render_program
+from mace_target_opencl.image_storage import count_bytes, plan_images
+from mace_target_opencl.images import QUAD
 from mace_target_opencl.limits import UNLIMITED, QueueLimits
 
 MAGIC = 0x4C434F4D
 """The bytes "MOCL"."""
-VERSION = 1
+VERSION = 2
 WEIGHTS = -1
 """The number of the binding of the constants; ports of the part count from 0: inputs, outputs, scratch."""
+IMAGE = -2
+"""The number of the binding of images; the offset of an operand is the number of one then."""
 CHECKED = 2
 """Flag of a program whose kernels test their accesses."""
 ALIGNMENT = 256
@@ -42,14 +46,19 @@ CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQ")
 
 Those of operands: binding, unit, offset, size.
 """
+IMAGE_RECORD = struct.Struct("<6IQ")
+"""Record of a tensor in an image: rows, columns, quads, unit, slot, whether it is a constant, and its offset.
+
+slot: the number of the first tensor that lies in the same image.
+"""
 
 
 @dataclass(frozen=True)
 class Blob:
     """A region for the device.
 
-    scratch: bytes for what passes between its calls.  calls, kernels: how many.  source_bytes: of the text of
-    the kernels.
+    scratch: bytes for what passes between its calls in buffers.  image_bytes: of images.
+    calls, kernels: how many.  source_bytes: of the text of the kernels.
     """
 
     code: bytes
@@ -58,11 +67,16 @@ class Blob:
     calls: int
     kernels: int
     source_bytes: int
+    image_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a tensor lies.  binding: WEIGHTS or a port.  offset, size: bytes.  unit: bytes of an element."""
+    """Where a tensor lies.
+
+    binding: WEIGHTS, IMAGE or a port.  offset, size: bytes; of an image, its number and the tensor's bytes.
+    unit: bytes of an element.
+    """
 
     binding: int
     offset: int
@@ -96,12 +110,17 @@ def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
         )
     strings = _SourceTable(list(numbers), _label_operands(program.calls) if is_check_build else [], source)
     return Blob(
-        _join(_Header(flags, placement.bindings, limits.window), bytes(calls), bytes(operands), strings),
+        _join(
+            _Header(flags, placement.bindings, limits.window),
+            _Tables(bytes(calls), bytes(operands), placement.encode_images()),
+            strings,
+        ),
         placement.weights,
         placement.arena.bytes,
         len(program.calls),
         len(kernels),
         len(source),
+        count_bytes(placement.images),
     )
 
 
@@ -133,7 +152,9 @@ class _Placement:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.arena: Arena = arena(program)
+        self.images = plan_images(program)
+        self._image_numbers = {image.name: number for number, image in enumerate(self.images)}
+        self.arena: Arena = arena(program, self._list_touches())
         self._ports = {name: number for number, name in enumerate(program.inputs)}
         for number, name in enumerate(program.outputs, len(program.inputs)):
             self._ports[program.root(name)] = number
@@ -141,15 +162,42 @@ class _Placement:
         self.bindings = self._scratch + (1 if self.arena.bytes else 0)
         self._weights: dict[str, Location] = {}
         packed = bytearray()
-        for name, weight in program.weights.items():
+        # Constants of images lie behind those of the buffer, which the device gets without them.
+        for name, weight in sorted(program.weights.items(), key=lambda item: item[0] in self._image_numbers):
             array = np.ascontiguousarray(weight.make())
             self._weights[name] = Location(WEIGHTS, len(packed), array.nbytes, array.dtype.itemsize)
             data = array.astype(array.dtype.newbyteorder("<")).tobytes()
             packed += data + bytes(-len(data) % ALIGNMENT)
         self.weights = bytes(packed)
 
+    def _list_touches(self) -> list[Touch]:
+        """Return what the calls do to the arena, in which no tensor in an image lies."""
+        touches = []
+        for touch in touches_of(self.program):
+            reads, writes = (
+                tuple(name for name in names if name not in self._image_numbers)
+                for names in (touch.reads, touch.writes)
+            )
+            touches.append(replace(touch, reads=reads, writes=writes, inplace=touch.inplace and bool(writes)))
+        return touches
+
+    def encode_images(self) -> bytes:
+        """Return the table of images."""
+        table = bytearray()
+        for image in self.images:
+            offset = self._weights[image.name].offset if image.is_constant else 0
+            form = image.form
+            numbers = (form.rows, form.columns, form.quads, image.unit, image.slot, image.is_constant)
+            table += IMAGE_RECORD.pack(*numbers, offset)
+        return bytes(table)
+
     def find(self, tensor: str) -> Location:
         """Return where a tensor lies."""
+        number = self._image_numbers.get(tensor)
+        if number is not None:
+            image = self.images[number]
+            size = image.form.rows * image.form.width * QUAD * image.unit
+            return Location(IMAGE, number, size, image.unit)
         root = self.program.root(tensor)
         if root in self._weights:
             return self._weights[root]
@@ -175,6 +223,14 @@ class _Header(NamedTuple):
     window: int
 
 
+class _Tables(NamedTuple):
+    """The records of the calls, their operands and images."""
+
+    calls: bytes
+    operands: bytes
+    images: bytes
+
+
 class _SourceTable(NamedTuple):
     """The names of the kernels, the labels of the operands, and the source of the kernels."""
 
@@ -183,7 +239,7 @@ class _SourceTable(NamedTuple):
     source: bytes
 
 
-def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) -> bytes:
+def _join(first: _Header, tables: _Tables, strings: _SourceTable) -> bytes:
     """Return header and tables."""
     names, labels, source = strings
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -194,24 +250,25 @@ def _join(first: _Header, calls: bytes, operands: bytes, strings: _SourceTable) 
         text += name.encode() + b"\0"
     compiler_options = COMPILER_OPTIONS.encode() + b"\0"
     header = struct.pack(
-        "<12I",
+        "<14I",
         MAGIC,
         VERSION,
         first.flags,
         first.bindings,
         len(names),
-        len(calls) // CALL.size,
-        len(operands) // OPERAND.size,
+        len(tables.calls) // CALL.size,
+        len(tables.operands) // OPERAND.size,
         len(text),
         len(compiler_options),
         len(source),
         len(deflated),
         first.window,
+        len(tables.images) // IMAGE_RECORD.size,
+        0,
     )
     pieces = [
         header,
-        calls,
-        operands,
+        *tables,
         struct.pack(f"<{len(names)}I", *starts[: len(names)]),
         struct.pack(f"<{len(labels)}I", *starts[len(names) :]),
         text,

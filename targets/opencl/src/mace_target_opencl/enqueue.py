@@ -5,7 +5,8 @@ The contract with what makes a part of a `Program` (the blob and the driver):
 - `Call.kernel.name` is unique for a kernel's source: equal names have equal source, to be compiled once.
 - `render_kernel(kernel)` returns the OpenCL C source of one kernel, `render_program(kernels)` that of all.
 - The kernel's arguments are a pair for each of `call.reads`, then for each of `call.writes`: the buffer
-  (`__global T *`, a cl_mem) and the offset of the tensor in it in elements (`ulong`, 8 bytes).
+  (`__global T *`, a cl_mem) and the offset of the tensor in it in elements (`ulong`, 8 bytes); for an operand
+  with an `image`, the image alone.
 - `call.args["global_size"]` and `call.args["local_size"]` hold three sizes each. A local size of (0, 0, 0)
   leaves the choice to the device; otherwise it divides the global size, and the kernel requires it.
 - Tensors lie dense, in the order of their axes, aligned to their element size.
@@ -30,6 +31,8 @@ from mace_target_opencl.bounds import CHECKS
 from mace_target_opencl.bounds import PRELUDE as CHECK_PRELUDE
 from mace_target_opencl.exact import DOT_PRELUDE, is_exact
 from mace_target_opencl.exact import PRELUDE as EXACT_PRELUDE
+from mace_target_opencl.images import PRELUDE as IMAGE_PRELUDE
+from mace_target_opencl.images import ImageForm
 from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import HALF_PRELUDE, HALF_VALUE, MAX_ELEMENTS, storage_type
@@ -61,6 +64,7 @@ class Launch:
     types: C types of operands that are packed weights, where they are not float; and of others that are
         loaded as another type of their size.
     in_place: whether the result may take the place of a dead operand of its size.
+    images: forms of operands that are constants in images.
     """
 
     template: str
@@ -72,6 +76,7 @@ class Launch:
     steps: tuple[ElementStep, ...] | None = None
     types: Mapping[str, Code] = field(default_factory=dict)
     in_place: bool = False
+    images: Mapping[str, ImageForm] = field(default_factory=dict)
 
 
 def enqueue(lowering: Lowering, node: Node, launch: Launch) -> None:
@@ -126,6 +131,8 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
     """Return the OpenCL C source of all kernels, each once."""
     unique = {kernel.name: kernel for kernel in kernels}
     sources = [render_kernel(kernel) for kernel in unique.values()]
+    if any(map(uses_images, unique.values())):
+        sources.insert(0, IMAGE_PRELUDE)
     if any(map(needs_half, unique.values())):
         sources.insert(0, HALF_PRELUDE)
     if any(map(is_exact, unique.values())):
@@ -142,6 +149,12 @@ def needs_half(kernel: Kernel) -> bool:
     return kernel.params.get("type") == HALF_VALUE
 
 
+def uses_images(kernel: Kernel) -> bool:
+    """Tell whether a kernel reads or writes images."""
+    operands: Sequence[KernelOperand] = kernel.params["operands"]  # type: ignore[assignment]
+    return any(operand.image is not None for operand in operands)
+
+
 def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_written: bool) -> KernelOperand:
     name, tensor = pair
     described = lowering.tensors.get(tensor)
@@ -150,7 +163,7 @@ def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_writt
         reason = f"{tensor} has {elements} elements; OpenCL kernels count to {MAX_ELEMENTS}"
         raise Refused(reason, code="too-large", remedy="make its tensors smaller, as with input_shapes")
     kind = launch.types.get(name) or (Code("float") if described is None else storage_type(described))
-    return KernelOperand(CIdentifier(name), kind, elements, is_written)
+    return KernelOperand(CIdentifier(name), kind, elements, is_written, launch.images.get(name))
 
 
 def _sizes(launch: Launch) -> dict[str, tuple[int, ...]]:

@@ -39,6 +39,8 @@ class OpenclOptions:
     binaries: files of what devices compiled, relative to the folder of the model.
     limits: how calls are enqueued.
     tile: columns of a product's tile that a candidate wants, see `candidates`; None leaves it to the target.
+    images: whether filters and activations may lie in images.  needs_images: whether a candidate wants it,
+    which refuses a node that has none.
     """
 
     storage: str = "f32"
@@ -50,6 +52,8 @@ class OpenclOptions:
     binaries: tuple[str, ...] = ()
     limits: QueueLimits = UNLIMITED
     tile: int | None = None
+    images: bool = False
+    needs_images: bool = False
 
     @classmethod
     def of(
@@ -101,7 +105,9 @@ class OpenclOptions:
             bool(model.keys.get("limit_opencl_kernel_time")),
             int(str(model.keys.get("opencl_queue_window_size", 0))),
         )
-        return replace(options, winograd=int(str(model.keys.get("winograd", 0))), limits=limits)
+        winograd = int(str(model.keys.get("winograd", 0)))
+        images = model.keys.get("cl_mem_type") == "image"
+        return replace(options, winograd=winograd, limits=limits, images=images)
 
 
 def _is_list_of_strings(value: object) -> bool:

@@ -10,6 +10,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
 from mace_target_opencl.bounds import ARGUMENTS, CHECKS, check_macros
 from mace_target_opencl.exact import forbid_contraction, is_exact
+from mace_target_opencl.images import ImageForm, declare_image, list_image_macros
 from mace_target_opencl.steps import NAMES, ElementStep
 from mace_target_opencl.types import HALF, HALF_VALUE, INT, value_type
 from mace_target_opencl.views import View
@@ -20,24 +21,29 @@ FACTORS = ("x", "w")
 
 @dataclass(frozen=True)
 class KernelOperand:
-    """An argument of a kernel.  type: as which its elements are stored.  elements: of the tensor."""
+    """An argument of a kernel.
+
+    type: as which its elements are stored.  elements: of the tensor.  image: the form of a tensor that lies
+    in an image; None for one in a buffer.
+    """
 
     name: CIdentifier
     type: Code
     elements: int
     is_written: bool = False
+    image: ImageForm | None = None
 
 
 class KernelSource:
     """What the template of one kernel sees besides its constants.
 
     arguments: the declarations of the kernel's parameters.  pointers: statements that make a pointer of each
-    pair, under the operand's name.  group: `number_group`.
+    pair, under the operand's name.  group: `number_group`.  images: the forms of operands in images.
 
     `LOAD_x(i)`, `LOAD4_x(i)`, `LOADU4_x(i)`, `STORE_y(v, i)` and `STORE4_y(v, i)` are macros of an operand,
     so that a template does not know in how many bits an element is stored. Those of four elements want a
     place that is a multiple of four, except for LOADU4: compilers load a vector whole only where they know
-    that it is aligned.
+    that it is aligned. Operands in images have LOAD4, STORE4 and `PIXEL_x(column, row)`.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -57,7 +63,8 @@ class KernelSource:
         params.update(
             name=self.kernel.name,
             arguments=Code(", ".join([*map(_declare, self.operands), *self._list_check_arguments()])),
-            pointers=Code("\n    ".join(map(_point, self.operands))),
+            pointers=Code("\n    ".join(_point(operand) for operand in self.operands if not operand.image)),
+            images={str(operand.name): operand.image for operand in self.operands if operand.image},
             store=self.store,
             load=self.load,
             type_of=self._types.__getitem__,
@@ -105,11 +112,16 @@ class KernelSource:
         return check_macros(macros, operand, self.operands.index(operand)) if self._is_checked else macros
 
     def _choose_macros(self, operand: KernelOperand) -> Mapping[str, str]:
-        if self._sums_in_half and operand.name in FACTORS:
+        if operand.image is not None:
+            return list_image_macros(operand, HALF_VALUE if self._is_half_factor(operand) else None)
+        if self._is_half_factor(operand):
             return _list_half_loads(operand)
         if self._sums_in_integers and operand.name in FACTORS and operand.type != INT:
             return _list_integer_loads(operand)
         return _list_half_macros(operand) if operand.type == HALF else _list_macros(operand)
+
+    def _is_half_factor(self, operand: KernelOperand) -> bool:
+        return self._sums_in_half and operand.name in FACTORS
 
     def _list_check_arguments(self) -> Sequence[str]:
         return ARGUMENTS if self._is_checked else ()
@@ -164,6 +176,8 @@ def number_group(axis: int) -> Code:
 
 
 def _declare(operand: KernelOperand) -> str:
+    if operand.image is not None:
+        return declare_image(operand)
     const = "" if operand.is_written else "const "
     return f"__global {const}{operand.type} *{operand.name}_base, const ulong {operand.name}_offset"
 
@@ -221,12 +235,14 @@ def _list_integer_loads(operand: KernelOperand) -> Mapping[str, str]:
 
 def _define(operand: KernelOperand, macros: Mapping[str, str]) -> str:
     """Return the macros by which a kernel reaches an operand; loads alone where it does not write it."""
-    chosen = macros if operand.is_written else {k: v for k, v in macros.items() if k.startswith("LOAD")}
+    chosen = {
+        head: body for head, body in macros.items() if operand.is_written or not head.startswith("STORE")
+    }
     return "\n".join(f"#define {head} {body}" for head, body in chosen.items())
 
 
 def _undefine(operand: KernelOperand) -> str:
-    loads, stores = ("LOAD", "LOAD4", "LOADU4"), ("STORE", "STORE4")
+    loads, stores = ("LOAD", "LOAD4", "LOADU4", "PIXEL"), ("STORE", "STORE4")
     macros = (*loads, *stores) if operand.is_written else loads
     return "\n".join(f"#undef {macro}_{operand.name}" for macro in macros)
 

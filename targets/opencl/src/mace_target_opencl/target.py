@@ -102,12 +102,14 @@ class Opencl(KernelTarget):
         from mace_target_opencl.check_build import check_bounds
         from mace_target_opencl.half_arithmetic import compute_in_half
         from mace_target_opencl.half_storage import store_in_half
+        from mace_target_opencl.image_storage import store_in_images
 
         program = self.lower(region.graph, config.abi, tuning_of(config.model, config.abi))
         if self.options.storage == "f16":
             program = store_in_half(program)
         if self.options.arithmetic == "f16":
             program = compute_in_half(program)
+        program = store_in_images(program)
         if self.options.checks_bounds:
             program = check_bounds(program)
         blob = encode(program, self.options.limits)
@@ -127,7 +129,11 @@ class Opencl(KernelTarget):
             nodes=tuple(node.name for node in region.graph.nodes),
             figures=PartFigures(
                 summary=f"{blob.calls} calls of {blob.kernels} kernels",
-                details={"kernels": blob.kernels, "source_bytes": blob.source_bytes},
+                details={
+                    "kernels": blob.kernels,
+                    "source_bytes": blob.source_bytes,
+                    "image_bytes": blob.image_bytes,
+                },
             ),
             notes=stale,
             selections=program.selections,

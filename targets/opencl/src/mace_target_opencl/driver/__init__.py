@@ -16,6 +16,7 @@ _SOURCES = (
     "opencl_check.c",
     "opencl_driver.c",
     "opencl_enqueue.c",
+    "opencl_images.c",
     "opencl_inflate.c",
     "opencl_library.c",
     "opencl_observe.c",

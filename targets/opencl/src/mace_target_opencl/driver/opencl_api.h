@@ -39,6 +39,7 @@ enum {
   CL_DEVICE_TYPE_GPU = 4,
   CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
   CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
+  CL_DEVICE_IMAGE_SUPPORT = 0x1016,
   CL_DEVICE_ENDIAN_LITTLE = 0x1026,
   CL_DEVICE_AVAILABLE = 0x1027,
   CL_DEVICE_COMPILER_AVAILABLE = 0x1028,
@@ -61,6 +62,10 @@ enum {
   CL_MEM_READ_WRITE = 1,
   CL_MEM_READ_ONLY = 4,
   CL_MEM_COPY_HOST_PTR = 32,
+  CL_MEM_OBJECT_IMAGE2D = 0x10F1,
+  CL_RGBA = 0x10B5,
+  CL_HALF_FLOAT = 0x10DD,
+  CL_FLOAT = 0x10DE,
   CL_PROGRAM_BINARY_SIZES = 0x1165,
   CL_PROGRAM_BINARIES = 0x1166,
   CL_PROGRAM_BUILD_LOG = 0x1183,
@@ -71,6 +76,19 @@ enum {
   CL_QUEUE_PROFILING_ENABLE = 2,
   CL_COMPLETE = 0
 };
+
+/* What a pixel holds. */
+typedef struct cl_image_format {
+  uint32_t order, type;
+} cl_image_format;
+
+/* What an image is; `memory` would be a buffer that it lies in. */
+typedef struct cl_image_desc {
+  uint32_t type;
+  size_t width, height, depth, array_size, row_pitch, slice_pitch;
+  uint32_t levels, samples;
+  cl_mem memory;
+} cl_image_desc;
 
 /* X(name, result, arguments) for each function. */
 #define OPENCL_FUNCTIONS(X)                                                                                   \
@@ -84,6 +102,11 @@ enum {
   X(clCreateCommandQueue, cl_queue, (cl_context, cl_device, uint64_t, int32_t *))                             \
   X(clReleaseCommandQueue, int32_t, (cl_queue))                                                               \
   X(clCreateBuffer, cl_mem, (cl_context, uint64_t, size_t, void *, int32_t *))                                \
+  X(clCreateImage, cl_mem,                                                                                    \
+    (cl_context, uint64_t, const cl_image_format *, const cl_image_desc *, void *, int32_t *))                \
+  X(clEnqueueReadImage, int32_t,                                                                              \
+    (cl_queue, cl_mem, uint32_t, const size_t *, const size_t *, size_t, size_t, void *, uint32_t,            \
+     const cl_event *, cl_event *))                                                                           \
   X(clReleaseMemObject, int32_t, (cl_mem))                                                                    \
   X(clCreateProgramWithSource, cl_program,                                                                    \
     (cl_context, uint32_t, const char **, const size_t *, int32_t *))                                         \

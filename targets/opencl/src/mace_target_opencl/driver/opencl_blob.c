@@ -28,9 +28,38 @@ static const mace_need *need_of(const mace_payload *payload, int32_t binding) {
   return binding < ports ? &payload->ports[binding] : &payload->scratch;
 }
 
-static const char *check_operand(const mace_payload *payload, const opencl_header *header,
+static uint64_t count_bytes(const opencl_image *image) {
+  return (uint64_t)image->rows * image->columns * image->quads * 4 * image->unit;
+}
+
+static const char *check_image(const mace_payload *payload, const opencl_image *images, uint32_t number) {
+  const opencl_image *const image = &images[number];
+  const uint32_t side = OPENCL_MAX_SIDE;
+  if (!image->rows || image->rows > side || !image->columns || image->columns > side || !image->quads ||
+      image->quads > side / image->columns)
+    return "an image has no such size";
+  if (image->unit != 2 && image->unit != 4) return "an image has no such elements";
+  if (image->is_constant > 1 || image->slot > number || images[image->slot].slot != image->slot ||
+      images[image->slot].unit != image->unit)
+    return "an image has no place";
+  if (image->slot != number && (image->is_constant || images[image->slot].is_constant))
+    return "an image shares the place of a constant";
+  if (image->is_constant &&
+      (image->offset > payload->weight_bytes || count_bytes(image) > payload->weight_bytes - image->offset))
+    return "an image leaves its memory";
+  return NULL;
+}
+
+static const char *check_operand(const mace_payload *payload, const opencl_blob *blob,
                                  const opencl_operand *operand) {
+  const opencl_header *const header = blob->header;
   uint64_t room = payload->weight_bytes;
+  if (operand->binding == OPENCL_IMAGE) {
+    if (operand->offset >= header->images) return "an operand is no image";
+    const opencl_image *const image = &blob->images[operand->offset];
+    return operand->unit == image->unit && operand->bytes == count_bytes(image) ? NULL
+                                                                                : "an operand has another image";
+  }
   if (operand->binding != OPENCL_WEIGHTS) {
     if (operand->binding < 0 || (uint32_t)operand->binding >= header->bindings) return "an operand is no port";
     room = need_of(payload, operand->binding)->bytes;
@@ -51,8 +80,12 @@ static const char *check_call(const opencl_blob *blob, const opencl_call *call) 
   if (call->first > header->operands || call->operands > header->operands - call->first ||
       call->operands > OPENCL_OPERANDS)
     return "a call has too many operands";
-  for (uint32_t i = call->reads; i < call->operands; i++)
-    if (blob->operands[call->first + i].binding == OPENCL_WEIGHTS) return "a call writes a constant";
+  for (uint32_t i = call->reads; i < call->operands; i++) {
+    const opencl_operand *const operand = &blob->operands[call->first + i];
+    if (operand->binding == OPENCL_WEIGHTS ||
+        (operand->binding == OPENCL_IMAGE && blob->images[operand->offset].is_constant))
+      return "a call writes a constant";
+  }
   for (int axis = 0; axis < 3; axis++) {
     if (!call->global[axis] || call->global[axis] > UINT32_MAX || call->local[axis] > UINT32_MAX)
       return "a call has no sizes";
@@ -73,6 +106,7 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
   blob->header = header;
   blob->calls = take(&r, (uint64_t)header->calls * sizeof *blob->calls);
   blob->operands = take(&r, (uint64_t)header->operands * sizeof *blob->operands);
+  blob->images = take(&r, (uint64_t)header->images * sizeof *blob->images);
   blob->name_offsets = take(&r, (uint64_t)header->kernels * sizeof *blob->name_offsets);
   blob->labels = NULL;
   if (header->flags & OPENCL_CHECKED) {
@@ -82,7 +116,7 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
   blob->names = take(&r, header->name_bytes);
   blob->options = take(&r, header->option_bytes);
   blob->deflated = take(&r, header->deflated_bytes);
-  if (!blob->calls || !blob->operands || !blob->name_offsets || !blob->names || !blob->options ||
+  if (!blob->calls || !blob->operands || !blob->images || !blob->name_offsets || !blob->names || !blob->options ||
       !blob->deflated || r.left)
     return "they are cut short";
   if (header->bindings !=
@@ -96,16 +130,29 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
   for (uint32_t i = 0; blob->labels && i < header->operands; i++)
     if (blob->labels[i] >= header->name_bytes || !is_text(blob->names, header->name_bytes))
       return "an operand has no name";
+  for (uint32_t i = 0; !fault && i < header->images; i++) fault = check_image(payload, blob->images, i);
   for (uint32_t i = 0; !fault && i < header->operands; i++)
-    fault = check_operand(payload, header, &blob->operands[i]);
+    fault = check_operand(payload, blob, &blob->operands[i]);
   for (uint32_t i = 0; !fault && i < header->calls; i++) fault = check_call(blob, &blob->calls[i]);
   return fault;
+}
+
+/* What a table has, no more than the payload can hold. */
+static uint32_t limit_count(const mace_payload *payload, uint32_t count, size_t bytes) {
+  const size_t most = payload->code_bytes / bytes;
+  return count < most ? count : (uint32_t)most;
 }
 
 uint32_t mace_opencl_count_calls(const mace_payload *payload) {
   opencl_header header;
   if (payload->code_bytes < sizeof header) return 0;
   memcpy(&header, payload->code, sizeof header);
-  const size_t most = payload->code_bytes / sizeof(opencl_call);
-  return header.calls < most ? header.calls : (uint32_t)most;
+  return limit_count(payload, header.calls, sizeof(opencl_call));
+}
+
+uint32_t mace_opencl_count_images(const mace_payload *payload) {
+  opencl_header header;
+  if (payload->code_bytes < sizeof header) return 0;
+  memcpy(&header, payload->code, sizeof header);
+  return limit_count(payload, header.images, sizeof(opencl_image));
 }

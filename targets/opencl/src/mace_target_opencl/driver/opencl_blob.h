@@ -4,7 +4,14 @@
 
 #include "driver.h"
 
-enum { OPENCL_MAGIC = 0x4C434F4D, OPENCL_VERSION = 1, OPENCL_WEIGHTS = -1, OPENCL_OPERANDS = 64 };
+enum {
+  OPENCL_MAGIC = 0x4C434F4D,
+  OPENCL_VERSION = 2,
+  OPENCL_WEIGHTS = -1,
+  OPENCL_IMAGE = -2,
+  OPENCL_OPERANDS = 64,
+  OPENCL_MAX_SIDE = 8192 /* pixels: the minimum of the full profile of OpenCL 1.2 */
+};
 
 /* Flags of a part. NEEDS_HALF: the kernels compute in half precision. CHECKED: each kernel tests where it reads
  * and writes, and has two more arguments: where to note what was wrong, and the number of the call. BRIEF: long
@@ -24,6 +31,7 @@ typedef struct opencl_header {
   uint32_t source_bytes;             /* inflated, without an end */
   uint32_t deflated_bytes;
   uint32_t window; /* most calls that wait in the queue; 0: no limit */
+  uint32_t images, padding;
 } opencl_header;
 
 typedef struct opencl_call {
@@ -34,16 +42,27 @@ typedef struct opencl_call {
 } opencl_call;
 
 typedef struct opencl_operand {
-  int32_t binding; /* a port, or OPENCL_WEIGHTS */
+  int32_t binding; /* a port, OPENCL_WEIGHTS or OPENCL_IMAGE */
   uint32_t unit;   /* bytes of an element */
-  uint64_t offset, bytes;
+  uint64_t offset, bytes; /* offset of an image: its number */
 } opencl_operand;
+
+/* A tensor [rows][columns][quads * 4] in an image with `rows` rows of quads * columns pixels, whose column is
+ * quad * columns + column. */
+typedef struct opencl_image {
+  uint32_t rows, columns, quads;
+  uint32_t unit; /* bytes of an element: 2 or 4 */
+  uint32_t slot; /* the first tensor of the image that it lies in */
+  uint32_t is_constant;
+  uint64_t offset; /* of a constant: among the weights, behind those of the buffer */
+} opencl_image;
 
 /* Where the tables of a part lie in its payload. */
 typedef struct opencl_blob {
   const opencl_header *header;
   const opencl_call *calls;
   const opencl_operand *operands;
+  const opencl_image *images;
   const uint32_t *name_offsets; /* by kernel */
   const uint32_t *labels;       /* by operand: its name and its tensor's, in names; NULL unless CHECKED */
   const char *names, *options;
@@ -53,8 +72,9 @@ typedef struct opencl_blob {
 /* Find the tables and check every number in them against the payload; NULL, or what is wrong. */
 const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob);
 
-/* Calls of a payload that nobody has checked yet: no more than its bytes can hold. */
+/* Calls and images of a payload that nobody has checked yet: no more than its bytes can hold. */
 uint32_t mace_opencl_count_calls(const mace_payload *payload);
+uint32_t mace_opencl_count_images(const mace_payload *payload);
 
 /* Write exactly `size` bytes that a raw stream of DEFLATE (RFC 1951) stands for; 0 if it stands for another
  * number of bytes, or is damaged. */

@@ -26,18 +26,25 @@ static opencl_argument locate(const mace_binding *port) {
   return at;
 }
 
-/* Give a call its arguments: for each operand the buffer, and the place of its first element in it. */
+/* Give a call its arguments: for each operand the buffer, and the place of its first element in it; or its
+ * image alone. */
 static int32_t set_arguments(const mace_loaded *part, uint32_t number, const mace_binding *ports) {
   const opencl_functions *const cl = &part->device->cl;
   const opencl_call *const call = &part->blob.calls[number];
+  uint32_t position = 0;
   for (uint32_t i = 0; i < call->operands; i++) {
     const opencl_operand *const operand = &part->blob.operands[call->first + i];
     opencl_argument at = {part->weights, 0};
     int32_t code;
+    if (operand->binding == OPENCL_IMAGE) {
+      code = mace_opencl_set_image(part, number, position++, operand->offset);
+      if (code) return code;
+      continue;
+    }
     if (operand->binding != OPENCL_WEIGHTS) at = locate(&ports[operand->binding]);
     at.offset = (at.offset + operand->offset) / operand->unit;
-    code = cl->clSetKernelArg(part->kernels[number], 2 * i, sizeof at.memory, &at.memory);
-    if (!code) code = cl->clSetKernelArg(part->kernels[number], 2 * i + 1, sizeof at.offset, &at.offset);
+    code = cl->clSetKernelArg(part->kernels[number], position++, sizeof at.memory, &at.memory);
+    if (!code) code = cl->clSetKernelArg(part->kernels[number], position++, sizeof at.offset, &at.offset);
     if (code) return code;
   }
   return mace_opencl_set_check(part, number);

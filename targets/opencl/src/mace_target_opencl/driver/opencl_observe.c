@@ -29,6 +29,7 @@ static const opencl_operand *find_result(const mace_loaded *part, uint32_t numbe
 
 static int32_t read_result(const mace_loaded *part, const opencl_operand *result, const mace_binding *ports,
                            cl_queue queue, void *to) {
+  if (result->binding == OPENCL_IMAGE) return mace_opencl_read_image(part, result->offset, queue, to);
   const mace_binding *const port = &ports[result->binding];
   const mace_buffer *const buffer = &port->memory->buffer;
   const size_t offset = (size_t)result->offset + buffer->offset + port->offset;

@@ -13,7 +13,8 @@ static size_t round_up(size_t bytes) {
 
 size_t mace_opencl_part_bytes(const mace_payload *payload) {
   return round_up(sizeof(mace_loaded)) + sizeof(opencl_argument) * mace_opencl_count_ports(payload) +
-         (sizeof(cl_kernel) + sizeof(uint64_t)) * mace_opencl_count_calls(payload);
+         (sizeof(cl_kernel) + sizeof(uint64_t)) * mace_opencl_count_calls(payload) +
+         sizeof(cl_mem) * mace_opencl_count_images(payload);
 }
 
 /* ---- loading ---- */
@@ -21,12 +22,13 @@ size_t mace_opencl_part_bytes(const mace_payload *payload) {
 static mace_status upload_weights(mace_loaded *part, mace_text text) {
   const mace_payload *const payload = part->payload;
   mace_device *const device = part->device;
+  const size_t bytes = mace_opencl_count_weights(part);
   int32_t code = 0;
-  if (!payload->weight_bytes) return MACE_OK;
+  if (!bytes) return MACE_OK;
   /* Not CL_MEM_USE_HOST_PTR: the constants of a library lie in memory that nobody may write, and drivers
    * that pin pages want to. */
   part->weights =
-      device->cl.clCreateBuffer(device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, payload->weight_bytes,
+      device->cl.clCreateBuffer(device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, bytes,
                                 (void *)(uintptr_t)payload->weights, &code);
   return part->weights ? MACE_OK : mace_opencl_judge(MACE_FAILED, "clCreateBuffer for weights", code, text);
 }
@@ -42,6 +44,7 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
   part->bound = (opencl_argument *)(void *)((char *)memory + round_up(sizeof *part));
   part->slices = (uint64_t *)(void *)(part->bound + mace_opencl_count_ports(payload));
   part->kernels = (cl_kernel *)(void *)(part->slices + mace_opencl_count_calls(payload));
+  part->images = (cl_mem *)(void *)(part->kernels + mace_opencl_count_calls(payload));
   fault = mace_opencl_read(payload, &part->blob);
   if (fault)
     return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);
@@ -50,6 +53,7 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
                            "%.80s has no cl_khr_fp16, without which it cannot compute in half precision; build "
                            "the library with arithmetic: f32, or fall back", device->name);
   status = upload_weights(part, text);
+  if (!status) status = mace_opencl_make_images(part, text);
   if (!status) status = mace_opencl_prepare_check(part, text);
   if (status)
     mace_opencl_unload(part);
@@ -74,6 +78,7 @@ void mace_opencl_unload(mace_loaded *part) {
   if (part->running) cl->clReleaseEvent(part->running);
   part->running = NULL;
   forget_program(part);
+  mace_opencl_release_images(part);
   if (part->weights) cl->clReleaseMemObject(part->weights);
   if (part->faults) cl->clReleaseMemObject(part->faults);
   part->weights = part->faults = NULL;

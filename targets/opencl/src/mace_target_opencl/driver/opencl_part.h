@@ -42,6 +42,7 @@ struct mace_loaded {
   cl_mem weights;      /* NULL: the part has none */
   cl_mem faults;       /* where kernels of a check build note what was wrong; NULL in others */
   cl_program program;  /* NULL: not compiled */
+  cl_mem *images;      /* by number; NULL: the tensor lies in another's image, its slot's */
   cl_kernel *kernels;  /* by call: arguments are a kernel's state, and those of a call rarely change */
   cl_event running;    /* of the run that was submitted; NULL: none */
   opencl_argument *bound; /* by port */
@@ -92,6 +93,17 @@ uint64_t mace_opencl_read_time(const mace_device *device, cl_event event);
 mace_status mace_opencl_prepare_check(mace_loaded *part, mace_text text);
 int32_t mace_opencl_set_check(const mace_loaded *part, uint32_t number);
 mace_status mace_opencl_find_fault(const mace_loaded *part, mace_text text);
+
+/* Make the images of a part, with its constants; release them; give a call an image as an argument. */
+mace_status mace_opencl_make_images(mace_loaded *part, mace_text text);
+void mace_opencl_release_images(mace_loaded *part);
+int32_t mace_opencl_set_image(const mace_loaded *part, uint32_t call, uint32_t position, uint64_t number);
+
+/* Bytes of the constants that no image holds. */
+size_t mace_opencl_count_weights(const mace_loaded *part);
+
+/* Read a tensor that lies in an image, in the order of its elements. */
+int32_t mace_opencl_read_image(const mace_loaded *part, uint64_t number, cl_queue queue, char *to);
 
 /* Functions of the driver that concern a part; see driver.h. */
 size_t mace_opencl_part_bytes(const mace_payload *payload);

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from mace_core.ir import Node
-from mace_core.lowering import Lower, Lowering
+from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
+from mace_target_opencl.images import QUAD, ImageForm
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_finished
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
 from mace_target_opencl.lower.winograd import enqueue_winograd, read_tile
+from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.types import need_floats
 from mace_target_opencl.views import View
 
@@ -27,7 +30,7 @@ def conv(node: Node, lowering: Lowering) -> None:
         return
     need_floats(lowering.tensors[node.inputs[0]], w)
     tile = read_tile(node, lowering)
-    if tile:
+    if tile and not _requests_images(lowering):
         enqueue_winograd(lowering, node, tile)
     else:
         _enqueue_conv(node, lowering, transposed=False)
@@ -40,8 +43,46 @@ def conv_transpose(node: Node, lowering: Lowering) -> None:
 
 def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
     need_floats(*(lowering.tensors[name] for name in node.inputs[:2]))
-    filters = pack(lowering, node, node.inputs[1], order_filters(node, lowering))
-    enqueue_finished(lowering, node, plan_conv(node, lowering, filters, transposed=transposed))
+    order, form = order_filters(node, lowering), None
+    if uses_images(lowering):
+        form = _shape_filters(node, lowering, order)
+    if form is not None:
+        _, outputs, taps, depth = order.shape
+        order = WeightOrder((outputs // QUAD, QUAD, taps, depth), (0, 2, 3, 1))
+    filters = pack(lowering, node, node.inputs[1], order)
+    product = plan_conv(node, lowering, filters, transposed=transposed)
+    enqueue_finished(lowering, node, replace(product, filters=form))
+
+
+def uses_images(lowering: Lowering) -> bool:
+    """Tell whether filters and activations may lie in images."""
+    options = lowering.parameters
+    return isinstance(options, OpenclOptions) and options.images and not options.checks_bounds
+
+
+def _requests_images(lowering: Lowering) -> bool:
+    """Tell whether a candidate asks for images, and refuses what has none."""
+    options = lowering.parameters
+    return isinstance(options, OpenclOptions) and options.needs_images
+
+
+def _shape_filters(node: Node, lowering: Lowering, order: WeightOrder) -> ImageForm | None:
+    """Return the image of a convolution's filters; None where they do not fit one.
+
+    Raises Refused in place of None where a candidate asks for images.
+    """
+    group, outputs, taps, depth = order.shape
+    form = ImageForm(outputs // QUAD * taps, depth)
+    is_constant = lowering.constant(node.inputs[1]) is not None
+    if group == 1 and outputs % QUAD == 0 and depth % QUAD == 0 and is_constant and form.fits:
+        return form
+    if _requests_images(lowering):
+        _refuse_images("constant filters of one group, with multiples of 4 inputs and outputs")
+    return None
+
+
+def _refuse_images(requirement: str) -> None:
+    raise Refused(f"images take {requirement} alone", code="shape", remedy="leave the choice to the target")
 
 
 def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool) -> MatrixProduct:
@@ -92,7 +133,13 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     channels = x.shape[-1]
     # Across the channels: neighbors read neighboring weights.
-    weights = pack(lowering, node, node.inputs[1], WeightOrder((channels, prod(windows.kernel)), (1, 0)))
+    taps = prod(windows.kernel)
+    order, form = WeightOrder((channels, taps), (1, 0)), None
+    if uses_images(lowering):
+        form = _shape_depthwise_filters(node, lowering, taps)
+    if form is not None:
+        order = WeightOrder((channels // QUAD, QUAD, taps), (0, 2, 1))
+    weights = pack(lowering, node, node.inputs[1], order)
     width = 4 if channels % 4 == 0 else 1
     load = "LOAD4_w" if width > 1 else "LOAD_w"
     kernel = WindowKernel(
@@ -101,8 +148,20 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
         weights=weights,
         steps=finish_steps(node, y, lowering.tensors[bias] if bias else None),
         others={"bias": bias} if bias else {},
+        filters=form,
     )
     enqueue_windows(lowering, node, windows, kernel)
+
+
+def _shape_depthwise_filters(node: Node, lowering: Lowering, taps: int) -> ImageForm | None:
+    """Return the image of a depthwise convolution's filters; None where they do not fit one, or Refused."""
+    channels = lowering.shape(node.inputs[0])[-1]
+    form = ImageForm(channels // QUAD, taps)
+    if channels % QUAD == 0 and lowering.constant(node.inputs[1]) is not None and form.fits:
+        return form
+    if _requests_images(lowering):
+        _refuse_images("constant filters of multiples of 4 channels")
+    return None
 
 
 LOWERINGS: Mapping[str, Lower] = {"Conv": conv, "ConvTranspose": conv_transpose}

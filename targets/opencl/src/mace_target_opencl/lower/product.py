@@ -13,6 +13,7 @@ from mace_core.ir import DType, Node, Shape
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
+from mace_target_opencl.images import IMAGES, ImageForm
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.lower.unary import wrap_type
@@ -60,6 +61,7 @@ class MatrixProduct:
     x, w: tensors.  batch: number of products; views: where each begins in x, w and y.
     strides: elements from one row to the next in x, w and y.
     shifts: operands that are subtracted from each element of x and w, by name; see `_shift`.
+    filters: the form of w where it lies in an image.
     """
 
     x: str
@@ -79,6 +81,7 @@ class MatrixProduct:
     steps: tuple[ElementStep, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
     integer: IntegerSums | None = None
+    filters: ImageForm | None = None
 
 
 def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
@@ -92,7 +95,9 @@ def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> 
 
 def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
     """Append the call of a product: by tiles in local memory if it is large."""
-    tile = choose_tile(lowering.tensors[product.x].dtype, product, _read_request(lowering))
+    tile = None
+    if product.filters is None:
+        tile = choose_tile(lowering.tensors[product.x].dtype, product, _read_request(lowering))
     if tile is not None:
         enqueue_tiles(lowering, node, product, tile)
         return
@@ -110,6 +115,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         "rows": rows,
         "width": width,
         **_describe_shifts(product),
+        **({IMAGES: True} if product.filters else {}),
     }
     across = product.columns // width
     launch = Launch(
@@ -121,6 +127,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         square_group(across),
         product.steps,
         product.integer.types if product.integer else {},
+        images={"w": product.filters} if product.filters else {},
     )
     enqueue(lowering, node, launch)
 

@@ -15,6 +15,7 @@ from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttr
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
+from mace_target_opencl.images import IMAGES, ImageForm
 from mace_target_opencl.lower.sizes import square_group
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type, integer_literal, literal, need_floats
@@ -28,6 +29,7 @@ class WindowKernel:
     weights: the packed filters, [taps, channels]; "" for none.  others: more operands of the steps.
     types: C types of constants, if not float.  sums: type of `a`, if not that of x: exact integers.
     result: type of `finish`, if not that of `a`.  width: channels of a work-item, None for the best number.
+    filters: the form of the weights where they lie in an image: [channels / 4, taps, 4].
     """
 
     first: str
@@ -42,6 +44,7 @@ class WindowKernel:
     sums: Code | None = None
     result: Code | None = None
     width: int | None = None
+    filters: ImageForm | None = None
 
 
 def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: WindowKernel) -> None:
@@ -63,6 +66,9 @@ def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: Wi
         "counts": kernel.counts,
         "counts_pads": kernel.counts_pads,
         "weighted": bool(kernel.weights),
+        "w_channel": kernel.filters.columns if kernel.filters else 1,
+        "w_step": 4 if kernel.filters else channels,
+        **({IMAGES: True} if kernel.filters else {}),
     }
     weights = {"w": kernel.weights} if kernel.weights else {}
     reads = {"x": x.name, **weights, **kernel.others}
@@ -76,6 +82,7 @@ def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: Wi
         square_group(across),
         kernel.steps,
         kernel.types,
+        images={"w": kernel.filters} if kernel.filters else {},
     )
     enqueue(lowering, node, launch)
 

@@ -1,0 +1,41 @@
+"""A network for tests of images: convolutions of all kinds, pools, and operands that stay in buffers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType, Graph
+
+RNG_SEED = 7
+
+
+def window(pad: int = 0, stride: int = 1, dilation: int = 1) -> dict[str, object]:
+    """Return the attributes of square windows."""
+    return {
+        "pads_before": (pad, pad),
+        "pads_after": (pad, pad),
+        "strides": (stride, stride),
+        "dilations": (dilation, dilation),
+    }
+
+
+def build_network(batch: int = 1, rows: int = 9, columns: int = 7, name: str = "images") -> Graph:
+    """Return a network whose inner tensors have multiples of four channels, but for the last."""
+    builder, rng = Builder(name), np.random.default_rng(RNG_SEED)
+
+    def weight(*shape: int) -> str:
+        values = rng.normal(0, shape[-1] ** -0.5 / 2, shape).astype(np.float32)
+        return builder.weight("w", values)
+
+    x = builder.input("x", DType.F32, (batch, rows, columns, 3))
+    first = builder.one("Conv", [x, weight(8, 3, 3, 3), weight(8)], window(1))
+    pointwise = builder.one("Conv", [first, weight(12, 1, 1, 8), weight(12)], window())
+    depthwise = builder.one("Conv", [pointwise, weight(12, 3, 3, 1)], {**window(1), "group": 12})
+    total = builder.one("Add", [builder.one("Tanh", [depthwise]), pointwise])
+    strided = builder.one("Conv", [total, weight(20, 3, 3, 12)], window(1, 2))
+    pooled = builder.one("MaxPool", [strided], {"kernel": (2, 2), **window()})
+    means = builder.one("AveragePool", [pooled], {"kernel": (2, 2), **window(1)})
+    dilated = builder.one("Conv", [means, weight(8, 3, 3, 20)], window(2, 1, 2))
+    odd = builder.one("Conv", [first, weight(5, 1, 1, 8)], window())
+    return builder.finish([builder.one("Mul", [dilated, dilated]), odd])
