@@ -12,11 +12,13 @@ import numpy as np
 
 from mace_core.api import Compiler
 from mace_core.ir import Array, Graph, Tensor
+from mace_core.levels import with_levels
 from mace_core.registry import Registry
 from mace_core.run.compile import program
 from mace_core.testing.compiled import compile_graphs, generate_library
 from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
+from mace_target_hexagon.isa import LEVELS
 from mace_target_hexagon.processor import Hvx
 
 ABI = "hexagon-v66"
@@ -44,10 +46,17 @@ class Built:
     outputs: tuple[Tensor, ...]
 
     @classmethod
-    def from_graph(cls, graph: Graph, folder: Path) -> Built:
-        """Compile a graph whose inputs are given in its order."""
-        sources = generate_library([Hvx()], [graph], ABI)
-        path = program("mace_run", sources, require_compiler(), folder, FLAGS)
+    def from_graph(
+        cls,
+        graph: Graph,
+        folder: Path,
+        levels: Sequence[str] = ("hvx", "plain"),
+        flags: tuple[str, ...] = FLAGS,
+    ) -> Built:
+        """Compile a graph whose inputs are given in its order, at some levels."""
+        target = with_levels(Hvx(), [level for level in LEVELS if level.name in levels])
+        sources = generate_library([target], [graph], ABI)
+        path = program("mace_run", sources, require_compiler(), folder, flags)
         return cls(path, tuple(graph.tensors[name] for name in graph.outputs))
 
     def run(
@@ -75,17 +84,28 @@ class Built:
 
 
 def run_here(graph: Graph, inputs: Mapping[str, Array], folder: Path) -> dict[str, Array]:
-    """Compute a graph with the CPU target's library on this machine."""
+    """Compute a graph with the CPU target's library on this machine.
+
+    At the level that each machine has: floats may differ where another one fuses multiply and add.
+    """
     folder.mkdir(exist_ok=True)
-    return compile_graphs(Cpu(), [graph], folder)[graph.name].run(inputs)
+    target = with_levels(Cpu(), Cpu().levels("host")[-1:])
+    return compile_graphs(target, [graph], folder)[graph.name].run(inputs)
 
 
 def assert_equal(
-    graph: Graph, inputs: Mapping[str, Array], folder: Path, levels: Sequence[str] = ("hvx",)
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    folder: Path,
+    levels: Sequence[str] = ("hvx",),
+    flags: tuple[str, ...] = FLAGS,
 ) -> None:
-    """Assert that the library for the DSP gives the bits of the library for this machine."""
+    """Assert that the library for the DSP gives the bits of the library for this machine.
+
+    flags: with which the former is compiled.
+    """
     expected = run_here(graph, inputs, folder / "here")
-    built = Built.from_graph(graph, folder)
+    built = Built.from_graph(graph, folder, levels, flags)
     for level in levels:
         for name, array in built.run([inputs[name] for name in graph.inputs], level).items():
             differing = int((array != expected[name]).sum())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import pytest
 from dsp_session import make_emulator
+from hexagon_models import KEYWORDS
 
 from mace_core.api import Refusal
-from mace_core.ir import DType, Graph, Node
+from mace_core.ir import Array, DType, Graph, Node
 from mace_core.ops import core_ops
 from mace_core.registry import Registry
 from mace_core.testing.compiled import generate_library, load_library, merge, random_inputs
@@ -41,25 +43,44 @@ def integer_graphs() -> list[Graph]:
     return [graph.with_name(f"g{number}_{graph.name}") for number, graph in enumerate(graphs) if graph]
 
 
+def assert_split_equal(
+    graph: Graph, draw_inputs: Callable[[int], dict[str, Array]], folder: Path, patch: pytest.MonkeyPatch
+) -> None:
+    """Assert that a graph whose nodes are divided gives the bits of the CPU's library.
+
+    draw_inputs: returns the inputs of a run by its number.
+    """
+    emulator = make_emulator(folder / "emulator")
+    ctypes.CDLL(str(emulator.folder / STAND_IN))
+    for name, value in emulator.environment([folder / "split"]).items():
+        patch.setenv(name, value)
+    cpu = Registry.load().targets["cpu"]
+    alone = load_library(generate_library([cpu], [graph]), folder / "alone")[graph.name]
+    split = load_library(generate_library([EverySecond(), cpu], [graph]), folder / "split")[graph.name]
+    devices = split.devices()
+    assert any(device.startswith("hexagon: ") for device in devices)
+    assert any(device.startswith("cpu: ") for device in devices)
+    for number in range(3):
+        inputs = draw_inputs(number)
+        expected, actual = alone.run(inputs), split.run(inputs)
+        for name in graph.outputs:
+            assert actual[name].tobytes() == expected[name].tobytes(), name
+
+
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_half_of_the_nodes_on_the_dsp_give_the_bits_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    emulator = make_emulator(tmp_path / "emulator")
-    ctypes.CDLL(str(emulator.folder / STAND_IN))
-    for name, value in emulator.environment([tmp_path / "split"]).items():
-        monkeypatch.setenv(name, value)
-    cpu, graph = Registry.load().targets["cpu"], merge("merged", integer_graphs())
+    graph = merge("merged", integer_graphs())
     assert len(graph.nodes) >= 2 * len(OPS)
-    alone = load_library(generate_library([cpu], [graph]), tmp_path / "alone")["merged"]
-    sources = generate_library([EverySecond(), cpu], [graph])
-    split = load_library(sources, tmp_path / "split")["merged"]
-    devices = split.devices()
-    assert any(device.startswith("hexagon: ") for device in devices)
-    assert any(device.startswith("cpu: ") for device in devices)
-    for seed in range(3):
-        inputs = random_inputs(graph, seed)
-        expected, actual = alone.run(inputs), split.run(inputs)
-        for name in graph.outputs:
-            assert actual[name].tobytes() == expected[name].tobytes(), name
+    assert_split_equal(graph, lambda seed: random_inputs(graph, seed), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_a_whole_model_divided_gives_the_bits_of_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = KEYWORDS.read_graph(tmp_path)
+    assert_split_equal(graph, lambda sample: KEYWORDS.draw_inputs(graph, sample), tmp_path, monkeypatch)
