@@ -32,7 +32,7 @@ from mace_core.part import (
     Stream,
 )
 from mace_core.refusal import Refusal
-from mace_core.toolchain import MEASURED, Compiler, Runner, Toolchain
+from mace_core.toolchain import MEASURED, Compiler, Counter, Runner, Toolchain
 
 __all__ = [
     "HOST",
@@ -43,6 +43,7 @@ __all__ = [
     "CallsBody",
     "Compiler",
     "Content",
+    "Counter",
     "Files",
     "Frontend",
     "GeneratedFiles",
@@ -96,10 +97,9 @@ class Reference:
 class Frontend(ABC):
     """Reads one framework's files into a graph.
 
-    order: how the framework lays out an image's axes, "NCHW" or "NHWC".
-    fixes_inputs: whether it supports `input_values` of the deployment file; other frontends refuse a model
-    that states them.
-    needs: what to install for `reference`, as an argument of pip; "" if nothing can be missing.
+    order: how the framework lays out an image's axes, "NCHW" or "NHWC".  fixes_inputs: whether it supports
+    `input_values` of the deployment file; other frontends refuse a model that states them.  needs:
+    what to install for `reference`, as an argument of pip; "" if nothing can be missing.
     """
 
     name: ClassVar[str]
@@ -112,9 +112,8 @@ class Frontend(ABC):
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Read the model.
 
-        Shapes that the file leaves open come from `model.inputs`, in the framework's order.
-
-        Raises one MaceError that lists every op that it cannot map, with node names.
+        Shapes that the file leaves open come from `model.inputs`, in the framework's order. Raises one
+        MaceError that lists every op that it cannot map, with node names.
         """
 
     def claims(self, file: Path) -> bool:
@@ -245,11 +244,8 @@ class Region:
 
 
 def _refuse_reading(file: Path) -> Graph:
-    raise MaceError(
-        file,
-        "is a model that cannot be read here",
-        "compile through `compile_model`, which knows the frontends",
-    )
+    remedy = "compile through `compile_model`, which knows the frontends"
+    raise MaceError(file, "is a model that cannot be read here", remedy)
 
 
 @dataclass(frozen=True)
@@ -397,4 +393,8 @@ class Target(ABC):
 
     def runner(self) -> Runner | None:
         """Return what executes the programs that the target makes; None for what the toolchain executes."""
+        return None
+
+    def counter(self) -> Counter | None:
+        """Return what counts the work of programs that a runner only emulates; None where they are timed."""
         return None

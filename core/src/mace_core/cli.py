@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mace_core.cli_benchmark import benchmark
 from mace_core.cli_options import (
-    AGAINST_FRAMEWORK,
     BUILDS,
     FILE,
     JSON,
     NO_FALLBACK,
-    OPERATORS,
     PASSES,
     RESET,
-    ROUNDS,
     TARGET,
     THREADS,
     echo,
@@ -203,43 +201,6 @@ def validate(
 
 
 @main.command()
-@FILE
-@TARGET
-@BUILDS
-@THREADS
-@JSON
-@ROUNDS
-@OPERATORS
-@click.option("--layers", is_flag=True, help="Time every layer too.")
-@AGAINST_FRAMEWORK
-@exit_on_error
-def benchmark(
-    deployment: Path,
-    target: str,
-    builds: Path,
-    threads: int,
-    as_json: bool,
-    rounds: int,
-    operators: bool,
-    layers: bool,
-    against_framework: bool,
-) -> None:
-    """Time the models of a built library."""
-    from mace_core.commands import BuiltModels, benchmark_models
-    from mace_core.run.tables import show_timings
-
-    models = BuiltModels(deployment, target, builds, threads=threads)
-    if operators:
-        from mace_core.run.operators import show_operators, time_operators
-
-        times = time_operators(models, rounds)
-        print_result([time.as_json() for time in times], show_operators(times), as_json)
-        return
-    timings = benchmark_models(models, rounds, layers, against_framework)
-    print_result([asdict(timing) for timing in timings], show_timings(timings), as_json)
-
-
-@main.command()
 @click.argument("deployment", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @TARGET
 @JSON
@@ -393,6 +354,7 @@ def new_plugin(kind: str, name: str, hardware: str, output: Path) -> None:
     echo(f"wrote {folder}; next: {install} -e '{folder}[test]' && {sys.executable} -m pytest {folder}")
 
 
+main.add_command(benchmark)
 main.add_command(tune)
 
 if __name__ == "__main__":

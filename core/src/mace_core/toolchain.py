@@ -54,6 +54,33 @@ class Runner(ABC):
         """The command on this machine that executes the program with these arguments."""
 
 
+@dataclass(frozen=True)
+class CountedRun:
+    """What a program printed, and what it had executed each time that it read the clock.
+
+    readings: for each, numbers in the order of `Counter.names`, from the start of the program on.
+    """
+
+    printed: str
+    readings: tuple[tuple[int, ...], ...]
+
+
+class Counter(ABC):
+    """Counts what a program executes, where its processor is emulated and no time says anything.
+
+    names: of what is counted, in the plural; the first is what a run costs, such as "packets".
+    max_macs: multiply-adds that one of the first does at most.  limit: by what, in words.
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    max_macs: ClassVar[int]
+    limit: ClassVar[str]
+
+    @abstractmethod
+    def count(self, command: Sequence[str]) -> CountedRun:
+        """Execute a runner's command; MaceError where it fails or cannot be counted."""
+
+
 class Toolchain(ABC):
     """Compilers for its ABIs.
 

@@ -119,10 +119,7 @@ def measure_peak(level: Level, choice: Choice, built: BuiltLibrary) -> Peak:
 def combine(compiled: CompiledModel, timing: Timing, level: str, peak: Peak) -> Iterator[OperatorTime]:
     """Yield the times of a model's calls with their work; MaceError where they are those of another model."""
     program = compiled.plan.program
-    calls = [call for call in program.calls if call.is_made_at(level)]
-    if [call.kernel.name for call in calls] != [layer.kernel for layer in timing.layers]:
-        problem = "the library makes other calls than the deployment says"
-        raise MaceError(f"model {compiled.name!r}", problem, "build it again")
+    calls = find_calls(compiled, timing, level)
     products = count_products(compiled.graph, calls)
     for call, layer, macs in zip(calls, timing.layers, products, strict=True):
         is_quantized = any(program.tensors[name].quant for name in call.reads if name in program.tensors)
@@ -132,6 +129,15 @@ def combine(compiled: CompiledModel, timing: Timing, level: str, peak: Peak) -> 
         limits += [moved / (peak.bytes * timing.threads)] if peak.bytes else []
         bound = max(limits, default=0.0)
         yield OperatorTime(compiled.name, layer.name, layer.kernel, level, layer.ns, macs, moved, rate, bound)
+
+
+def find_calls(compiled: CompiledModel, timing: Timing, level: str) -> list[Call]:
+    """Return the calls behind the layers of a timing; MaceError where they are those of another model."""
+    calls = [call for call in compiled.plan.program.calls if call.is_made_at(level)]
+    if [call.kernel.name for call in calls] != [layer.kernel for layer in timing.layers]:
+        problem = "the library makes other calls than the deployment says"
+        raise MaceError(f"model {compiled.name!r}", problem, "build it again")
+    return calls
 
 
 def count_bytes(call: Call, program: Program) -> int:

@@ -5,7 +5,8 @@
  * Prints one JSON object: what computes the first part, and each, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
  * computes (the least over the rounds).
  * With --compiled, FOLDER/KEY.bin gets what devices compiled.
- * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid.
+ * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid. Bytes have many values,
+ * because what is executed may depend on whether a sum lies near the middle of two results.
  */
 #define _POSIX_C_SOURCE 199309L
 #include "mace_tool.h"
@@ -34,11 +35,12 @@ static void observe(void *observer, int32_t layer, const void *result) {
 
 static void fill(const mace_tensor *tensor, void *data) {
   const size_t count = tensor->bytes / (tensor->dtype == MACE_F32 ? 4 : 1);
+  const int is_byte = tensor->dtype == MACE_I8 || tensor->dtype == MACE_U8;
   for (size_t i = 0; i < count; i++) {
     if (tensor->dtype == MACE_F32)
       ((float *)data)[i] = (float)(i % 17) / 16 - 0.5f;
     else
-      ((unsigned char *)data)[i] = 0;
+      ((unsigned char *)data)[i] = is_byte ? (unsigned char)(i * 2654435761u >> 16) : 0;
   }
 }
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mace_core.api import Counter
 from mace_core.candidates import Candidate
 from mace_core.ir import Array, Graph, Node
 from mace_core.levels import Level
@@ -48,6 +49,12 @@ class Hvx(Cpu):
     def levels(self, abi: str) -> tuple[Level, ...]:
         """HVX with vectors of 128 bytes, and plain C for DSPs without it."""
         return LEVELS
+
+    def counter(self) -> Counter | None:
+        """Return what counts packets in QEMU: its time says nothing of a DSP's."""
+        from mace_target_hexagon.packets import PacketCounter  # builds need none
+
+        return PacketCounter()
 
     @property
     def quantized(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]

@@ -1,11 +1,13 @@
 /* packet_counter: a plugin of QEMU that counts what a program for Hexagon executes, by function.
  *
- *   qemu-hexagon -plugin packet_counter.so,out=counts.txt PROGRAM ...
+ *   qemu-hexagon -plugin packet_counter.so,[out=counts.txt,][marks=marks.txt] PROGRAM ...
  *
  * counts.txt has a line for each function that was executed: packets, words of HVX instructions, words of
- * vrmpy, accesses of vectors to memory, name. QEMU translates a packet as one instruction. What of
- * QEMU's interface is used here is declared here (version 1 of it, qemu-plugin.h of QEMU 4.2 to 8), since
- * distributions ship the emulator without its headers.
+ * vrmpy, accesses of vectors to memory, name. marks.txt has a line with the same four numbers, of all
+ * functions until then, for each time that the program read the clock: so a program that times what it does
+ * is counted. QEMU translates a packet as one instruction. What of QEMU's interface is used here is declared
+ * here (version 1 of it, qemu-plugin.h of QEMU 4.2 to 8), since distributions ship the emulator without its
+ * headers.
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -24,6 +26,9 @@ void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*at_exit)(qemu_pl
     void *data);
 void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *tb, int operation, void *counter,
     uint64_t addend);
+void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t id,
+    void (*call)(qemu_plugin_id_t, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+        uint64_t, uint64_t, uint64_t));
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
@@ -35,6 +40,9 @@ EXPORT int qemu_plugin_version = 1;
 enum { ADD = 0, MAX_FUNCTIONS = 1 << 14 };
 enum { PACKETS, VECTORS, PRODUCTS, ACCESSES, KINDS };
 
+/* The numbers of clock_gettime on Linux, with seconds of 32 and of 64 bits (asm-generic/unistd.h). */
+enum { CLOCK_GETTIME = 113, CLOCK_GETTIME64 = 403 };
+
 typedef struct function {
   char name[96];
   uint64_t counts[KINDS];
@@ -43,6 +51,7 @@ typedef struct function {
 static function functions[MAX_FUNCTIONS];
 static size_t function_count;
 static char file_name[1024];
+static FILE *marks;
 
 static function *find_function(const char *name) {
   for (size_t i = 0; i < function_count; i++)
@@ -53,14 +62,15 @@ static function *find_function(const char *name) {
   return added;
 }
 
-/* Of the words of a packet (Hexagon V66 HVX Programmer's Reference Manual): class 1 are vector instructions,
- * 0x28 to 0x2b in the upper byte vector accesses; vrmpy of vector and scalar begins with 0x19000000 and
- * 0x19400000, that of vectors with 0x1c000000. Words with bits 14 and 15 clear are duplexes. */
+/* Of the words of a packet (Hexagon V66 HVX Programmer's Reference Manual): class 1 with bit 27 are vector
+ * instructions, without it jumps that compare; 0x28 to 0x2b in the upper byte are vector accesses; vrmpy of
+ * vector and scalar begins with 0x19000000 and 0x19400000, that of vectors with 0x1c000000. Words with bits 14
+ * and 15 clear are duplexes. */
 static void count_words(const uint32_t *words, size_t size, uint64_t *counts) {
   for (size_t i = 0; i < size / 4; i++) {
     const uint32_t word = words[i];
     if (!(word & 0xc000)) continue;
-    counts[VECTORS] += word >> 28 == 1;
+    counts[VECTORS] += word >> 27 == 3;
     counts[ACCESSES] += word >> 26 == 0x28 >> 2;
     const uint32_t scalar = word & 0xffe020e0, vector = word & 0xffe02000;
     counts[PRODUCTS] += scalar == 0x19002080 || (vector == 0x1c002000 && (word & 0xe0) <= 0x80);
@@ -83,9 +93,21 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
       qemu_plugin_register_vcpu_tb_exec_inline(tb, ADD, &executed->counts[kind], counts[kind]);
 }
 
+static void mark_clock(qemu_plugin_id_t id, unsigned processor, int64_t number, uint64_t a1, uint64_t a2,
+    uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8) {
+  (void)id, (void)processor, (void)a1, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
+  if (number != CLOCK_GETTIME && number != CLOCK_GETTIME64) return;
+  for (int kind = 0; kind < KINDS; kind++) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < function_count; i++) total += functions[i].counts[kind];
+    fprintf(marks, "%" PRIu64 "%s", total, kind == KINDS - 1 ? "\n" : " ");
+  }
+}
+
 static void write_counts(qemu_plugin_id_t id, void *data) {
   (void)id, (void)data;
-  FILE *file = fopen(file_name, "w");
+  if (marks) fclose(marks);
+  FILE *file = *file_name ? fopen(file_name, "w") : NULL;
   if (!file) return;
   for (size_t i = 0; i < function_count; i++) {
     for (int kind = 0; kind < KINDS; kind++) fprintf(file, "%" PRIu64 " ", functions[i].counts[kind]);
@@ -96,9 +118,12 @@ static void write_counts(qemu_plugin_id_t id, void *data) {
 
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv) {
   (void)info;
-  for (int i = 0; i < argc; i++)
+  for (int i = 0; i < argc; i++) {
     if (!strncmp(argv[i], "out=", 4)) strncpy(file_name, argv[i] + 4, sizeof file_name - 1);
-  if (!*file_name) return 1;
+    if (!strncmp(argv[i], "marks=", 6) && !(marks = fopen(argv[i] + 6, "w"))) return 1;
+  }
+  if (!*file_name && !marks) return 1;
+  if (marks) qemu_plugin_register_vcpu_syscall_cb(id, mark_clock);
   qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
   qemu_plugin_register_atexit_cb(id, write_counts, NULL);
   return 0;

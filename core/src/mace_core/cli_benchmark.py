@@ -1,0 +1,64 @@
+"""The command `mace benchmark`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from mace_core.cli_options import (
+    AGAINST_FRAMEWORK,
+    BUILDS,
+    FILE,
+    JSON,
+    OPERATORS,
+    ROUNDS,
+    TARGET,
+    THREADS,
+    exit_on_error,
+    print_result,
+)
+
+
+@click.command()
+@FILE
+@TARGET
+@BUILDS
+@THREADS
+@JSON
+@ROUNDS
+@OPERATORS
+@click.option("--layers", is_flag=True, help="Time every layer too.")
+@AGAINST_FRAMEWORK
+@exit_on_error
+def benchmark(
+    deployment: Path,
+    target: str,
+    builds: Path,
+    threads: int,
+    as_json: bool,
+    rounds: int,
+    operators: bool,
+    layers: bool,
+    against_framework: bool,
+) -> None:
+    """Time the models of a built library, or count what they execute where only an emulator runs them."""
+    from mace_core.commands import BuiltModels, benchmark_models
+    from mace_core.run.count import count_models, find_counter, show_counts
+    from mace_core.run.tables import show_timings
+
+    models = BuiltModels(deployment, target, builds, threads=threads)
+    if operators:
+        from mace_core.run.operators import show_operators, time_operators
+
+        times = time_operators(models, rounds)
+        print_result([time.as_json() for time in times], show_operators(times), as_json)
+        return
+    counter = None if against_framework else find_counter(models)
+    if counter:
+        counts = count_models(models, counter)
+        print_result([count.as_json() for count in counts], show_counts(counts, layers), as_json)
+        return
+    timings = benchmark_models(models, rounds, layers, against_framework)
+    print_result([asdict(timing) for timing in timings], show_timings(timings), as_json)
