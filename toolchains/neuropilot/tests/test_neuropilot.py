@@ -38,7 +38,7 @@ def test_the_command_line_has_what_the_system_needs() -> None:
         "-mbranch-protection=standard",
         "-fstack-protector-strong",
         f"--sysroot={SYSROOT}",
-        "-march=armv8-a",
+        "-mcpu=generic",
     )
     assert compiler.hosted
     assert compiler.program == ()
@@ -47,7 +47,7 @@ def test_the_command_line_has_what_the_system_needs() -> None:
 @pytest.mark.usefixtures("sdk")
 def test_a_compiler_without_a_sysroot_gets_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "aarch64-poky-linux-gcc")
-    assert Neuropilot().compiler("arm64").flags == (f"--sysroot={SYSROOT}", "-march=armv8-a")
+    assert Neuropilot().compiler("arm64").flags == (f"--sysroot={SYSROOT}", "-mcpu=generic")
 
 
 @pytest.mark.usefixtures("sdk")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from mace_core.api import Target
 from mace_core.hookspecs import hookimpl
 from mace_core.levels import Level
-from mace_target_arm.isa import AARCH32, AARCH64
+from mace_target_arm.isa import AARCH32, AARCH64, Family
 from mace_target_cpu import Cpu
 
 
@@ -20,8 +20,18 @@ class Arm(Cpu):
     abis: ClassVar[tuple[str, ...]] = (*AARCH64.abis, *AARCH32.abis)
 
     def levels(self, abi: str) -> tuple[Level, ...]:
-        """NEON, with the registers that the ABI's processors have."""
-        return AARCH32.levels if abi in AARCH32.abis else AARCH64.levels
+        """NEON, with the registers that the ABI's processors have, and products of bytes for 64 bits."""
+        return _family(abi).levels
+
+    def known_levels(self, abi: str) -> tuple[Level, ...]:
+        """All levels of the ABI, those for newer processors too."""
+        levels = self.levels(abi)
+        # A target that derives from this one has levels of its own.
+        return _family(abi).known if levels is _family(abi).levels else levels
+
+
+def _family(abi: str) -> Family:
+    return AARCH32 if abi in AARCH32.abis else AARCH64
 
 
 @hookimpl

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.resources import files
 
 from mace_target_cpu.isa import VECTOR, CpuLevel
+
+KERNELS = files("mace_target_arm") / "kernels"
 
 
 @dataclass(frozen=True)
 class Family:
-    """ABIs whose processors have the same registers, and the levels that a library for them holds."""
+    """ABIs whose processors have the same registers, and their levels.
+
+    known: all of them, the best first.  levels: those that a library holds by default.
+    """
 
     abis: tuple[str, ...]
+    known: tuple[CpuLevel, ...]
     levels: tuple[CpuLevel, ...]
 
 
 # 32 registers of 4 floats: a tile of 6 x 16 is 24 of them, and leaves 6 for values of the input, 4 of each
-# row, and 2 for weights.
-AARCH64 = Family(
-    ("arm64-v8a", "arm64"),
-    (
-        CpuLevel(
-            "neon", (), "", VECTOR, lanes=4, rows=6, columns=16, depth_step=2, by_lane=True, registers=32
-        ),
-    ),
+# row, and 2 for weights. Bytes are signed at all levels, because sdot has no unsigned factor beside a signed
+# one, so that they share weights and biases.
+NEON = CpuLevel(
+    "neon", (), "", VECTOR, lanes=4, rows=6, columns=16, by_lane=True, registers=32, is_signed=True
 )
+# -mcpu and not -march: gcc and clang read it alike, zig has no other.
+DOT_PRODUCT = replace(
+    NEON,
+    name="dotprod",
+    flags=("-mcpu=generic+dotprod",),
+    available="has_dot_product()",
+    dot="sdot",
+    probe=KERNELS / "arm.h.in",
+    replaces=(KERNELS / "igemm_bytes.h.in",),
+)
+BYTE_MATRICES = replace(
+    DOT_PRODUCT,
+    name="i8mm",
+    flags=("-mcpu=generic+dotprod+i8mm",),
+    available="has_byte_matrices()",
+    dot="smmla",
+)
+AARCH64 = Family(("arm64-v8a", "arm64"), (BYTE_MATRICES, DOT_PRODUCT, NEON), (DOT_PRODUCT, NEON))
 
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
 # input. That processors have NEON is part of these ABIs, so their toolchains say so to the compiler and no
 # flag is needed here.
-AARCH32 = Family(
-    ("armeabi-v7a", "armhf"),
-    (CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8, depth_step=2, by_lane=True),),
-)
+NEON32 = CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8, depth_step=2, by_lane=True)
+AARCH32 = Family(("armeabi-v7a", "armhf"), (NEON32,), (NEON32,))

@@ -16,7 +16,7 @@ VECTOR = KERNELS / "vector.h.in"
 PANEL = 16
 """Columns of a packed weight matrix that lie together: the widest tile of all levels; one packing serves."""
 
-DOTS = ("pairs", "quads", "vnni", "vrmpy")
+DOTS = ("pairs", "quads", "vnni", "vrmpy", "sdot", "smmla")
 """The ways to sum products of bytes that kernels are written for, see `CpuLevel.dot`."""
 
 
@@ -34,7 +34,9 @@ class CpuLevel(Level):
     depth_step: elements of a column that lie together in a packed matrix of bytes, 2 or 4.
     dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by vpmaddubsw
     where it is proven to be exact and else as two pairs that shifts take out of four bytes, "vnni" four at a
-    time and exactly (vpdpbusd), "vrmpy" too, with four bytes of the left factor in a scalar register.
+    time and exactly (vpdpbusd), "vrmpy" too, with four bytes of the left factor in a scalar register, "sdot"
+    too, of signed bytes, and "smmla" two rows by two columns of them.
+    is_signed: whether bytes of the left factor are multiplied as signed ones, which biases are made for.
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
     byte_tiles: whether it multiplies tiles of bytes besides (AMX).
@@ -52,6 +54,7 @@ class CpuLevel(Level):
     depth_step: int = 4
     dot: str = "pairs"
     by_scalar: bool = False
+    is_signed: bool = False
     byte_tiles: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 
@@ -85,11 +88,21 @@ class Packing:
     panel: int = PANEL
     depth_step: int = 4
     by_scalar: bool = False
+    is_signed: bool = False
 
     @property
     def offset(self) -> int:
         """What packed matrices of int8 have in them besides."""
         return 128 if self.by_scalar else 0
+
+    def shift(self, is_signed: bool) -> int:
+        """What kernels add to bytes of the left factor before they multiply them.
+
+        is_signed: whether the bytes are int8, else they are uint8.
+        """
+        if is_signed == self.is_signed:
+            return 0
+        return 128 if is_signed else -128
 
 
 def panel_width(lowering: Lowering) -> int:

@@ -50,7 +50,7 @@ KEEP_DENORMALS = ("-fno-unsafe-math-optimizations",)
 
 ABIS: Mapping[str, DebianAbi] = MappingProxyType(
     {
-        "arm64": DebianAbi("Linux on 64-bit ARM", "aarch64-linux-gnu", "aarch64", ("-march=armv8-a",)),
+        "arm64": DebianAbi("Linux on 64-bit ARM", "aarch64-linux-gnu", "aarch64", ("-mcpu=generic",)),
         "armhf": DebianAbi(
             "Linux on 32-bit ARM: ARMv7 with NEON, hard-float",
             "arm-linux-gnueabihf",

@@ -27,8 +27,8 @@ TAKEN = ("--sysroot=", "-mbranch-protection=", "-fstack-protector")
 Others name one processor (-mcpu, -march), which would take older ones from the library, or are for the build
 to decide: optimization, warnings, and _FORTIFY_SOURCE, which warns without optimization.
 """
-EVERY_PROCESSOR = "-march=armv8-a"
-"""The instructions that all processors of the ABI have; the library's levels add to them at run time."""
+EVERY_PROCESSOR = "-mcpu=generic"
+"""The instructions that all processors of the ABI have; levels of a library state others by -mcpu."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,9 @@ def make_product(node: Node, lowering: Lowering) -> ProductCall:
         node, lowering, weights, weights.reach(tuple(range(1, weights.values.ndim)))
     )
     args = {**geometry(x, y, windows), "x_zero": Scale.from_tensor(x).zero, **columns.result(node, y)}
-    columns = columns.without_zero_point(x, weights.sums(tuple(range(1, weights.values.ndim))))
+    columns = columns.without_zero_point(
+        x, weights.sums(tuple(range(1, weights.values.ndim))), packing(lowering)
+    )
     # Gathered windows, their 16-bit copies and their sums must fit one worker's scratch.
     rows, depth = math.prod(y.shape[:-1]), filters.depth
     strip = Strip.from_geometry(args, filters, byte_rows(rows, depth))

@@ -14,7 +14,7 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS, X86
+from mace_target_cpu.isa import KERNELS, X86, packing
 from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry, spatial
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.products import ColumnScales, factor
@@ -66,7 +66,7 @@ def lower_depthwise(node: Node, lowering: Lowering, order: ChannelOrder = LANES_
     weights = IntegerWeights.from_constant(node.inputs[1], lowering)
     axes = tuple(range(1, weights.values.ndim))
     columns = ColumnScales.from_node(node, lowering, weights, weights.reach(axes))
-    columns = columns.without_zero_point(x, weights.sums(axes))
+    columns = columns.without_zero_point(x, weights.sums(axes), packing(lowering))
     taps = (weights.values.astype(np.int16) - weights.zero).reshape(y.shape[-1], -1)
     slots, summands = split_taps(taps)
     if len(slots) > MAX_SLOTS:

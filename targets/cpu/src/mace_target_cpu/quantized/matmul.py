@@ -67,7 +67,7 @@ def make_product(node: Node, lowering: Lowering) -> ProductCall:
     rows = math.prod(x.shape[:-1])
     w = pack_once(node.inputs[1], weights.values.reshape(1, depth, results), lowering)
     columns = ColumnScales.from_node(node, lowering, weights, weights.reach((-2,)))
-    columns = columns.without_zero_point(x, weights.sums((-2,)))
+    columns = columns.without_zero_point(x, weights.sums((-2,)), packing(lowering))
     # One image of one row: a product is a convolution of one-pixel windows.
     pixels = (1, 1, rows)
     args = {

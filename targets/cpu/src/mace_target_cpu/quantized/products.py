@@ -10,7 +10,7 @@ from mace_core.integer_storage import IntegerWeights
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Arg
-from mace_target_cpu.isa import packing, panel_width
+from mace_target_cpu.isa import Packing, packing, panel_width
 from mace_target_cpu.lower.gemm import optional
 from mace_target_cpu.lower.igemm import pack_bytes, packed_bytes_shape
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding, encode_factors, multiply_scales
@@ -87,15 +87,15 @@ class ColumnScales:
         rule = round_away if self.rounding is not Rounding.SINGLE else round_even
         return {**result(y, *clamp(node), rule=rule), "rounding": int(self.rounding)}
 
-    def without_zero_point(self, x: Tensor, sums: Array) -> ColumnScales:
-        """Return what sums begin with where kernels multiply bytes of x as unsigned ones, zero point and all.
+    def without_zero_point(self, x: Tensor, sums: Array, order: Packing) -> ColumnScales:
+        """Return what sums begin with where kernels multiply bytes of x with their zero point in them.
 
-        sums: of the weights of every output channel. The sum of (x - zero) w is that of x w less zero times
-        the sum of w.
+        order: says whether as signed or as unsigned ones.  sums: of the weights of every output channel. The
+        sum of (x - zero) w is that of x w less zero times the sum of w.
         """
         if x.dtype is DType.I16:
             return self
-        zero = Scale.from_tensor(x).zero + (128 if x.dtype is DType.I8 else 0)
+        zero = Scale.from_tensor(x).zero + order.shift(x.dtype is DType.I8)
         # Kernels add modulo 2^32, so only the final sum has to fit, and that was proven of the true bias.
         start = (self.bias.astype(np.int64) - zero * sums).astype(np.uint64) & np.uint64(0xFFFFFFFF)
         return replace(self, bias=start.astype(np.uint32).view(np.int32))

@@ -1,0 +1,101 @@
+"""Builds programs for 64-bit ARM, executes them in QEMU, and computes the same on this machine's CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mace_core.api import Runner, Toolchain
+from mace_core.ir import Array, Graph, Tensor
+from mace_core.levels import with_levels
+from mace_core.registry import Registry
+from mace_core.run.compile import program
+from mace_core.testing.compiled import compile_graphs, generate_library
+from mace_core.testing.requirements import require
+from mace_target_arm import Arm
+from mace_target_cpu import Cpu
+
+ABI = "arm64"
+FLAGS = ("-O2", "-s")
+LEVELS = tuple(str(level.name) for level in Arm().known_levels(ABI))
+
+
+def require_toolchain(name: str) -> Toolchain:
+    """Return a toolchain for the ABI; the test is skipped with the reason where it cannot be used."""
+    registry = Registry.load()
+    if name not in registry.toolchains:
+        require(f"toolchain {name} is not installed: pip install mace-toolchain-{name}")
+    toolchain = registry.toolchains[name]
+    require(toolchain.missing(ABI))
+    return toolchain
+
+
+def require_runner(toolchain: Toolchain) -> Runner:
+    """Return what executes programs for the ABI, as `require_toolchain` does."""
+    runner = toolchain.runner(ABI)
+    assert runner is not None
+    require(runner.missing())
+    return runner
+
+
+@dataclass(frozen=True)
+class BuiltForArm:
+    """A program for 64-bit ARM that runs one model on files, with all levels."""
+
+    path: Path
+    runner: Runner
+    outputs: tuple[Tensor, ...]
+
+    @classmethod
+    def from_graph(cls, graph: Graph, folder: Path, toolchain: Toolchain) -> BuiltForArm:
+        """Compile a graph whose inputs are given in its order."""
+        runner = require_runner(toolchain)
+        target = with_levels(Arm(), Arm().known_levels(ABI))
+        sources = generate_library([target], [graph], ABI)
+        path = program("mace_run", sources, toolchain.compiler(ABI), folder, FLAGS)
+        return cls(path, runner, tuple(graph.tensors[name] for name in graph.outputs))
+
+    def execute(
+        self, inputs: Sequence[Array], level: str, processor: str = "max"
+    ) -> subprocess.CompletedProcess[str]:
+        """Execute it for one sample, at a level of the library; "" for the best one that is there.
+
+        processor: as QEMU names it; "max" has all that QEMU knows.
+        """
+        folder = self.path.parent
+        paths = []
+        for i, array in enumerate(inputs):
+            paths.append(folder / f"input_{i}.bin")
+            paths[-1].write_bytes(np.ascontiguousarray(array).tobytes())
+        command = self.runner.command(self.path, [f"--output={folder}", *map(str, paths)])
+        environment = {**os.environ, "MACE_CPU_LEVEL": level, "QEMU_CPU": processor}
+        return subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+
+    def run(self, inputs: Sequence[Array], level: str) -> dict[str, Array]:
+        """Return the outputs of `execute`, which must succeed."""
+        done = self.execute(inputs, level)
+        assert done.returncode == 0, done.stderr
+        return {tensor.name: self._read(i, tensor) for i, tensor in enumerate(self.outputs)}
+
+    def _read(self, index: int, tensor: Tensor) -> Array:
+        data = (self.path.parent / f"output_{index}.bin").read_bytes()
+        array: Array = np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.shape)
+        return array
+
+
+def assert_equal_on_arm(
+    graph: Graph, inputs: Mapping[str, Array], folder: Path, toolchain: Toolchain
+) -> None:
+    """Assert that each level gives the bits of the library for this machine."""
+    (folder / "here").mkdir()
+    expected = compile_graphs(Cpu(), [graph], folder / "here")[graph.name].run(dict(inputs))
+    built = BuiltForArm.from_graph(graph, folder, toolchain)
+    for level in LEVELS:
+        for name, array in built.run([inputs[name] for name in graph.inputs], level).items():
+            differing = int((array != expected[name]).sum())
+            assert differing == 0, f"{level}: {differing} of {array.size} elements of {name} differ"

@@ -1,0 +1,110 @@
+"""Levels that multiply bytes have the bits of the CPU target's levels, which those of the references hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulated_arm import LEVELS, BuiltForArm, assert_equal_on_arm, require_toolchain
+from quantized_graphs import I8, I16, U8, conv, graph, product, storage
+from quantized_networks import random_network
+
+from mace_core.ir import Array, DType, Graph
+from mace_core.testing.compiled import case, merge
+
+# Both extensions came with ARMv8.2 and later; the Cortex-A53 has none, the A76 the first.
+PROCESSORS = {
+    "cortex-a53": {"neon"},
+    "cortex-a76": {"neon", "dotprod"},
+    "max": {"neon", "dotprod", "i8mm"},
+}
+"""By QEMU's processor, the levels that it has."""
+
+BORDER = {"pads_before": (1, 1), "pads_after": (1, 1)}
+NONE = {"pads_before": (0, 0), "pads_after": (0, 0)}
+
+
+def draw_inputs(graph: Graph) -> dict[str, Array]:
+    """Integers of the whole range of each input."""
+    rng = np.random.default_rng(7)
+    limits = {name: np.iinfo(graph.tensors[name].dtype.numpy) for name in graph.inputs}
+    return {
+        name: rng.integers(limit.min, limit.max + 1, graph.tensors[name].shape).astype(limit.dtype)
+        for name, limit in limits.items()
+    }
+
+
+def convolutions() -> Sequence[Graph]:
+    """Tiles of all heights and widths, rows left over, depths with and without whole vectors of quads."""
+    graphs = []
+    kinds = {"i8": (I8, DType.I8, I8), "u8": (U8, DType.U8, U8), "u8_i8": (U8, DType.I8, I8)}
+    # Of 3 x 3 x 3 a piece of a strip is three quads, an odd number.
+    for number, (depth, columns, side) in enumerate(
+        [(1, 1, 1), (3, 8, 5), (4, 5, 3), (16, 16, 4), (17, 19, 3), (24, 44, 5), (40, 30, 2), (64, 7, 7)]
+    ):
+        for kernel in (1, 3):
+            border = BORDER if kernel == 3 else NONE
+            for name, kind in kinds.items():
+                shape = (2, side, side + 1, depth)
+                filters = (columns, kernel, kernel, depth)
+                graphs.append(conv(f"c{number}_{kernel}_{name}", shape, filters, kind, **border))
+    graphs.append(conv("apart", (1, 9, 8, 6), (10, 3, 3, 6), kinds["i8"], **{**BORDER, "dilations": (2, 2)}))
+    graphs.append(conv("grouped", (1, 5, 6, 12), (8, 3, 3, 6), kinds["u8"], group=2, **BORDER))
+    graphs.append(conv("deep", (1, 6, 6, 20), (20, 3, 3, 1), kinds["i8"], group=20, **BORDER))
+    graphs.append(conv("sixteen", (1, 4, 4, 6), (7, 3, 3, 6), (I16, DType.I8, I16), **BORDER))
+    graphs.append(
+        conv("sums", (1, 4, 4, 6), (7, 3, 3, 6), (I8, DType.I8, storage(DType.I16, 0.01)), **BORDER)
+    )
+    return graphs
+
+
+def products() -> Sequence[Graph]:
+    """Products with constant and computed factors, and those of integers without scales."""
+    rng = np.random.default_rng(3)
+    graphs = [product(DType.I8).with_name("dense_i8"), product(DType.U8).with_name("dense_u8")]
+    graphs.append(graph("computed", "MatMul", [(I8, (3, 5, 21)), (U8, (3, 21, 18))], {}, I8))
+    for dtype in (np.int8, np.uint8):
+        for weights in (np.int8, np.uint8):
+            low, high = np.iinfo(weights).min, np.iinfo(weights).max
+            a = np.zeros((7, 37), dtype)
+            b = rng.integers(low, high + 1, (37, 22)).astype(weights)
+            zeros = [np.array([3], dtype), np.array([5], weights)]
+            name = f"integer_{np.dtype(dtype)}_{np.dtype(weights)}"
+            graphs.append(case(name, "MatMulInteger", [a, b, *zeros], constants=(1, 3)))
+    return graphs
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", ["gnu", "zig"])
+def test_products_have_the_bits_of_the_cpu(name: str, tmp_path: Path) -> None:
+    merged = merge("products", [*convolutions(), *products()])
+    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, require_toolchain(name))
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_random_networks_have_the_bits_of_the_cpu(tmp_path: Path) -> None:
+    merged = merge("networks", [random_network(seed) for seed in range(24)])
+    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, require_toolchain("gnu"))
+
+
+@pytest.mark.slow
+def test_the_environment_chooses_a_level_for_bytes(tmp_path: Path) -> None:
+    """A small case of the tests above, and what a library says of a level that it lacks."""
+    small = conv("small", (1, 3, 3, 5), (6, 1, 1, 5), (I8, DType.I8, I8), **NONE)
+    inputs = draw_inputs(small)
+    built = BuiltForArm.from_graph(small, tmp_path, require_toolchain("gnu"))
+    results = [built.run([inputs["x"]], level)["y"] for level in ("", *LEVELS)]
+    assert all((result == results[-1]).all() for result in results)
+    assert len(np.unique(results[-1])) > 5
+    refused = built.execute([inputs["x"]], "sve9")
+    assert refused.returncode
+    assert "no such level" in refused.stderr
+    assert ", ".join(LEVELS) in refused.stderr
+    for processor, there in PROCESSORS.items():
+        runs = {level for level in LEVELS if built.execute([inputs["x"]], level, processor).returncode == 0}
+        assert runs == there, processor
+        assert built.execute([inputs["x"]], "", processor).returncode == 0
