@@ -90,7 +90,7 @@ def test_a_device_between_kernel_calls() -> None:
     assert (shown.session_bytes, shown.total_weight_bytes, values.has_fallback) == (None, 512, False)
     assert values.device is not None
     assert values.device.drivers == ["acme"]
-    assert values.device.host_ports == [1, 1]
+    assert values.device.host_ports == [1, 2], "a call reads the input, a copy alone writes the output"
     assert values.device.spaces == ['{"island", 0, {sizeof(mace_need), 0, 128, 256, 32, 2304}}']
     into, out_of = (
         "{.task = -1, .places = {{MACE_IN_SPACE, 0, 1024}, {MACE_IN_ARENA, 0, 0}}, .bytes = 400}",
@@ -109,6 +109,23 @@ def test_a_device_between_kernel_calls() -> None:
     assert first.needs == ["{sizeof(mace_need), 0, 128, 256, 32, 400}"] * 2
     assert first.scratch == "{sizeof(mace_need), 0, 128, 256, 32, 1000}"
     assert first.places == ["{MACE_IN_SPACE, 0, 1024}", "{MACE_IN_SPACE, 0, 1536}", "{MACE_IN_SPACE, 0, 0}"]
+
+
+def test_buffers_of_a_device_take_the_place_of_ports_in_its_space() -> None:
+    island = Island(kinds=(BufferKind.CL_MEM,))
+    values = view(plan(chain("Relu", "Exp", "Relu"), island)).values()
+    assert values.device is not None
+    assert values.device.host_ports == [2, 2]
+    assert [task.model_ports for task in values.device.tasks] == [[0, -1], [-1, 1]]
+    assert values.device.tasks[0].needs == ["{sizeof(mace_need), 1u << MACE_CL_MEM, 128, 256, 32, 400}"] * 2
+    builder = Builder("m")
+    x = builder.input("x", DType.F32, (1, 100))
+    first = builder.one("Relu", [x])
+    last = builder.one("Exp", [first])
+    between = view(plan(builder.finish([last, first, first, x]), island)).values()
+    assert between.device is not None
+    assert [task.model_ports for task in between.device.tasks] == [[0, 2]]
+    assert between.device.host_ports == [1, 1, 1, 1, 1], "calls and copies of outputs use every address"
 
 
 def test_a_device_that_begins_and_ends_has_calls_only_between() -> None:

@@ -31,7 +31,7 @@ TESTS = re.findall(
 SESSION = """#include "mace.h"
 const mace_functions functions = {sizeof(mace_functions), MACE_ABI, mace_session_bytes, mace_open, mace_run, mace_run_batch, mace_reset,
                                   mace_bind, mace_observe, mace_part_device, mace_error, mace_close, mace_submit, mace_wait,
-                                  mace_allocate, mace_layer_ns};
+                                  mace_allocate, mace_layer_ns, mace_notify};
 """
 
 
@@ -58,7 +58,7 @@ def test_driver_contract(name: str, program: Path) -> None:
 def test_every_test_of_the_program_is_run(program: Path) -> None:
     listed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     assert sorted(listed) == sorted(TESTS)
-    assert len(TESTS) == 38
+    assert len(TESTS) == 43
 
 
 @pytest.mark.slow
@@ -68,6 +68,7 @@ def test_sessions_in_threads(tmp_path: Path) -> None:
     done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[:2000]
     assert "found the session busy" in done.stdout
+    assert "notified of 2000 runs" in done.stdout
 
 
 @pytest.mark.slow

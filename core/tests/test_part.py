@@ -29,8 +29,8 @@ def test_the_space_of_a_part_is_that_of_its_device() -> None:
         ({"outputs": (PartPort(Y, MemorySpace("other")),)}, "uses the spaces island, other"),
         ({"inputs": (PartPort(X, ISLAND, 8),)}, "gives 'x' 8 bytes of 12"),
         (
-            {"inputs": (PartPort(X, ISLAND, kinds=(BufferKind.DMABUF,)),)},
-            "imports buffers into 'island' at 'x'",
+            {"inputs": (PartPort(X, ISLAND, kinds=(BufferKind.HOST,)),)},
+            "imports host memory into 'island' at 'x'",
         ),
         ({"driver": "", "body": ProjectBody({})}, "has tensors outside host memory that nothing can reach"),
     ],

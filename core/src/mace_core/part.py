@@ -83,7 +83,8 @@ class PartPort:
 
     size: bytes; 0 stands for the dense bytes of the tensor.
     kinds: buffers of the application that the driver imports without a copy, if the port is one of the
-    model's; () stands for plain host memory only.
+    model's; () stands for plain host memory only. In a space of a device, such a buffer takes the place of
+    the tensor's memory; from and to host memory core copies.
     """
 
     tensor: Tensor
@@ -222,11 +223,11 @@ class Part:
                 "set driver=, whose copy() moves them",
             )
         for port in (*self.inputs, *self.outputs):
-            if port.kinds and port.space.name != HOST.name:
-                # The engine copies between host memory and such a space, so that no buffer is imported there.
+            if BufferKind.HOST in port.kinds and port.space.name != HOST.name:
+                # The engine copies between host memory and such a space, so that none is imported there.
                 self._fail(
-                    f"imports buffers into {port.space.name!r} at {port.tensor.name!r}",
-                    "set kinds= of ports in host memory alone",
+                    f"imports host memory into {port.space.name!r} at {port.tensor.name!r}",
+                    "leave HOST out of kinds=: core copies it",
                 )
             if port.size and port.size < port.tensor.bytes:
                 self._fail(

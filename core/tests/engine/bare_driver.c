@@ -80,7 +80,7 @@ static const mace_need needs[2] = {{sizeof(mace_need), 0, 16, 16, 0, 32},
 static const mace_payload payload = {
     .struct_bytes = sizeof payload, .inputs = 1, .outputs = 1, .digest = "00", .ports = needs};
 static const mace_place places[] = {{MACE_IN_INPUT, 0, 0}, {MACE_IN_OUTPUT, 0, 0}};
-static const mace_task task = {0, 0, &payload, places, 0, 0, NULL, 0};
+static const mace_task task = {0, 0, &payload, places, 0, 0, NULL, 0, NULL};
 static const mace_step step = {.task = 0};
 static const uint8_t host_ports[2] = {0, 0};
 static const mace_plan plan = {

@@ -465,6 +465,8 @@ static void test_exit(void) {
 #include "fence_tests.h"
 #include "submit_tests.h"
 #include "observe_tests.h"
+#include "notify_tests.h"
+#include "remote_tests.h"
 
 int main(int argc, char **argv) {
   static const struct {
@@ -509,6 +511,11 @@ int main(int argc, char **argv) {
       {"unbounded", test_unbounded},
       {"observed_parts", test_observed_parts},
       {"observed_faults", test_observed_faults},
+      {"notify", test_notify},
+      {"notify_without_flight", test_notify_without_flight},
+      {"remote", test_remote},
+      {"remote_refusals", test_remote_refusals},
+      {"natives", test_natives},
   };
   for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++) {
     if (strcmp(argv[1], tests[i].name)) continue;

@@ -168,9 +168,23 @@ static mace_status wait_for(mace_loaded *loaded, uint32_t timeout_ms, mace_text 
     return MACE_BUSY;
   }
   fake.submitted--;
+  fake.done = NULL;
   status = fake.hangs ? give_up(left) : compute(loaded, loaded->ports, status);
   loaded->ports = NULL;
   return status;
+}
+
+static mace_status notify(mace_loaded *loaded, void (*done)(void *context), void *context, mace_text text) {
+  const mace_status status = call(FAKE_NOTIFY, text);
+  if (status) return status;
+  if (!loaded->ports) abort(); /* nothing is in flight */
+  if (fake.ends) {
+    done(context);
+    return MACE_OK;
+  }
+  fake.done = done;
+  fake.done_context = context;
+  return MACE_OK;
 }
 
 /* Show the result as layer 0, with a time, and as a layer that no build knows. */
@@ -359,3 +373,12 @@ const mace_driver fake_layers = {COMMON,
                                  .submit = submit,
                                  .wait = wait_for,
                                  .observe = observe};
+const mace_driver fake_notify = {COMMON,
+                                 OWN,
+                                 .open = open_heap,
+                                 .close = close_heap,
+                                 .flags = MACE_ALLOCATES,
+                                 .load = load,
+                                 .submit = submit,
+                                 .wait = wait_for,
+                                 .notify = notify};

@@ -22,6 +22,7 @@ typedef enum fake_call {
   FAKE_COMPILE,
   FAKE_RESTORE,
   FAKE_OBSERVE,
+  FAKE_NOTIFY,
   FAKE_CALLS
 } fake_call;
 
@@ -54,6 +55,9 @@ typedef struct fake_record {
   uint64_t import_handle;
   size_t import_bytes;
   const char *options;
+  void (*done)(void *context); /* who is to know that the run in flight has ended */
+  void *done_context;
+  int32_t ends; /* a run ends before submit returns */
 } fake_record;
 
 extern _Thread_local fake_record fake;
@@ -69,6 +73,7 @@ extern const mace_driver
     fake_import; /* works in host memory that was imported, and in dma-bufs; waits for fences */
 extern const mace_driver fake_async;   /* as fake_own, and runs by itself; uses the heap, and a descriptor */
 extern const mace_driver fake_compile; /* as fake_own, and compiles on the device */
+extern const mace_driver fake_notify;  /* as fake_async, and tells when a run ends */
 extern const mace_driver fake_layers;  /* as fake_async, and shows two layers, of which the second is none */
 
 #endif

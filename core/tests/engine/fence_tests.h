@@ -67,7 +67,7 @@ static void test_refused_fences(void) {
   plain.flags = 0;
   for (int kind = 0; kind < 4; kind++) {
     make_models(&f, kind == 1 ? &plain : &fake_import, 0, kind > 0);
-    const mace_task tasks[] = {f.task, {0, 1, &f.payload, f.places, 0, 0, NULL, 0}};
+    const mace_task tasks[] = {f.task, {0, 1, &f.payload, f.places, 0, 0, NULL, 0, NULL}};
     const mace_step steps[] = {{.task = 0}, {.task = 1}};
     if (kind == 3) f.plan.drivers = two, f.plan.device_count = 2, f.plan.tasks = tasks, f.plan.task_count = 2;
     if (kind == 3) f.plan.steps = steps, f.plan.step_count = 2;

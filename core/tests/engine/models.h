@@ -114,7 +114,7 @@ static inline void make_models(fixture *f, const mace_driver *driver, int states
   f->drivers[0] = driver;
   f->space = (mace_space){"fake", 0, {sizeof need, 0, 64, 64, 0, 192}};
   memcpy(f->places, own, sizeof own);
-  f->task = (mace_task){1, 0, &f->payload, f->places, 2, 1, NULL, 0};
+  f->task = (mace_task){1, 0, &f->payload, f->places, 2, 1, NULL, 0, NULL};
   f->steps[0].calls = before;
   f->steps[1] = (mace_step){NULL, -1, {own[0], arena[0]}, FAKE_BYTES};
   f->steps[2].task = 0;

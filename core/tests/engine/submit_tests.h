@@ -55,7 +55,7 @@ static void test_submit_parts(void) {
   void *outputs[] = {y};
   make_models(&f, &fake_async, 0, 1);
   const mace_place back[] = {{MACE_IN_OUTPUT, 0, 0}, {MACE_IN_OUTPUT, 0, 0}}; /* in place */
-  const mace_task tasks[] = {f.task, {0, 1, &f.payload, back, 0, 0, NULL, 0}, {0, 0, &f.payload, back, 0, 0, NULL, 0}};
+  const mace_task tasks[] = {f.task, {0, 1, &f.payload, back, 0, 0, NULL, 0, NULL}, {0, 0, &f.payload, back, 0, 0, NULL, 0, NULL}};
   const mace_step steps[] = {{.task = 0}, {.task = 1}, {.task = 2}};
   f.plan.drivers = drivers, f.plan.device_count = 2;
   f.plan.tasks = tasks, f.plan.task_count = 3, f.plan.steps = steps, f.plan.step_count = 3;

@@ -3,9 +3,12 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 
-#include "models.h"
+#include <semaphore.h>
 
-enum { THREADS = 4, RUNS = 2500, CLAIMS = 20000 };
+#include "models.h"
+#include "thread_driver.h"
+
+enum { THREADS = 4, RUNS = 2500, CLAIMS = 20000, NOTICES = 2000 };
 
 static fixture own, plain;
 static pthread_barrier_t barrier;
@@ -68,6 +71,46 @@ static void join(pthread_t *threads, intptr_t *busy) {
   }
 }
 
+static void notify(void *context) { sem_post(context); }
+
+/* Two parts of a device run by themselves, one behind the other. This thread sleeps until it is notified, and
+ * finds the session free each time: MACE_BUSY says that the second part is in flight. */
+static void wait_for_notices(void) {
+  const mace_place back[] = {{MACE_IN_OUTPUT, 0, 0}, {MACE_IN_OUTPUT, 0, 0}}; /* in place */
+  const mace_step steps[] = {{.task = 0}, {.task = 1}};
+  fixture f;
+  size_t bytes;
+  mace_session *session;
+  sem_t semaphore;
+  float x[FAKE_VALUES] = {0}, y[FAKE_VALUES];
+  const void *inputs[] = {x};
+  void *outputs[] = {y};
+  int busy = 0;
+  make_models(&f, &thread_driver, 0, 1);
+  const mace_task tasks[] = {f.task, {0, 0, &f.payload, back, 0, 0, NULL, 0, NULL}};
+  f.plan.tasks = tasks, f.plan.task_count = 2, f.plan.steps = steps, f.plan.step_count = 2;
+  void *memory = session_memory(&f.device, NULL, &bytes);
+  CHECK(!mace_open(&f.device, NULL, memory, bytes, &session) && !sem_init(&semaphore, 0, 0));
+  mace_notify(session, notify, &semaphore);
+  for (int i = 0; i < NOTICES; i++) {
+    mace_status status;
+    x[0] = (float)(i % 100);
+    CHECK(!mace_submit(session, inputs, outputs));
+    do {
+      CHECK(!sem_wait(&semaphore));
+      status = mace_wait(session, 0);
+      busy += status == MACE_BUSY;
+    } while (status == MACE_BUSY);
+    CHECK(!status && y[0] == 3 * (3 * x[0] + 10) + 10);
+  }
+  CHECK(busy <= NOTICES);
+  CHECK(!mace_submit(session, inputs, outputs));
+  mace_close(session); /* waits for the device, and for its notice */
+  CHECK(!sem_destroy(&semaphore));
+  free(memory);
+  printf("notified of %d runs\n", NOTICES);
+}
+
 int main(void) {
   pthread_t threads[THREADS];
   intptr_t busy = 0;
@@ -86,6 +129,7 @@ int main(void) {
   CHECK(!run_and_check(session, 0, 0));
   mace_close(session);
   free(memory);
+  wait_for_notices();
   printf("%d of %d calls found the session busy\n", (int)busy, THREADS * CLAIMS);
   return 0;
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.text import CIdentifier, Code, CString
 from mace_core.errors import PluginError
-from mace_core.part import HOST, BlobBody, BufferKind, CallsBody, MemorySpace, Part
+from mace_core.part import HOST, BlobBody, BufferKind, CallsBody, MemorySpace, Part, PartPort
 from mace_core.plan import Plan, Run, Transfer, scratch_name
 
 
@@ -20,6 +20,8 @@ class TaskValues:
     code, weights: offsets in the weights of the library.
     layer, layers: number of its first layer among the model's, and how many it has.
     compiled: offset and bytes of what devices compiled.
+    model_ports: by tensor, the model's port that it is, if it lies in a space and buffers of the device can
+    take its place; -1 for others. Empty where all are -1.
     """
 
     part: int
@@ -39,13 +41,15 @@ class TaskValues:
     layer: int
     layers: int
     compiled: list[tuple[int, int]]
+    model_ports: list[int]
 
 
 @dataclass(frozen=True)
 class DeviceValues:
     """What model_body.c.in writes of the engine's plan.
 
-    host_ports: for each input and output, 1 where kernel calls or copies need its address.
+    host_ports: for each input and output, 1 where its address is needed; 2 where only copies to or from a
+    device need it, which no buffer of the device needs.
     """
 
     drivers: list[CIdentifier]
@@ -76,7 +80,7 @@ class DeviceView:
             spaces=[self._space(name) for name in self.addresses.spaces],
             tasks=[self._task(part) for part in self.tasks],
             steps=list(self._steps()),
-            host_ports=[int(self._is_used_by_host(name)) for name in (*self.plan.inputs, *self.plan.outputs)],
+            host_ports=[self._find_use_by_host(name) for name in (*self.plan.inputs, *self.plan.outputs)],
         )
 
     def _space(self, name: str) -> Code:
@@ -113,7 +117,18 @@ class DeviceView:
             layer=self._count_layers_before(part),
             layers=len(part.layers),
             compiled=list(zip(self.addresses.compiled[part.name], map(len, body.compiled), strict=True)),
+            model_ports=self._list_model_ports(ports),
         )
+
+    def _list_model_ports(self, ports: Sequence[PartPort]) -> list[int]:
+        """Return the model's port of each tensor in a space; nothing if there is none."""
+        roots = [self.plan.program.root(name) for name in (*self.plan.inputs, *self.plan.outputs)]
+        numbers = []
+        for port in ports:
+            root = self.plan.program.root(port.tensor.name)
+            is_remote = port.kinds and port.space.name != HOST.name and root in roots
+            numbers.append(roots.index(root) if is_remote else -1)
+        return numbers if max(numbers, default=-1) >= 0 else []
 
     def _count_layers_before(self, part: Part) -> int:
         """Count the model's layers before those of a part: the calls in host memory come first."""
@@ -146,11 +161,15 @@ class DeviceView:
         ]
         return Code(f"{{.task = -1, .places = {{{', '.join(places)}}}, .bytes = {transfer.size}}}")
 
-    def _is_used_by_host(self, port: str) -> bool:
-        """Tell whether kernel calls or copies need the address of a port."""
+    def _find_use_by_host(self, port: str) -> int:
+        """Return 0 where nothing needs the address of a port, 2 where only copies do that may be left out."""
         root = self.plan.program.root(port)
-        copied = {self.plan.program.root(transfer.tensor) for transfer in self.plan.transfers}
-        return root in self.touched or root in copied
+        copies = [t for t in self.plan.transfers if self.plan.program.root(t.tensor) == root]
+        # An output that goes on to another device is computed on the host, or by a device before it.
+        is_read_back = port in self.plan.outputs and any(t.source == HOST.name for t in copies)
+        if root in self.touched or is_read_back:
+            return 1
+        return 2 if copies else 0
 
 
 def _write_calls(function: Code) -> Code:

@@ -21,10 +21,12 @@ extern "C" {
 
 /* Flags of a driver. ALLOCATES: it, or its vendor's library, uses the heap; never set for bare metal.
  * UNBOUNDED: the vendor's runtime cannot stop a run, so sessions with a timeout_ms are refused. FENCES:
- * import waits for the buffer's fence, or makes the device wait for it, and closes its descriptor. */
+ * import waits for the buffer's fence, or makes the device wait for it, and closes its descriptor. SHARES: open
+ * reads mace_config.native, and refuses names that begin with the driver's and that it does not know. */
 #define MACE_ALLOCATES 2u
 #define MACE_UNBOUNDED 4u
 #define MACE_FENCES 8u
+#define MACE_SHARES 16u
 
 typedef struct mace_device mace_device; /* defined by the driver; lies in memory given to open */
 typedef struct mace_loaded mace_loaded; /* one part on a device; lies in memory given to load */
@@ -89,7 +91,7 @@ typedef struct mace_observer {
 
 typedef struct mace_driver {
   uint32_t struct_bytes;      /* sizeof(mace_driver) that the driver was compiled with */
-  uint16_t major, flags;      /* MACE_DRIVER_MAJOR; MACE_ALLOCATES | MACE_UNBOUNDED | MACE_FENCES */
+  uint16_t major, flags;      /* MACE_DRIVER_MAJOR; flags from MACE_ALLOCATES to MACE_SHARES */
   const char *name, *version; /* "acme", "1.4.0" */
 
   /* Required. */
@@ -142,6 +144,11 @@ typedef struct mace_driver {
   /* Optional, of drivers whose parts have layers: as run, and shows each layer's result. It may take longer
    * than run. Without it, nobody sees the layers. */
   mace_status (*observe)(mace_loaded *, const mace_binding *ports, const mace_observer *, mace_text);
+
+  /* Optional, of drivers with submit: have done(context) called once, by any thread, when the run that was
+   * submitted has ended, however it ended; at once if it has. It is neither running nor called any more when
+   * wait has answered something else than MACE_BUSY, and when unload has returned. */
+  mace_status (*notify)(mace_loaded *, void (*done)(void *context), void *context, mace_text);
 } mace_driver;
 
 /* What follows is written by the build and read by the engine; drivers do not see it. */
@@ -176,7 +183,9 @@ typedef struct mace_compiled {
 } mace_compiled;
 
 /* A part that a driver runs. layer, layers: the first of its layers among the model's, and how many they are.
- * compiled: what the build has for devices that it knows; used where it fits the device and its driver. */
+ * compiled: what the build has for devices that it knows; used where it fits the device and its driver.
+ * model_ports: by port of the payload, the port of the model whose tensor it is, if it lies in a space; else -1.
+ * NULL: none. A buffer of the device that is bound there takes the tensor's place in the space. */
 typedef struct mace_task {
   int32_t part;   /* its number in the model */
   int32_t device; /* number of its driver */
@@ -185,6 +194,7 @@ typedef struct mace_task {
   int32_t layer, layers;
   const mace_compiled *compiled;
   int32_t compiled_count;
+  const int32_t *model_ports;
 } mace_task;
 
 /* One step of a run: `calls` if it is not NULL; else the task, unless it is negative; else a copy of `bytes`
@@ -204,7 +214,8 @@ typedef struct mace_plan {
   const mace_task *tasks;
   const mace_step *steps;
   const void *weights;
-  const uint8_t *host_ports; /* by port of the model: 1 if kernel calls or copies use its address */
+  const uint8_t *host_ports; /* by port of the model: 1 if its address is used; 2 if only by copies that bring
+                                it to a device or from there, which a buffer of the device makes needless */
 } mace_plan;
 
 /* Runs models with such a plan; mace_engine.c. */

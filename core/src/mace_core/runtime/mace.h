@@ -41,6 +41,8 @@ struct mace_session {
   void **bound; /* by port, inputs first: where the bound buffer's tensor begins; NULL: none is bound */
   void *engine; /* private to the engine */
   int32_t levels[MACE_MAX_TABLES];
+  void (*notify)(void *context);
+  void *notified; /* its context */
 };
 
 #define MACE_ROUND_UP(bytes) (((size_t)(bytes) + MACE_ALIGNMENT - 1) / MACE_ALIGNMENT * MACE_ALIGNMENT)
@@ -167,25 +169,34 @@ static inline mace_status mace_open(const mace_model *model, const mace_config *
   return mace_prepare(s, model);
 }
 
-/* Private: claim the session for this thread; 0 if another has it. Processors without atomic exchange have no
- * threads. */
-static inline int mace_claim(mace_session *session) {
+/* Private: set bits of `busy`: 1, a thread has the session; 2, that thread is to notify when it leaves it.
+ * Returns the bits before. Processors without atomic operations have no threads. */
+static inline uint32_t mace_set_busy(mace_session *session, uint32_t bits) {
 #if defined(__GCC_ATOMIC_INT_LOCK_FREE) && __GCC_ATOMIC_INT_LOCK_FREE == 2
-  return !__atomic_exchange_n(&session->busy, 1u, __ATOMIC_ACQUIRE);
+  return __atomic_fetch_or(&session->busy, bits, __ATOMIC_ACQUIRE);
 #else
   const uint32_t busy = session->busy;
-  session->busy = 1;
-  return !busy;
+  session->busy |= bits;
+  return busy;
 #endif
 }
 
-/* Private: end what mace_claim began. */
+/* Private: claim the session for this thread; 0 if another has it. */
+static inline int mace_claim(mace_session *session) { return !(mace_set_busy(session, 1u) & 1u); }
+
+/* Private: end what mace_claim began, and notify where that was put off. */
 static inline mace_status mace_yield(mace_session *session, mace_status status) {
+  /* Read before another thread can have the session. A run that has ended notifies nobody: who ended it knows. */
+  void (*const notify)(void *) = session->phase == MACE_RUNNING ? session->notify : NULL;
+  void *const context = session->notified;
+  uint32_t busy;
 #if defined(__GCC_ATOMIC_INT_LOCK_FREE) && __GCC_ATOMIC_INT_LOCK_FREE == 2
-  __atomic_store_n(&session->busy, 0u, __ATOMIC_RELEASE);
+  busy = __atomic_exchange_n(&session->busy, 0u, __ATOMIC_RELEASE);
 #else
+  busy = session->busy;
   session->busy = 0;
 #endif
+  if (busy & 2u && notify) notify(context);
   return status;
 }
 
@@ -312,6 +323,8 @@ static inline mace_status mace_submit(mace_session *session, const void *const *
   status = mace_point(session, 0, inputs, outputs);
   if (status) return mace_yield(session, status);
   engine = session->model->engine;
+  /* Who computes everything here also notifies; an engine knows whether a device goes on. */
+  if (!engine || !MACE_HAS(engine, submit)) mace_set_busy(session, 2u);
   if (!engine)
     session->model->run(&session->frame);
   else
@@ -348,6 +361,30 @@ static inline mace_status mace_wait(mace_session *session, uint32_t timeout_ms) 
     session->phase = MACE_OPEN;
   if (session->phase != MACE_RUNNING) status = mace_finish(session, status);
   return mace_yield(session, status);
+}
+
+/* Have `notify` called each time when mace_wait has something to do: when the part that is in flight has ended;
+ * at the end of mace_submit where nothing is in flight. NULL ends that. So no thread has to wait for a device:
+ *
+ *   static void notify(void *context) { sem_post(context); }
+ *
+ *   mace_notify(session, notify, &semaphore);
+ *   mace_submit(session, inputs, outputs);
+ *   do sem_wait(&semaphore);                                // or in the loop that handles all events
+ *   while ((status = mace_wait(session, 0)) == MACE_BUSY);  // busy: another part is in flight
+ *
+ * notify is called by a thread of the driver, or by the thread that is in a call of the session, behind that
+ * call: mace_wait does not answer MACE_BUSY because of it. It must return soon and must call no function of
+ * the session: a driver waits for it. Nobody is notified of a run that a thread in mace_wait has ended in the
+ * meantime, nor after mace_close. Without effect while a run is in flight: set it before. A part whose
+ * driver cannot notify is computed in mace_submit or mace_wait. */
+static inline void mace_notify(mace_session *session, void (*notify)(void *context), void *context) {
+  if (!session || !mace_claim(session)) return;
+  if (session->phase != MACE_RUNNING) {
+    session->notify = notify;
+    session->notified = context;
+  }
+  mace_yield(session, MACE_OK);
 }
 
 /* Give all states their start values, as after mace_open. Errors: MACE_BUSY; MACE_LOST and MACE_REFUSED if
@@ -507,6 +544,7 @@ typedef struct mace_functions {
   mace_status (*wait)(mace_session *, uint32_t);
   mace_status (*allocate)(mace_session *, int32_t, mace_buffer *);
   uint64_t (*layer_ns)(const mace_session *);
+  void (*notify)(mace_session *, void (*)(void *), void *);
 } mace_functions;
 
 #ifdef __cplusplus

@@ -123,17 +123,30 @@ mace_status mace_engine_fall_back(mace_session *s) {
 
 /* ---- opening ---- */
 
+/* The driver whose name a word begins with, before a dot; NULL if the model uses none such. */
+static const mace_driver *find_driver(const mace_plan *plan, const char *word) {
+  for (int32_t i = 0; i < plan->device_count; i++) {
+    const char *name = plan->drivers[i]->name, *at = word;
+    while (*name && *name == *at) name++, at++;
+    if (!*name && *at == '.') return plan->drivers[i];
+  }
+  return NULL;
+}
+
+/* Whether each object of the application is for a driver that the model uses, and that takes any. */
+static int natives_fit(const mace_plan *plan, const mace_native *native) {
+  for (; native && native->name; native++) {
+    const mace_driver *driver = find_driver(plan, native->name);
+    if (!driver || !(driver->flags & MACE_SHARES)) return 0;
+  }
+  return 1;
+}
+
 /* Whether options name only drivers that the model uses; the drivers themselves refuse keys that they do not
  * know. */
 static int options_fit(const mace_plan *plan, const char *options) {
   while (options && *options) {
-    int fits = 0;
-    for (int32_t i = 0; i < plan->device_count && !fits; i++) {
-      const char *name = plan->drivers[i]->name, *at = options;
-      while (*name && *name == *at) name++, at++;
-      fits = !*name && *at == '.';
-    }
-    if (!fits) return 0;
+    if (!find_driver(plan, options)) return 0;
     while (*options && *options != ';') options++;
     if (*options) options++;
   }
@@ -288,6 +301,10 @@ static mace_status engine_open(mace_session *s) {
     return mace_fail(
         s, MACE_REFUSED,
         "mace_config.options names a driver that the model does not use; write DRIVER.KEY=VALUE");
+  if (!natives_fit(plan, s->config.native))
+    return mace_fail(s, MACE_REFUSED,
+                     "mace_config.native has an object for a driver that the model does not use or that takes "
+                     "none; leave it out");
   const mace_cache *cache = s->config.cache;
   if (cache && !(MACE_HAS(cache, load) && MACE_HAS(cache, store) && MACE_HAS(cache, reallocate)))
     return mace_fail(s, MACE_REFUSED,

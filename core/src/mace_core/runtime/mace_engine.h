@@ -57,6 +57,12 @@ static inline const mace_need *need_of(const mace_payload *payload, int32_t port
   return port < payload->inputs + payload->outputs ? &payload->ports[port] : &payload->scratch;
 }
 
+/* The port of the model whose tensor a task has in a space at its port i; -1: none. */
+static inline int32_t port_in_space(const mace_task *task, int32_t i) {
+  const int32_t tensors = task->payload->inputs + task->payload->outputs;
+  return task->model_ports && i < tensors && task->places[i].where == MACE_IN_SPACE ? task->model_ports[i] : -1;
+}
+
 /* The tensor's bytes of the port that a place names. */
 static inline size_t port_bytes(const mace_model *model, const mace_place *place) {
   return place->where == MACE_IN_INPUT ? model->inputs[place->index].bytes
@@ -80,6 +86,7 @@ static inline int allocates(const mace_driver *driver) {
 static inline int submits(const mace_driver *driver) {
   return MACE_HAS(driver, submit) && MACE_HAS(driver, wait);
 }
+static inline int notifies(const mace_driver *driver) { return MACE_HAS(driver, notify); }
 static inline int compiles(const mace_driver *driver) {
   return MACE_HAS(driver, compile) && MACE_HAS(driver, restore) && MACE_HAS(driver, save);
 }

@@ -23,12 +23,18 @@ static void move(void *to, const void *from, size_t bytes) {
 }
 
 /* Whether a port's buffer of the application is bound to the device and used in this run. */
-static held *bound_to(mace_session *s, int32_t device, const mace_place *place) {
+static held *bound_to(mace_session *s, int32_t device, int32_t port) {
   engine *e = s->engine;
-  const int32_t port = port_of(s->model, place);
-  const void *used = place->where == MACE_IN_INPUT ? s->frame.in[place->index] : s->frame.out[place->index];
+  const int32_t inputs = s->model->input_count;
+  const void *used = port < inputs ? s->frame.in[port] : s->frame.out[port - inputs];
   held *h = host_of(e, device, FIXED + e->ports + port);
   return h->live && used == s->bound[port] ? h : NULL;
+}
+
+/* As bound_to, of a buffer that takes the place of the port's tensor in memory of the device. */
+static held *remote_of(mace_session *s, int32_t device, int32_t port) {
+  held *h = port < 0 ? NULL : bound_to(s, device, port);
+  return h && h->memory.buffer.kind != MACE_HOST ? h : NULL;
 }
 
 /* Gather the memory of a task's ports, and copy what lies in memory of the application that is not bound. */
@@ -39,20 +45,20 @@ static void bring_inputs(mace_session *s, int32_t t) {
   const mace_payload *payload = task->payload;
   for (int32_t i = 0; i < count_ports(payload); i++) {
     const mace_place *place = &task->places[i];
-    held *h;
+    held *h = remote_of(s, task->device, port_in_space(task, i));
+    e->bindings[i].offset = h ? 0 : place->offset;
     if (place->where == MACE_IN_SPACE) {
-      h = &e->spaces[place->index];
+      if (!h) h = &e->spaces[place->index];
     } else if (!is_port(place)) {
       h = host_of(e, task->device,
                   place->where == MACE_IN_ARENA    ? ARENA
                   : place->where == MACE_IN_STATES ? STATES
                                                    : WEIGHTS);
-    } else if (!(h = bound_to(s, task->device, place))) {
+    } else if (!(h = bound_to(s, task->device, port_of(model, place)))) {
       h = host_of(e, task->device, FIXED + port_of(model, place));
       if (i < payload->inputs) move(h->memory.buffer.host, address(s, place), port_bytes(model, place));
     }
     e->bindings[i].memory = &h->memory;
-    e->bindings[i].offset = place->offset;
   }
 }
 
@@ -62,7 +68,7 @@ static void take_outputs(mace_session *s, const mace_task *task) {
   const mace_payload *payload = task->payload;
   for (int32_t i = payload->inputs; i < payload->inputs + payload->outputs; i++) {
     const mace_place *place = &task->places[i];
-    if (!is_port(place) || bound_to(s, task->device, place)) continue;
+    if (!is_port(place) || bound_to(s, task->device, port_of(s->model, place))) continue;
     const held *h = host_of(e, task->device, FIXED + port_of(s->model, place));
     move(address(s, place), h->memory.buffer.host, port_bytes(s->model, place));
   }
@@ -98,6 +104,23 @@ static mace_status observe_task(mace_session *s, int32_t t) {
   return driver_of(s, task->device)->observe(e->loaded[t], e->bindings, &observer, mace_engine_text(e));
 }
 
+/* Notify the application, or let the thread do so that is in a call of the session: by then mace_wait can go
+ * on. */
+static void signal_end(void *context) {
+  mace_session *s = context;
+#if defined(__GCC_ATOMIC_INT_LOCK_FREE) && __GCC_ATOMIC_INT_LOCK_FREE == 2
+  uint32_t busy = __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE);
+  while (busy & 1u)
+    if (__atomic_compare_exchange_n(&s->busy, &busy, busy | 2u, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+#else
+  if (s->busy & 1u) {
+    s->busy |= 2u;
+    return;
+  }
+#endif
+  s->notify(s->notified);
+}
+
 mace_status mace_engine_run_task(mace_session *s, int32_t t, int submit) {
   engine *e = s->engine;
   const mace_task *task = &s->model->plan->tasks[t];
@@ -114,10 +137,14 @@ mace_status mace_engine_run_task(mace_session *s, int32_t t, int submit) {
   else
     status = driver->run(e->loaded[t], e->bindings, timeout_ms, mace_engine_text(e));
   if (status) return mace_engine_report(s, task->device, task->part, status, NULL);
-  if (submit)
-    e->flight = t;
-  else
+  if (!submit) {
     take_outputs(s, task);
+    return MACE_OK;
+  }
+  e->flight = t;
+  /* A device that goes on and cannot tell when it ends is waited for, so that nobody waits for ever. */
+  if (s->notify && driver->notify(e->loaded[t], signal_end, s, mace_engine_text(e)))
+    return mace_engine_wait_task(s, MACE_FOREVER);
   return MACE_OK;
 }
 
@@ -137,10 +164,12 @@ mace_status mace_engine_run_copy(mace_session *s, const mace_step *step) {
   engine *e = s->engine;
   const mace_place *to = &step->places[0], *from = &step->places[1];
   const mace_place *remote = to->where == MACE_IN_SPACE ? to : from;
+  const mace_place *local = remote == to ? from : to;
   const int32_t device = remote->where == MACE_IN_SPACE ? s->model->plan->spaces[remote->index].device : -1;
   mace_memory host;
   mace_binding sides[2];
   mace_status status;
+  if (device >= 0 && is_port(local) && remote_of(s, device, port_of(s->model, local))) return MACE_OK;
   if (device < 0 || !MACE_HAS(driver_of(s, device), copy)) {
     __builtin_memcpy(address(s, to), address(s, from), step->bytes);
     return MACE_OK;
@@ -170,10 +199,11 @@ static void unbind(mace_session *s, int32_t port) {
   s->bound[port] = NULL;
 }
 
-/* Check a buffer against a need and the kinds that serve it; record what does not fit. */
+/* Check a buffer against a need and the kinds that serve it, or are accepted anyway; record what does not
+ * fit. */
 static mace_status check_buffer(mace_session *s, int32_t port, const mace_buffer *buffer,
-                                const mace_need *need) {
-  const uint32_t kinds = need && need->kinds ? need->kinds : 1u << MACE_HOST;
+                                const mace_need *need, uint32_t accepted) {
+  const uint32_t kinds = accepted | (need && need->kinds ? need->kinds : 1u << MACE_HOST);
   if ((uint32_t)buffer->kind > 31 || !(kinds >> buffer->kind & 1u))
     return mace_engine_report_kind(s, port, kinds);
   if (buffer->kind == MACE_HOST && !buffer->host)
@@ -185,28 +215,35 @@ static mace_status check_buffer(mace_session *s, int32_t port, const mace_buffer
   return MACE_OK;
 }
 
-/* Whether a task has the port at its place i. */
-static int has_port(const mace_session *s, const mace_task *task, int32_t i, int32_t port) {
-  return is_port(&task->places[i]) && port_of(s->model, &task->places[i]) == port;
+/* Whether a task uses a buffer of the port at its place i: in host memory, or a buffer of the device in place
+ * of a tensor in its space. */
+static int uses_buffer(const mace_session *s, const mace_task *task, int32_t i, int32_t port,
+                       const mace_buffer *buffer) {
+  if (is_port(&task->places[i])) return port_of(s->model, &task->places[i]) == port;
+  return buffer->kind != MACE_HOST && port_in_space(task, i) == port;
 }
 
 /* Check a buffer of the application against all that use the port. owner: the device that made the buffer;
  * -1: none did. */
 static mace_status check_users(mace_session *s, int32_t port, const mace_buffer *buffer, int32_t owner) {
   const mace_plan *plan = s->model->plan;
-  const int by_host = ((engine *)s->engine)->fallen || plan->host_ports[port];
+  int by_host = ((engine *)s->engine)->fallen || plan->host_ports[port] == 1;
   int32_t users = 0, user = -1;
   mace_status status = MACE_OK;
-  if (by_host && !(owner >= 0 && buffer->host)) status = check_buffer(s, port, buffer, NULL);
+  /* Copies use the address of host memory; a buffer of the device makes them needless. */
+  by_host |= plan->host_ports[port] == 2 && buffer->kind == MACE_HOST;
+  if (by_host && !(owner >= 0 && buffer->host)) status = check_buffer(s, port, buffer, NULL, 0);
   for (int32_t t = 0; !status && !((engine *)s->engine)->fallen && t < plan->task_count; t++) {
     const mace_task *task = &plan->tasks[t];
     for (int32_t i = 0; !status && i < count_ports(task->payload); i++) {
-      if (!has_port(s, task, i, port)) continue;
+      if (!uses_buffer(s, task, i, port, buffer)) continue;
+      const uint32_t accepted = is_port(&task->places[i]) ? 0 : 1u << MACE_HOST;
       if (task->device != user) users++;
       user = task->device;
-      if (user != owner) status = check_buffer(s, port, buffer, need_of(task->payload, i));
+      if (user != owner) status = check_buffer(s, port, buffer, need_of(task->payload, i), accepted);
     }
   }
+  if (!status && !users && buffer->kind != MACE_HOST) status = check_buffer(s, port, buffer, NULL, 0);
   if (status || !mace_has_fence(buffer)) return status;
   if (by_host || users != 1 || !(driver_of(s, user)->flags & MACE_FENCES) || !imports(driver_of(s, user)))
     return mace_fail(s, MACE_REFUSED,
@@ -226,7 +263,7 @@ static mace_status bind(mace_session *s, int32_t port, const mace_buffer *buffer
   for (int32_t t = 0; buffer && !status && !e->fallen && t < plan->task_count; t++) {
     const mace_task *task = &plan->tasks[t];
     for (int32_t i = 0; !status && i < count_ports(task->payload); i++) {
-      if (!has_port(s, task, i, port)) continue;
+      if (!uses_buffer(s, task, i, port, buffer)) continue;
       h = host_of(e, task->device, FIXED + e->ports + port);
       if (h->live) continue;
       __builtin_memset(h, 0, sizeof *h);

@@ -25,6 +25,11 @@ static mace_status run_fallback(mace_session *s) {
   return MACE_OK;
 }
 
+/* Whether a driver can run by itself, and notify if the application waits for that. */
+static int can_submit(const mace_session *s, const mace_driver *driver) {
+  return submits(driver) && (!s->notify || notifies(driver));
+}
+
 /* Execute the next steps, until one fails, a part was submitted, or the run is complete. */
 static mace_status advance(mace_session *s, int may_submit) {
   engine *e = s->engine;
@@ -38,7 +43,7 @@ static mace_status advance(mace_session *s, int may_submit) {
       status = mace_engine_run_copy(s, step);
     else
       status = mace_engine_run_task(s, step->task,
-                                    may_submit && submits(driver_of(s, plan->tasks[step->task].device)));
+                                    may_submit && can_submit(s, driver_of(s, plan->tasks[step->task].device)));
   }
   return status;
 }
@@ -79,7 +84,9 @@ mace_status mace_engine_run(mace_session *s) {
 
 mace_status mace_engine_submit(mace_session *s) {
   const engine *e = s->engine;
-  return e->fallen ? run_fallback(s) : react(s, begin(s, 1));
+  const mace_status status = e->fallen ? run_fallback(s) : react(s, begin(s, 1));
+  if (!status && e->flight < 0) mace_set_busy(s, 2u); /* nothing will notify: who submitted does */
+  return status;
 }
 
 mace_status mace_engine_wait(mace_session *s, uint32_t timeout_ms) {

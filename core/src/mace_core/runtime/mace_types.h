@@ -160,6 +160,12 @@ typedef struct mace_buffer {
   int32_t fence;        /* descriptor of a fence that signals when the buffer may be used; 0 or -1: none */
 } mace_buffer;
 
+/* An object of the application that a driver uses as its own; drivers say which they know. */
+typedef struct mace_native {
+  const char *name; /* "DRIVER.NAME", with a dot between; NULL ends a list */
+  void *handle;     /* valid until mace_close */
+} mace_native;
+
 /* How a session works; NULL in its place means the default of each member, which is 0. */
 typedef struct mace_config {
   uint32_t struct_bytes;  /* sizeof(mace_config) of the application; members beyond it count as 0 */
@@ -170,7 +176,7 @@ typedef struct mace_config {
   uint32_t timeout_ms;         /* of one run; 0: the driver's default, which is finite */
   const mace_cache *cache;     /* of what devices compile; NULL: it is compiled at every mace_open */
   const char *options;         /* "DRIVER.KEY=VALUE;..." for drivers; an unknown one is MACE_REFUSED */
-  void *const *native;         /* handles that drivers share with the application; NULL: none */
+  const mace_native *native;   /* a list of what drivers share with the application; NULL: nothing */
 } mace_config;
 
 /* What a kernel may use besides its tensors. */
