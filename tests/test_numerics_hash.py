@@ -107,8 +107,7 @@ def run_network(
     return [np.load(folder / "out" / f"{name}.npy") for name in network.outputs]
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(cases="net.onnx")
+@pytest.mark.exhaustive
 @NETWORKS
 def test_the_same_bits_at_every_level(network: Network, tmp_path: Path) -> None:
     environment = build(network, tmp_path, "host", LEVELS)

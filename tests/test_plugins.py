@@ -48,7 +48,7 @@ def installed(folder: Path, kind: str, name: str, version: str = "0.1.0") -> Ent
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(cases="frontend")
+@pytest.mark.sampled(cases="transform")
 @pytest.mark.parametrize(
     ("kind", "hardware"),
     [

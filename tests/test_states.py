@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -97,15 +99,16 @@ def compiled(models: list[Model], folder: Path) -> dict[str, InProcess]:
     return {name: InProcess(name, library, kept[name]) for name, library in loaded.items()}
 
 
+Stream: TypeAlias = tuple[Model, InProcess]
+Streams: TypeAlias = Mapping[str, Stream]
+
+
 def question(library: InProcess, model: Model) -> ValidationJob:
     return ValidationJob(library, model, Registry.load())  # type: ignore[arg-type]
 
 
 def judge(tensor: Tensor, found: Array, expected: Array) -> None:
-    """Assert that an output is what the framework gives.
-
-    Integers but for roundings, which states carry on.
-    """
+    """Assert that an output is what the framework gives; integers but for roundings, which states carry on."""
     error = np.abs(found.astype(np.float64) - expected)
     if tensor.quant is None:
         assert error.max() <= 1e-5
@@ -132,27 +135,24 @@ def random_steps(tensors: list[Tensor]) -> dict[str, Array]:
     return samples
 
 
-MADE = ("onnx", "tensorflow", "tflite", "keras")
-"""Models that a test makes: convolutional in floats, from two frameworks, and in integers of 8 bits.
+MADE = ("onnx", "tflite")
+"""Models that a test makes: convolutional in floats, and in integers of 8 bits."""
 
-recurrent.
-"""
+TENSORFLOW = ("tensorflow", "keras")
+"""Models that TensorFlow makes, which takes ten seconds: convolutional, and recurrent."""
 
 REAL = {"lstm": (FLOAT, ()), "silero": (SILERO, ("    states: {state: stateN}",))}
 """Models of others: recurrent, and convolutional with a recurrent layer."""
 
 
 @pytest.fixture(scope="module")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, InProcess]]:
-    """Streaming models of four frameworks in one library."""
+def streams(tmp_path_factory: pytest.TempPathFactory) -> Streams:
+    """Streaming models of two frameworks in one library."""
     folder = tmp_path_factory.mktemp("streams")
-    for framework in ("tensorflow", "keras", "onnxruntime", "ai_edge_litert"):
-        require(None if find_spec(framework) else f"{framework} is not installed")
+    require_frameworks("onnxruntime", "ai_edge_litert")
     models = [
         deployed(folder, "onnx", write_onnx(folder / "stream.onnx"), "    states: {cache: cache_out}"),
-        deployed(folder, "tensorflow", write_saved_model(folder / "saved"), "    platform: tensorflow"),
         deployed(folder, "tflite", write_tflite(folder / "stream.tflite")),
-        deployed(folder, "keras", write_keras(folder / "stream.keras")),
     ]
     models += [
         deployed(folder, name, MODELS / file, *lines)
@@ -163,12 +163,42 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, 
     return {model.name: (model, libraries[model.name]) for model in models}
 
 
+@pytest.fixture(scope="module")
+def tensorflow_streams(tmp_path_factory: pytest.TempPathFactory) -> Streams:
+    """Streaming models of TensorFlow and Keras in one library."""
+    folder = tmp_path_factory.mktemp("tensorflow")
+    require_frameworks("tensorflow", "keras")
+    models = [
+        deployed(folder, "tensorflow", write_saved_model(folder / "saved"), "    platform: tensorflow"),
+        deployed(folder, "keras", write_keras(folder / "stream.keras")),
+    ]
+    libraries = compiled(models, folder / "library")
+    return {model.name: (model, libraries[model.name]) for model in models}
+
+
+def require_frameworks(*names: str) -> None:
+    for framework in names:
+        require(None if find_spec(framework) else f"{framework} is not installed")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*MADE, *(pytest.param(name, marks=needs_models) for name in REAL)])
 def test_sessions_equal_the_framework_over_60_runs_and_again_after_a_reset(
-    name: str, streams: dict[str, tuple[Model, InProcess]]
+    name: str, streams: Streams
 ) -> None:
-    model, library = streams[name]
+    check_stream(*streams[name])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", TENSORFLOW)
+def test_sessions_equal_tensorflow_over_60_runs_and_again_after_a_reset(
+    name: str, tensorflow_streams: Streams
+) -> None:
+    check_stream(*tensorflow_streams[name])
+
+
+def check_stream(model: Model, library: InProcess) -> None:
+    """Run a streaming model beside its framework, twice from the start."""
     assert library.states
     samples = random_steps(library.loaded.inputs)
     found, expected, _ = run_steps(question(library, model), samples)
@@ -193,8 +223,8 @@ def _effect(model: Model, samples: dict[str, Array], expected: dict[str, Array])
 
 
 @pytest.mark.slow
-def test_validation_finds_a_session_that_forgets(streams: dict[str, tuple[Model, InProcess]]) -> None:
-    for name in MADE[:-1]:  # Keras takes seconds for its runs
+def test_validation_finds_a_session_that_forgets(streams: Streams) -> None:
+    for name in MADE:
         model, library = streams[name]
         found, expected, _ = outcomes(question(library, model))
         assert all(len(array) == ROUNDS * STEPS for array in found.values())
@@ -202,9 +232,7 @@ def test_validation_finds_a_session_that_forgets(streams: dict[str, tuple[Model,
         assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 20 for n in lost)
 
 
-def test_stored_outputs_are_those_of_the_steps_in_a_row(
-    streams: dict[str, tuple[Model, InProcess]], tmp_path: Path
-) -> None:
+def test_stored_outputs_are_those_of_the_steps_in_a_row(streams: Streams, tmp_path: Path) -> None:
     model, library = streams["onnx"]
     samples = random_steps(library.loaded.inputs)
     np.save(tmp_path / "x.npy", samples["x"])
@@ -289,9 +317,7 @@ def test_a_command_resets_states_after_so_many_samples(built: Path, tmp_path: Pa
 @pytest.fixture(
     scope="module", params=[FLOAT, pytest.param(INTEGER, marks=pytest.mark.slow)], ids=["float", "integer"]
 )
-def carried(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Model, InProcess]:
+def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """A model whose states the application carries, compiled."""
     folder = tmp_path_factory.mktemp("states")
     model = deployed(folder, "lstm", MODELS / request.param, "    states: application")
@@ -301,9 +327,7 @@ def carried(
 @pytest.mark.slow
 @pytest.mark.sampled(cases="float")
 @needs_models
-def test_a_library_whose_application_carries_the_states_equals_the_framework(
-    carried: tuple[Model, InProcess],
-) -> None:
+def test_a_library_whose_application_carries_the_states_equals_the_framework(carried: Stream) -> None:
     model, library = carried
     (image,) = [t for t in library.loaded.inputs if not t.name.startswith(("model/", "tfl."))]
     found, expected, _ = run_steps(question(library, model), random_steps([image]))
@@ -314,9 +338,7 @@ def test_a_library_whose_application_carries_the_states_equals_the_framework(
 
 @pytest.mark.exhaustive
 @needs_models
-def test_validation_carries_states_and_finds_a_library_that_forgets_them(
-    carried: tuple[Model, InProcess],
-) -> None:
+def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried: Stream) -> None:
     model, library = carried
     found, expected, _ = outcomes(question(library, model))
     assert all(len(array) == ROUNDS * STEPS for array in found.values())

@@ -19,7 +19,7 @@ from mace_core.run.reference import execute
 from mace_frontend_onnx.ops import handlers
 from mace_frontend_onnx.translate import handler_name
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # the cases take 12 seconds to make, whichever test is first
 
 PASS, WRONG, REFUSED = "pass", "wrong", "refused"
 FLOOR = 1579
@@ -118,7 +118,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
 """Why cases of mapped operators do not pass."""
 
 
-@pytest.mark.exhaustive  # the cases take 12 seconds to make, whichever of these two tests is first
+@pytest.mark.exhaustive
 def test_every_failure_has_its_reason() -> None:
     listed = {name for names in REASONS.values() for name in names}
     failed = {
@@ -134,6 +134,7 @@ def test_enough_pass() -> None:
     assert counts[PASS] >= FLOOR, counts
 
 
+@pytest.mark.exhaustive
 def test_quick_cases_pass(tmp_path: Path) -> None:
     listed = {name for names in REASONS.values() for name in names}
     tried = [case for case in quick_cases() if expected_to_pass(case) and case.name not in listed]

@@ -260,6 +260,7 @@ def test_a_dsp_that_does_not_answer_is_killed_in_time(session: SessionProgram) -
     assert list(told.outputs) == session.expected()
 
 
+@pytest.mark.exhaustive
 def test_a_dsp_library_of_another_build_is_refused(
     session: SessionProgram, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -131,6 +131,7 @@ def test_mlperf_tiny(tiny: Tiny, device: Chip, registry: Registry) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="kws")
 @pytest.mark.parametrize("tiny", TINY, ids=lambda t: t.name)
 def test_quantized_models_of_other_scales(tiny: Tiny, registry: Registry) -> None:
     """Bytes with zero points, as TensorFlow Lite has them, become real numbers and bytes in steps of powers of two."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import check_networks
@@ -52,19 +53,25 @@ def fill(given: Network, bits: int = 8, bias: bool = True) -> Network:
     return replace(given, layers=(*others, replace(last, output=True)), sample=sample)
 
 
-def name_register(device: Chip, address: int) -> str:
-    """A register by quadrant, name and layer; other addresses as they are."""
+@cache
+def name_registers(part: str) -> Mapping[int, str]:
+    """The registers of a part by address, as quadrant, name and layer; the first of those that share one."""
+    device = DEVICES[part]
+    names: dict[int, str] = {}
     for quadrant in range(4):
         for number, name in enumerate(CONTROL):
-            if address == device.control_register(quadrant, number):
-                return f"{quadrant}.{name}"
-        if address == device.layer_register(quadrant, "IFRM", 0):
-            return f"{quadrant}.IFRM"
+            names.setdefault(device.control_register(quadrant, number), f"{quadrant}.{name}")
+        names.setdefault(device.layer_register(quadrant, "IFRM", 0), f"{quadrant}.IFRM")
         for name in (*device.registers, *device.stream_registers):
             for index in range(10):
-                if address == device.layer_register(quadrant, name, index):
-                    return f"{quadrant}.{name}[{index}]"
-    return f"{address:#x}"
+                address = device.layer_register(quadrant, name, index)
+                names.setdefault(address, f"{quadrant}.{name}[{index}]")
+    return names
+
+
+def name_register(device: Chip, address: int) -> str:
+    """A register by its name; other addresses as they are."""
+    return name_registers(device.name).get(address, f"{address:#x}")
 
 
 def describe_step(device: Chip, step: Step) -> str:
@@ -113,6 +120,7 @@ def read_cases() -> list[tuple[str, str, list[str]]]:
     return cases
 
 
+@cache
 def synthesize_case(given: str, asked: str) -> Image:
     """The program of a network, checked against the limits of the part first."""
     part, *words = asked.split()
@@ -130,11 +138,14 @@ def synthesize_case(given: str, asked: str) -> Image:
 
 CASES = read_cases()
 
+SHARES = 20
+"""Tests among which the cases are divided: a test of its own for each takes longer than the case."""
 
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_texts(number: int) -> None:
-    given, asked, expected = CASES[number]
-    assert list(describe_image(synthesize_case(given, asked))) == expected
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_texts(share: int) -> None:
+    cases = CASES[share::SHARES]
+    assert [(*case[:2], list(describe_image(synthesize_case(*case[:2])))) for case in cases] == cases
 
 
 UNEQUAL = (
@@ -148,16 +159,21 @@ NOT_MODELED = "kernel=(1, 1), pad=(0, 0)), calcx4=True"
 """A kernel of one position in four memories."""
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_programs_compute_what_their_layers_say(number: int) -> None:
-    given, asked, _ = CASES[number]
+@pytest.mark.parametrize("share", range(SHARES))
+def test_programs_compute_what_their_layers_say(share: int) -> None:
+    for given, asked, _ in CASES[share::SHARES]:
+        check_case(given, asked)
+
+
+def check_case(given: str, asked: str) -> None:
+    """Run the program of a network in the simulator."""
     image = synthesize_case(given, asked)
     if NOT_MODELED in given:
         with pytest.raises(NotModeledError, match="kernels that are not 3x3 in four memories"):
             replay(image)
         return
     is_unequal = any(text in f"{given} {asked}" for text, _ in UNEQUAL)
-    assert bool(list(find_mismatches(replay(image), image))) == is_unequal
+    assert bool(list(find_mismatches(replay(image), image))) == is_unequal, f"{given} {asked}"
 
 
 def test_binary_weights() -> None:

@@ -134,6 +134,7 @@ def read_table() -> dict[tuple[str, int], list[str]]:
     return cases
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("number", range(COUNT))
 @pytest.mark.parametrize("part", DEVICES)
 def test_projects_of_random_networks(part: str, number: int) -> None:

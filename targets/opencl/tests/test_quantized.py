@@ -112,6 +112,7 @@ def full_range(graph: Graph, seed: int = 0) -> dict[str, Array]:
     return inputs
 
 
+@pytest.mark.sampled(cases="kws")
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_models_are_taken(name: str, tmp_path: Path) -> None:
     graph, target = read_graph(name, tmp_path), Opencl()

@@ -26,7 +26,7 @@ def compile_stub(target: Opencl, folder: Path) -> tuple[BlobBody, tuple[str, ...
     return part.body, part.notes
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_library_with_binaries_needs_no_compiler(tmp_path: Path) -> None:
     entry = tmp_path / "stub.bin"
     probe = build_probe(tmp_path / "source")
