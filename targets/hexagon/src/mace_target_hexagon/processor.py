@@ -15,11 +15,12 @@ from mace_core.ir import Array, Graph, Node
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering
 from mace_core.numerics import Numerics
-from mace_core.program import Program, Weight
+from mace_core.program import Call, Program, Weight
 from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
 from mace_target_cpu.quantized import conv
 from mace_target_cpu.quantized.depthwise import DEPTHWISE, ChannelOrder, lower_depthwise
+from mace_target_hexagon.elementwise import SIGNS, estimate_elements, estimate_sum, lower_sum
 from mace_target_hexagon.isa import HVX, LEVELS
 
 REGISTER = 128
@@ -63,7 +64,23 @@ class Hvx(Cpu):
         assert not callable(products)
         depthwise = replace(DEPTHWISE, lower=lower_depthwise_for_hvx, levels=(str(HVX.name),))
         others = (candidate for candidate in products if candidate is not DEPTHWISE)
-        return {**super().quantized, "Conv": (depthwise, *others)}
+        return {**super().quantized, "Conv": (depthwise, *others), **self._sums()}
+
+    def _sums(self) -> dict[str, Sequence[Candidate]]:
+        """Return the ways to add bytes: by HVX, and that of the CPU."""
+        levels = (str(HVX.name),)
+        sums: dict[str, Sequence[Candidate]] = {}
+        for op in SIGNS:
+            plain = super().quantized[op]
+            assert callable(plain)
+            others = Candidate("floats", plain, estimate_elements)
+            sums[op] = (Candidate("words", lower_sum, estimate_sum, levels), others)
+        return sums
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        """Leave sums of bytes to their own kernel, whose vectors an epilogue in floats has not."""
+        is_sum = first.kernel.template.name == "conv_quantized.c.in"
+        return None if is_sum else super().fuse(first, second, tensor)
 
     def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
         """Return the program of a region, whose weights are as long as whole registers.
