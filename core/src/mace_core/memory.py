@@ -86,7 +86,7 @@ def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
     touches: the effects of all steps of a run, if there are others than the program's calls, such as
     transfers.
     """
-    owner, spans = _spans(program, touches_of(program) if touches is None else touches)
+    owner, spans = list_spans(program, touches_of(program) if touches is None else touches)
     placed = arrange(spans)
     offsets = {t: placed.offsets[owner[program.root(t)]] for t in program.tensors if program.root(t) in owner}
     return Arena(offsets, placed.bytes, placed.bound)
@@ -112,7 +112,7 @@ def lower_bound(spans: Iterable[Span]) -> int:
     return peak
 
 
-def _spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], list[Span]]:
+def list_spans(program: Program, steps: Sequence[Touch]) -> tuple[dict[str, str], list[Span]]:
     """Return the buffer of each tensor that owns bytes, and the life of each buffer."""
     outside = {*program.inputs, *program.weights, *(program.root(o) for o in program.outputs)}
     first: dict[str, int] = {}
@@ -303,6 +303,14 @@ class _Timeline:
 
 def _fit(order: Sequence[Span]) -> dict[str, int]:
     """Put each buffer, in this order, into the lowest gap that holds it among those that live beside it."""
+    return fit_within(order, None)
+
+
+def fit_within(order: Sequence[Span], capacity: int | None) -> dict[str, int]:
+    """Return the offsets of those buffers that fit below `capacity`, each in the lowest gap that holds it.
+
+    capacity: bytes; None for no limit.
+    """
     placed: dict[str, int] = {}
     timeline = _Timeline(1 + max((s.last for s in order), default=0))
     for span in order:
@@ -313,8 +321,9 @@ def _fit(order: Sequence[Span]) -> dict[str, int]:
             if offset + span.size <= start:
                 break
             offset = max(offset, end)
-        placed[span.name] = offset
-        timeline.add(span)
+        if capacity is None or offset + span.size <= capacity:
+            placed[span.name] = offset
+            timeline.add(span)
     return placed
 
 

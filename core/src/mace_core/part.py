@@ -14,7 +14,7 @@ from mace_core.json_types import Json
 
 if TYPE_CHECKING:
     from mace_core.levels import Level
-    from mace_core.program import Program
+    from mace_core.program import Call, Program
     from mace_core.selection import Selection
 
 
@@ -99,15 +99,30 @@ class PartPort:
 
 
 @dataclass(frozen=True)
+class FastMemory:
+    """Describes memory that the processor of a part reaches faster than the rest of host memory.
+
+    Sessions get it by `mace_config.fast_memory`, and do without it where there is none.
+    space: its name, alignment, and capacity, which must be stated.  gains: tells whether a call runs faster
+    where the tensors that it reads lie there.
+    """
+
+    space: MemorySpace
+    gains: Callable[[Call], bool]
+
+
+@dataclass(frozen=True)
 class CallsBody:
     """Holds kernel calls in host memory, which core writes as plain C calls.
 
     levels: those of the part's own target. Its kernels are compiled for these and its weights are packed for
     these.
+    fast: where tensors that only its calls touch may lie as well.
     """
 
     program: Program
     levels: tuple[Level, ...]
+    fast: FastMemory | None = None
 
 
 @dataclass(frozen=True)

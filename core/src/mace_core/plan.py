@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError, PluginError
+from mace_core.fast_memory import NO_ARENA, divide_arena
 from mace_core.ir import DType, Graph, State, Tensor
 from mace_core.memory import Arena, Span, Touch, arena, arrange, touches_of
-from mace_core.part import HOST, BlobBody, CallsBody, MemorySpace, Part, PartPort, ProjectBody
+from mace_core.part import HOST, BlobBody, CallsBody, FastMemory, MemorySpace, Part, PartPort, ProjectBody
 from mace_core.program import Program, join, rename_apart
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Plan:
     states: tensors of the program's inputs and outputs that sessions keep from run to run; the application
     sees the others.
     fallback: the same model without devices, with the same inputs and outputs; None where none was asked for.
+    fast: where tensors lie in fast memory, see `FastMemory`.
     """
 
     parts: tuple[Part, ...]
@@ -65,6 +67,7 @@ class Plan:
     arenas: Mapping[str, Arena]
     states: tuple[State, ...] = ()
     fallback: Plan | None = None
+    fast: Arena = NO_ARENA
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -132,7 +135,7 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
     steps = tuple(_steps(graph, named))
     spaces = {HOST.name: HOST} | {part.space.name: part.space for part in named}
     arenas = {name: _device_arena(space, named, steps) for name, space in spaces.items() if name != HOST.name}
-    arenas[HOST.name] = _host_arena(program, named, steps)
+    fast, arenas[HOST.name] = _host_arenas(program, named, steps)
     # Checked after the plan, because only its reuse of memory says what a model really needs.
     for name, space in spaces.items():
         if space.capacity is not None and arenas[name].bytes > space.capacity:
@@ -140,9 +143,8 @@ def make_plan(graph: Graph, parts: Sequence[Part]) -> Plan:
             raise MaceError(
                 f"model {graph.name!r}", problem, "make the model smaller, or give fewer nodes to the device"
             )
-    return Plan(
-        tuple(named), program, steps, MappingProxyType(spaces), MappingProxyType(arenas), graph.states
-    )
+    by_name = MappingProxyType(spaces), MappingProxyType(arenas)
+    return Plan(tuple(named), program, steps, *by_name, graph.states, fast=fast)
 
 
 def plan_calls(program: Program, levels: tuple[Level, ...] = (), target: str = "cpu") -> Plan:
@@ -245,14 +247,27 @@ def _bring(port: PartPort, homes: dict[str, list[str]]) -> Iterator[Transfer]:
             here.append(space)
 
 
-def _host_arena(program: Program, parts: Sequence[Part], steps: Sequence[Step]) -> Arena:
+def _host_arenas(program: Program, parts: Sequence[Part], steps: Sequence[Step]) -> tuple[Arena, Arena]:
+    """Plan the memory of the host: the arena of fast memory, and the rest.
+
+    Nothing lies in fast memory where no part has any, or parts have different ones: a session gets one.
+    """
     touches: list[Touch] = []
+    others: list[Touch] = []
+    memories: dict[str, FastMemory] = {}
     for step in steps:
-        if isinstance(step, Transfer):
-            touches += _host_side(step)
+        body = None if isinstance(step, Transfer) else parts[step.part].body
+        effects = _host_side(step) if isinstance(step, Transfer) else _host_touches(parts[step.part])
+        touches += effects
+        if isinstance(body, CallsBody) and body.fast:
+            memories[body.fast.space.name] = body.fast
         else:
-            touches += _host_touches(parts[step.part])
-    return arena(program, touches)
+            others += effects
+    if len(memories) != 1:
+        return NO_ARENA, arena(program, touches)
+    fixed = chain.from_iterable((*touch.reads, *touch.writes) for touch in others)
+    (memory,) = memories.values()
+    return divide_arena(program, touches, memory, filter(None, fixed))
 
 
 def _host_side(transfer: Transfer) -> list[Touch]:

@@ -265,11 +265,17 @@ def report_plan(plan: Plan) -> ModelReport:
         parts=parts,
         transfers=plan.transfers,
         states=tuple(StateReport(program.tensors[state.input], state.start_text) for state in plan.states),
-        spaces={name: arena.bytes for name, arena in plan.arenas.items() if name != "host"},
+        spaces=_list_spaces(plan),
         selections=plan.selections,
         summary="; ".join(summaries),
         details=details,
     )
+
+
+def _list_spaces(plan: Plan) -> dict[str, int]:
+    """Return the bytes of the arenas besides host memory; "fast" stands for the fast memory of parts."""
+    spaces = {name: arena.bytes for name, arena in plan.arenas.items() if name != "host"}
+    return {**spaces, "fast": plan.fast.bytes} if plan.fast.bytes else spaces
 
 
 def _list_details(part: Part) -> Iterable[tuple[str, JsonValue]]:

@@ -89,7 +89,8 @@ class Addresses:
             return Code(f"(void *)in[{index}]")
         if where == "OUTPUT":
             return Code(f"out[{index}]")
-        return Code(f"{ {'WEIGHTS': 'w', 'ARENA': 'a', 'STATES': 's'}[where] } + {offset}")
+        base = {"WEIGHTS": "w", "ARENA": "a", "STATES": "s", "FAST": "fast"}[where]
+        return Code(f"{base} + {offset}")
 
     def output(self, name: str, occurrence: int = 0) -> Code:
         """Return the address of an output of the program: the application's, or the next value of a state.
@@ -121,6 +122,8 @@ class Addresses:
             return "WEIGHTS", 0, self.offsets[root]
         if root in self.plan.host.offsets:
             return "ARENA", 0, self.plan.host.offsets[root]
+        if root in self.plan.fast.offsets:
+            return "FAST", 0, self.plan.fast.offsets[root]
         if root in self.program.inputs:
             return (
                 ("STATES", 0, self.states[root])

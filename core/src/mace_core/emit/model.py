@@ -107,6 +107,7 @@ class ModelValues:
     state_bytes: int
     arena_bytes: int
     worker_bytes: int
+    fast_bytes: int
     weight_bytes: int
     device: DeviceValues | None
 
@@ -179,7 +180,7 @@ class ModelView:
         if self.plan.drivers:
             return None
         ports = len(self.plan.inputs) + len(self.plan.outputs)
-        data = self.addresses.state_bytes + self.arena_bytes + self.worker_bytes
+        data = self.addresses.state_bytes + self.arena_bytes + self.worker_bytes + self.plan.fast.bytes
         return Code(f"MACE_SESSION_BYTES({ports}, {data})")
 
     @property
@@ -223,6 +224,7 @@ class ModelView:
             state_bytes=self.addresses.state_bytes,
             arena_bytes=self.arena_bytes,
             worker_bytes=self.worker_bytes,
+            fast_bytes=self.plan.fast.bytes,
             weight_bytes=self.weight_bytes,
             device=self._device_values(functions),
         )

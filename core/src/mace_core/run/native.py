@@ -71,6 +71,8 @@ class Config(c.Structure):
         ("cache", c.c_void_p),
         ("options", c.c_char_p),
         ("native", c.c_void_p),
+        ("fast_memory", c.c_void_p),
+        ("fast_bytes", c.c_size_t),
     )
 
 
@@ -98,7 +100,7 @@ class _Functions(c.Structure):
     )
 
 
-ABI = 3
+ABI = 4
 """MACE_ABI of mace.h, whose types these are."""
 
 Observer = Callable[[str, Array], None]

@@ -47,8 +47,8 @@ struct mace_session {
 
 #define MACE_ROUND_UP(bytes) (((size_t)(bytes) + MACE_ALIGNMENT - 1) / MACE_ALIGNMENT * MACE_ALIGNMENT)
 
-/* Bytes of a session of a model without drivers: ports (inputs and outputs), bytes of its states, arena and
- * workers' memory. For static memory, which must be aligned to MACE_ALIGNMENT; the library's header has the
+/* Bytes of a session of a model without drivers: ports (inputs and outputs), bytes of its states, arena,
+ * workers' memory, and tensors for fast memory where none is given. For static memory, which must be aligned to MACE_ALIGNMENT; the library's header has the
  * number for each model and one thread. */
 #define MACE_SESSION_BYTES(ports, bytes) \
   (MACE_ROUND_UP(sizeof(mace_session)) + MACE_ROUND_UP(2 * (ports) * sizeof(void *)) + (size_t)(bytes))
@@ -75,8 +75,9 @@ static inline size_t mace_host_bytes(const mace_model *model, const mace_config 
   const int32_t workers =
       complete->threads && complete->threads->workers > 1 ? complete->threads->workers : 1;
   const size_t ports = (size_t)model->input_count + (size_t)model->output_count;
-  return MACE_SESSION_BYTES(ports,
-                            model->state_bytes + model->arena_bytes + model->worker_bytes * (size_t)workers);
+  const size_t fast = complete->fast_memory ? 0 : model->fast_bytes;
+  return MACE_SESSION_BYTES(
+      ports, model->state_bytes + model->arena_bytes + model->worker_bytes * (size_t)workers + fast);
 }
 
 /* Bytes of memory that a session needs; 0 for a model that is NULL or of another ABI. config may be NULL;
@@ -100,10 +101,19 @@ static inline void mace_start_states(mace_session *session, const mace_model *mo
   }
 }
 
+/* Private: where the tensors for fast memory lie, at `rest` where the application has none; NULL if what it has
+ * cannot hold them. */
+static inline char *mace_place_fast(const mace_model *model, const mace_config *config, char *rest) {
+  if (!config->fast_memory) return rest;
+  if ((uintptr_t)config->fast_memory % MACE_ALIGNMENT || config->fast_bytes < model->fast_bytes) return NULL;
+  return (char *)config->fast_memory;
+}
+
 /* Private: lay out the memory behind the header for a model, and choose its kernels; MACE_REFUSED where the
- * environment names a level that is not there. */
+ * environment names a level that is not there, or fast memory does not suffice. */
 static inline mace_status mace_prepare(mace_session *session, const mace_model *model) {
   const size_t ports = (size_t)model->input_count + (size_t)model->output_count;
+  const mace_threads *const threads = session->config.threads;
   char *at = (char *)session + MACE_ROUND_UP(sizeof(mace_session));
   const char *error;
   session->inputs = (const void **)(void *)at;
@@ -114,7 +124,14 @@ static inline mace_status mace_prepare(mace_session *session, const mace_model *
   session->frame.arena = at + model->state_bytes;
   session->frame.workers.scratch = session->frame.arena + model->arena_bytes;
   session->frame.workers.worker_bytes = model->worker_bytes;
-  session->frame.workers.threads = session->config.threads;
+  session->frame.workers.threads = threads;
+  at = session->frame.workers.scratch;
+  at += model->worker_bytes * (size_t)(threads && threads->workers > 1 ? threads->workers : 1);
+  session->frame.fast = mace_place_fast(model, &session->config, at);
+  if (!session->frame.fast)
+    return mace_fail(session, MACE_REFUSED,
+                     "mace_config.fast_memory is too small or not aligned; give mace_model.fast_bytes, aligned to "
+                     "MACE_ALIGNMENT, or NULL");
   session->frame.in = session->inputs;
   session->frame.out = session->outputs;
   session->frame.levels = session->levels;

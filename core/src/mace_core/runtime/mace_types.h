@@ -14,7 +14,7 @@ extern "C" {
 #define MACE_API __attribute__((visibility("default")))
 #endif
 
-#define MACE_ABI 3 /* of this header; a library built with another is refused */
+#define MACE_ABI 4 /* of this header; a library built with another is refused */
 #define MACE_MAX_RANK 8
 #define MACE_MAX_TABLES 8       /* targets whose kernels one model calls */
 #define MACE_ALIGNMENT 64       /* bytes, of everything in a session */
@@ -177,6 +177,9 @@ typedef struct mace_config {
   const mace_cache *cache;     /* of what devices compile; NULL: it is compiled at every mace_open */
   const char *options;         /* "DRIVER.KEY=VALUE;..." for drivers; an unknown one is MACE_REFUSED */
   const mace_native *native;   /* a list of what drivers share with the application; NULL: nothing */
+  void *fast_memory; /* for mace_model.fast_bytes of tensors, aligned to MACE_ALIGNMENT, of this session alone
+                        while it runs; NULL: they lie in the session's memory */
+  size_t fast_bytes; /* of fast_memory */
 } mace_config;
 
 /* What a kernel may use besides its tensors. */
@@ -189,6 +192,7 @@ typedef struct mace_workers {
 /* What generated code reads of a session. */
 typedef struct mace_frame {
   char *arena, *states;
+  char *fast; /* of tensors that gain from memory which the processor reaches faster */
   const void *const *in;
   void *const *out;
   const int32_t *levels; /* by table of kernels: the level for this processor */
@@ -235,6 +239,7 @@ struct mace_model {
   const mace_engine *engine;       /* NULL: kernel calls in host memory alone */
   const struct mace_plan *plan;    /* what the engine executes; driver.h */
   const mace_model *fallback;      /* the same model for the CPU alone; NULL: the build has none */
+  size_t fast_bytes; /* for the tensors that gain from mace_config.fast_memory; 0 in most models */
 };
 
 #ifdef __cplusplus
