@@ -100,6 +100,16 @@ def test_a_fork_that_is_not_adopted_leaves_nothing() -> None:
     np.testing.assert_array_equal(lowering.constant(folded), [1, 1])
 
 
+def test_a_fork_sees_the_names_of_its_siblings_alone() -> None:
+    lowering = Lowering(graph())
+    first = lowering.fork()
+    scratch = first.temporary(lowering.tensors["x"])
+    second = lowering.fork([first])
+    assert scratch in second.tensors
+    assert scratch not in lowering.tensors
+    assert second.temporary(lowering.tensors["x"]) not in first.tensors
+
+
 def test_reading_the_parameters_is_noticed() -> None:
     lowering = Lowering(graph(), 8).aim(4)
     assert not lowering.has_read_parameters

@@ -128,6 +128,7 @@ def test_a_library_is_declared_for_each_choice(folder: Path, monkeypatch: pytest
     assert node.precious == step_of(node).replaces
     ((summary,),) = defaults[0]
     assert str(summary) == "library digits"
+    assert summary.always_build
     assert step_of(summary).announcement == ""
 
 

@@ -108,6 +108,27 @@ def test_shape_on_both_sides_of_a_border(
     assert compute(graph).shape == graph.tensors["y"].shape == shape
 
 
+@pytest.mark.parametrize(
+    ("body", "opset", "constants", "largest"),
+    [
+        ("y, i = TopK<k=2, axis=1>(x)", 9, {}, True),
+        ("y, i = TopK<axis=1>(x, k)", 10, {"k": [2]}, True),
+        ("y, i = TopK<axis=1>(x, k)", 11, {"k": [2]}, True),
+        ("y, i = TopK<axis=1, largest=0>(x, k)", 11, {"k": [2]}, False),
+    ],
+)
+def test_top_k_may_take_the_lowest_since_11(
+    body: str, opset: int, constants: dict[str, list[int]], largest: bool, tmp_path: Path
+) -> None:
+    assert attribute(load(tmp_path / "m.onnx", body, opset, **constants), "TopK", "largest") == largest
+
+
+def test_a_slice_of_nothing_begins_inside(tmp_path: Path) -> None:
+    graph = load(tmp_path / "m.onnx", "y = Slice(x, s, e, a)", 13, "float[2,1] x", s=[5], e=[9], a=[1])
+    assert attribute(graph, "Slice", "starts") == (0, 0)
+    assert graph.tensors["y"].shape == (2, 0)
+
+
 def test_shape_is_cut_by_start_and_end(tmp_path: Path) -> None:
     graph = load(tmp_path / "m.onnx", "s = Shape<start=1, end=3>(x) y = Cast<to=1>(s)", 15)
     np.testing.assert_array_equal(compute(graph), [4, 6])

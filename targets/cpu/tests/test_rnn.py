@@ -145,6 +145,9 @@ def test_activations(op: str, tmp_path: Path) -> None:
     both = {"activations": tuple((names + names)[2 : 2 + 2 * per]), "direction": "bidirectional", "clip": 1.1}
     cases.add(op, (3, 2, 3, 9), both)
     cases.add(op, (3, 2, 3, 9), {**both, **given})
+    # One function for all gates: only its numbers tell gates and directions apart.
+    slopes = {"activations": ("LeakyRelu",) * 2 * per, "alphas": tuple(0.1 * (i + 1) for i in range(2 * per))}
+    cases.add(op, (3, 2, 3, 9), {**both, **slopes})
     cases.check(tmp_path, BEST if op == "GRU" else LAST)
 
 

@@ -9,6 +9,7 @@ import pytest
 from test_place import combined, conv, proven
 
 from mace_frontend_ai8x.network import INPUT, Layer, Operation
+from mace_target_max78000.design import _count_missing_words
 from mace_target_max78000.device import MAX78000, Chip
 from mace_target_max78000.options import Options
 from mace_target_max78000.place.adjacency import Arrangement, arrange_values
@@ -82,6 +83,13 @@ def test_the_last_layer_that_streams_is_padded_on_the_first_generation() -> None
 
 def test_eight_layers_may_stream() -> None:
     assert streaming(chain(*[1] * 9)) == list(range(1, 9))
+
+
+def test_layers_of_half_the_processors_need_not_share_weight_memory() -> None:
+    """Two layers whose weights take 420 of 768 words of each processor fit side by side on 32 processors each."""
+    for channels, missing in ((32, False), (33, True)):
+        layers = [conv("a", INPUT, channels, DIM, 400), conv("b", 0, channels, DIM, 400)]
+        assert (_count_missing_words(layers, MAX78000) > 0) == missing
 
 
 def test_nothing_streams_behind_a_result() -> None:

@@ -9,7 +9,7 @@ import pytest
 from test_simulator import CLOCK, DEVICES, SYNC, network, program
 
 from mace_frontend_ai8x.network import INPUT, Layer, LayerPlacement, Network, Operation, Weights
-from mace_target_max78000.device import MAX78000, Chip
+from mace_target_max78000.device import FAST_FIFO, MAX78000, QUADRANTS, Chip
 from mace_target_max78000.encode import synthesize
 from mace_target_max78000.image import Image, Write
 from mace_target_max78000.options import Options
@@ -46,6 +46,17 @@ def test_a_word_of_weights_is_written_from_its_first_part_on(device: Chip) -> No
         simulator.write(device.kernel_address(0, 1) + 4 * i, part)
     assert tuple(simulator.read(device.kernel_address(0, 1) + 4 * i) for i in range(4)) == parts
     assert simulator.weights.data[0, 1].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+@BOTH
+@pytest.mark.parametrize(("quad", "words"), [(0, [0x04030201]), (1, [1, 2, 3, 4])])
+def test_a_fast_fifo_feeds_the_first_fifo_or_a_byte_to_each(
+    device: Chip, quad: int, words: list[int]
+) -> None:
+    simulator = simulator_of(device, quad << 31)
+    simulator.write(FAST_FIFO + 0x10, 0x04030201)
+    waiting = [word for number in range(QUADRANTS) for word in simulator.fifos.take(number, 1).tolist()]
+    assert waiting == words
 
 
 @BOTH
