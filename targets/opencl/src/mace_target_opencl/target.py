@@ -8,12 +8,14 @@ from typing import ClassVar
 
 from mace_core.api import (
     BlobBody,
+    BufferKind,
     BuildConfig,
     Manifest,
     MemorySpace,
     Part,
     PartFigures,
     PartLayer,
+    PartPort,
     Region,
     Target,
 )
@@ -117,7 +119,7 @@ class Opencl(KernelTarget):
         binaries = read_binaries(config.model, self.options.binaries)
         compiled = select_binaries(binaries, body)
         stale = (describe_stale(region.name, len(binaries)),) if binaries and not compiled else ()
-        inputs, outputs = region.ports(SPACE)
+        inputs, outputs = (tuple(map(_take_buffers, ports)) for ports in region.ports(SPACE))
         return Part(
             region.name,
             self.name,
@@ -148,3 +150,8 @@ class Opencl(KernelTarget):
         from mace_target_opencl.driver import manifests
 
         return manifests(library)
+
+
+def _take_buffers(port: PartPort) -> PartPort:
+    """Return a port that takes buffers of the device in place of a tensor, if it is one of the model's."""
+    return replace(port, kinds=(BufferKind.CL_MEM, BufferKind.AHARDWAREBUFFER))

@@ -12,17 +12,26 @@
  *   OPENCL_STUB_LARGEST=N             bytes of the largest buffer (1 GiB)
  *   OPENCL_STUB_POLLS=N               how often an event is asked for before it has ended (0)
  *   OPENCL_STUB_STATE=N               the state with which events end (0)
+ *   OPENCL_STUB_DELAY=N               milliseconds from the end of an event to the call of who asked for it (0)
+ *   OPENCL_STUB_CONTROLS=N            of cl_arm_scheduling_controls (1)
+ *   OPENCL_STUB_PROPERTIES=1          the function that makes queues with properties is an extension's
  *   OPENCL_STUB_NS=N                  nanoseconds that a kernel takes (700)
  *   OPENCL_STUB_SHOW=1                print what is enqueued
  *   OPENCL_STUB_FAULT=CALL:OPERAND:INDEX  what the kernels of a check build note
  */
+#define _GNU_SOURCE /* memmem */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "opencl_api.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* A flag with which memory says that it is an image; bytes of what is imported. */
+enum { IMAGE = 1 << 30, HARDWARE_BYTES = 8192 };
 
 enum kind { PLATFORM, DEVICE, CONTEXT, QUEUE, MEM, PROGRAM, KERNEL, EVENT, KINDS };
 
@@ -32,11 +41,17 @@ typedef struct object {
   size_t bytes;
   int left; /* of an event: how often it is still running when it is asked; of a kernel: whether an offset is due */
   int is_image;
+  int references;
+  void *context; /* of a queue and of memory */
+  uint64_t flags;
+  void (*notify)(cl_event, int32_t, void *); /* of an event, in a thread of its own */
+  void *user;
+  pthread_t thread;
 } object;
 
 static int live[KINDS];
 static object *memory_set, *faults; /* the last memory that was an argument; that for faults, of check builds */
-static object platform = {PLATFORM, NULL, 0, 0, 0}, devices[8];
+static object platform = {.kind = PLATFORM}, devices[8];
 
 static const char *setting(const char *name, const char *otherwise) {
   const char *value = getenv(name);
@@ -63,6 +78,7 @@ static void *make(enum kind kind, const char *function, int32_t *code) {
   if (failed) return NULL;
   made = calloc(1, sizeof *made);
   made->kind = kind;
+  made->references = 1;
   live[kind]++;
   return made;
 }
@@ -78,6 +94,8 @@ static object *check(void *handle, enum kind kind, const char *function) {
 
 static int32_t drop(void *handle, enum kind kind, const char *function) {
   object *const o = check(handle, kind, function);
+  if (--o->references) return fault(function);
+  if (o->notify) pthread_join(o->thread, NULL);
   live[kind]--;
   free(o->data);
   o->kind = KINDS;
@@ -138,6 +156,16 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
     case CL_DEVICE_IMAGE_SUPPORT:
       value = (uint64_t)number("OPENCL_STUB_IMAGES", "1");
       return answer(&value, sizeof(uint32_t), bytes, to, used);
+    case CL_DEVICE_TYPE:
+      value = (uint64_t)number("OPENCL_STUB_TYPE", "4");
+      return answer(&value, sizeof value, bytes, to, used);
+    case CL_DEVICE_SCHEDULING_CONTROLS_CAPABILITIES_ARM:
+      value = (uint64_t)number("OPENCL_STUB_CONTROLS", "1");
+      return answer(&value, sizeof value, bytes, to, used);
+    case CL_DEVICE_PLATFORM: {
+      const object *const at = &platform;
+      return answer(&at, sizeof at, bytes, to, used);
+    }
     case CL_DEVICE_NAME: break;
     case CL_DRIVER_VERSION: text = setting("OPENCL_STUB_DRIVER", "1.0"); break;
     case CL_DEVICE_VERSION: text = setting("OPENCL_STUB_VERSION", "OpenCL 1.2 stub"); break;
@@ -157,23 +185,90 @@ EXPORT cl_context clCreateContext(const intptr_t *properties, uint32_t count, co
   return make(CONTEXT, __func__, code);
 }
 
+/* One more user of an object. */
+static int32_t retain(void *handle, enum kind kind, const char *function) {
+  object *const o = check(handle, kind, function);
+  const int32_t code = fault(function);
+  if (!code) o->references++;
+  return code;
+}
+
 EXPORT int32_t clReleaseContext(cl_context context) { return drop(context, CONTEXT, __func__); }
+EXPORT int32_t clRetainContext(cl_context context) { return retain(context, CONTEXT, __func__); }
+
+EXPORT int32_t clGetContextInfo(cl_context context, uint32_t what, size_t bytes, void *to, size_t *used) {
+  const object *const at = &devices[0];
+  const int32_t code = fault(__func__);
+  check(context, CONTEXT, __func__);
+  (void)what;
+  return code ? code : answer(&at, sizeof at, bytes, to, used);
+}
 
 EXPORT cl_queue clCreateCommandQueue(cl_context context, cl_device device, uint64_t properties, int32_t *code) {
-  (void)properties;
+  object *const made = make(QUEUE, __func__, code);
   check(context, CONTEXT, __func__);
   check(device, DEVICE, __func__);
-  return make(QUEUE, __func__, code);
+  if (!made) return NULL;
+  made->context = context;
+  made->flags = properties;
+  return (cl_queue)made;
+}
+
+/* Of OpenCL 2.0, or of an extension, as the environment says. */
+static cl_queue create_queue(cl_context context, cl_device device, const uint64_t *properties, int32_t *code) {
+  for (const uint64_t *at = properties; at && *at; at += 2)
+    printf("queue property %lx %lx\n", (unsigned long)at[0], (unsigned long)at[1]);
+  return clCreateCommandQueue(context, device, 0, code);
+}
+
+#ifndef WITHOUT_PROPERTIES
+EXPORT cl_queue clCreateCommandQueueWithProperties(cl_context context, cl_device device, const uint64_t *properties,
+                                                   int32_t *code) {
+  return create_queue(context, device, properties, code);
+}
+#endif
+
+static cl_mem import_hardware(cl_context context, uint64_t flags, const intptr_t *properties, void *from,
+                              size_t bytes, int32_t *code);
+
+EXPORT void *clGetExtensionFunctionAddressForPlatform(cl_platform from, const char *name) {
+  void *found = NULL;
+  check(from, PLATFORM, __func__);
+  if (fault(__func__)) return NULL;
+  if (!strcmp(name, "clCreateCommandQueueWithPropertiesKHR") && number("OPENCL_STUB_PROPERTIES", "0"))
+    *(cl_queue (**)(cl_context, cl_device, const uint64_t *, int32_t *))(void *)&found = create_queue;
+  if (!strcmp(name, "clImportMemoryARM"))
+    *(cl_mem (**)(cl_context, uint64_t, const intptr_t *, void *, size_t, int32_t *))(void *)&found = import_hardware;
+  return found;
 }
 
 EXPORT int32_t clReleaseCommandQueue(cl_queue queue) { return drop(queue, QUEUE, __func__); }
+EXPORT int32_t clRetainCommandQueue(cl_queue queue) { return retain(queue, QUEUE, __func__); }
+
+EXPORT int32_t clGetCommandQueueInfo(cl_queue queue, uint32_t what, size_t bytes, void *to, size_t *used) {
+  const object *const o = check(queue, QUEUE, __func__), *const device = &devices[0];
+  const int32_t code = fault(__func__);
+  if (code) return code;
+  if (what == CL_QUEUE_CONTEXT) return answer(&o->context, sizeof o->context, bytes, to, used);
+  if (what == CL_QUEUE_DEVICE) return answer(&device, sizeof device, bytes, to, used);
+  return answer(&o->flags, sizeof o->flags, bytes, to, used);
+}
 
 EXPORT cl_mem clCreateBuffer(cl_context context, uint64_t flags, size_t bytes, void *from, int32_t *code) {
   object *const made = make(MEM, __func__, code);
   check(context, CONTEXT, __func__);
   if (!made) return NULL;
+  if (flags & CL_MEM_EXT_HOST_PTR_QCOM) {
+    const uint32_t *const described = from;
+    int *hardware;
+    memcpy(&hardware, described + 2, sizeof hardware);
+    printf("import %d %x %x\n", *hardware, described[0], described[1]);
+    bytes = HARDWARE_BYTES;
+  }
   made->data = calloc(1, bytes);
   made->bytes = bytes;
+  made->context = context;
+  made->flags = flags;
   if (flags & CL_MEM_COPY_HOST_PTR) memcpy(made->data, from, bytes);
   return (cl_mem)made;
 }
@@ -202,7 +297,31 @@ EXPORT int32_t clEnqueueReadImage(cl_queue queue, cl_mem memory, uint32_t blocks
   return code;
 }
 
+/* AHardwareBuffer: any address. */
+static cl_mem import_hardware(cl_context context, uint64_t flags, const intptr_t *properties, void *from,
+                              size_t bytes, int32_t *code) {
+  if (properties[0] != CL_IMPORT_TYPE_ARM || properties[1] != CL_IMPORT_TYPE_ANDROID_HARDWARE_BUFFER_ARM ||
+      properties[2] || bytes != SIZE_MAX)
+    abort();
+  printf("import %d\n", *(const int *)from);
+  return clCreateBuffer(context, flags, HARDWARE_BYTES, NULL, code);
+}
+
 EXPORT int32_t clReleaseMemObject(cl_mem memory) { return drop(memory, MEM, __func__); }
+EXPORT int32_t clRetainMemObject(cl_mem memory) { return retain(memory, MEM, __func__); }
+
+EXPORT int32_t clGetMemObjectInfo(cl_mem memory, uint32_t what, size_t bytes, void *to, size_t *used) {
+  const object *const o = check(memory, MEM, __func__);
+  const uint32_t type = o->is_image || o->flags & IMAGE ? 0x10F1 : CL_MEM_OBJECT_BUFFER;
+  const int32_t code = fault(__func__);
+  if (code) return code;
+  switch (what) {
+    case CL_MEM_TYPE: return answer(&type, sizeof type, bytes, to, used);
+    case CL_MEM_CONTEXT: return answer(&o->context, sizeof o->context, bytes, to, used);
+    case CL_MEM_SIZE: return answer(&o->bytes, sizeof o->bytes, bytes, to, used);
+    default: return answer(&o->flags, sizeof o->flags, bytes, to, used);
+  }
+}
 
 EXPORT cl_program clCreateProgramWithSource(cl_context context, uint32_t count, const char **texts,
                                             const size_t *bytes, int32_t *code) {
@@ -373,6 +492,27 @@ EXPORT int32_t clGetEventInfo(cl_event event, uint32_t what, size_t bytes, void 
     state = 1; /* CL_RUNNING */
   }
   return answer(&state, sizeof state, bytes, to, used);
+}
+
+static void *call_back(void *argument) {
+  object *const o = argument;
+  const long ms = number("OPENCL_STUB_DELAY", "0");
+  const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&pause, NULL);
+  o->notify((cl_event)o, (int32_t)number("OPENCL_STUB_STATE", "0"), o->user);
+  return NULL;
+}
+
+EXPORT int32_t clSetEventCallback(cl_event event, int32_t state, void (*notify)(cl_event, int32_t, void *),
+                                  void *user) {
+  object *const o = check(event, EVENT, __func__);
+  const int32_t code = fault(__func__);
+  if (code) return code;
+  if (state != CL_COMPLETE || o->notify) abort();
+  o->notify = notify;
+  o->user = user;
+  if (pthread_create(&o->thread, NULL, call_back, o)) abort();
+  return 0;
 }
 
 EXPORT int32_t clGetEventProfilingInfo(cl_event event, uint32_t what, size_t bytes, void *to, size_t *used) {

@@ -14,11 +14,15 @@ LIBRARY = "libOpenCL.so.1"
 _SOURCES = (
     "opencl_blob.c",
     "opencl_check.c",
+    "opencl_context.c",
+    "opencl_device.c",
     "opencl_driver.c",
     "opencl_enqueue.c",
     "opencl_images.c",
     "opencl_inflate.c",
     "opencl_library.c",
+    "opencl_memory.c",
+    "opencl_notice.c",
     "opencl_observe.c",
     "opencl_part.c",
 )

@@ -30,11 +30,13 @@ enum {
   CL_BUILD_PROGRAM_FAILURE = -11,
   CL_INVALID_CONTEXT = -34,
   CL_INVALID_COMMAND_QUEUE = -36,
+  CL_INVALID_OPERATION = -59,
   CL_INVALID_BUFFER_SIZE = -61,
   CL_PLATFORM_NOT_FOUND_KHR = -1001
 };
 
 enum {
+  CL_DEVICE_TYPE = 0x1000,
   CL_DEVICE_TYPE_CPU = 2,
   CL_DEVICE_TYPE_GPU = 4,
   CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
@@ -46,21 +48,46 @@ enum {
   CL_DEVICE_NAME = 0x102B,
   CL_DRIVER_VERSION = 0x102D,
   CL_DEVICE_VERSION = 0x102F,
-  CL_DEVICE_EXTENSIONS = 0x1030
+  CL_DEVICE_EXTENSIONS = 0x1030,
+  CL_DEVICE_PLATFORM = 0x1031
 };
 
-/* Of the extensions cl_qcom_priority_hint and cl_qcom_perf_hint: a property of the context, and the highest of
- * its three values, behind which normal and low follow. */
+/* Of what the application shares. */
+enum {
+  CL_CONTEXT_DEVICES = 0x1081,
+  CL_QUEUE_CONTEXT = 0x1090,
+  CL_QUEUE_DEVICE = 0x1091,
+  CL_QUEUE_PROPERTIES = 0x1093,
+  CL_QUEUE_OUT_OF_ORDER = 1, /* CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE */
+  CL_MEM_OBJECT_BUFFER = 0x10F0,
+  CL_MEM_TYPE = 0x1100,
+  CL_MEM_FLAGS = 0x1101,
+  CL_MEM_SIZE = 0x1102,
+  CL_MEM_CONTEXT = 0x1106
+};
+
+/* Of extensions, by their names: properties of contexts and queues, and of memory that is imported. */
 enum {
   CL_CONTEXT_PERF_HINT_QCOM = 0x40C2,
-  CL_PERF_HINT_HIGH_QCOM = 0x40C3,
   CL_CONTEXT_PRIORITY_HINT_QCOM = 0x40C9,
-  CL_PRIORITY_HINT_HIGH_QCOM = 0x40CA
+  CL_QUEUE_PRIORITY_KHR = 0x1096,
+  CL_QUEUE_THROTTLE_KHR = 0x1097,
+  CL_DEVICE_SCHEDULING_CONTROLS_CAPABILITIES_ARM = 0x41E4,
+  CL_DEVICE_SCHEDULING_KERNEL_BATCHING_ARM = 1,
+  CL_QUEUE_KERNEL_BATCHING_ARM = 0x41E7,
+  CL_IMPORT_TYPE_ARM = 0x40B2,
+  CL_IMPORT_TYPE_ANDROID_HARDWARE_BUFFER_ARM = 0x41E2,
+  CL_MEM_EXT_HOST_PTR_QCOM = 1 << 29,
+  CL_MEM_HOST_WRITEBACK_QCOM = 0x40A5,
+  CL_MEM_HOST_IOCOHERENT_QCOM = 0x40A9,
+  CL_MEM_ANDROID_AHARDWAREBUFFER_HOST_PTR_QCOM = 0x4119
 };
 
 enum {
   CL_MEM_READ_WRITE = 1,
+  CL_MEM_WRITE_ONLY = 2,
   CL_MEM_READ_ONLY = 4,
+  CL_MEM_USE_HOST_PTR = 8,
   CL_MEM_COPY_HOST_PTR = 32,
   CL_MEM_OBJECT_IMAGE2D = 0x10F1,
   CL_RGBA = 0x10B5,
@@ -95,12 +122,17 @@ typedef struct cl_image_desc {
   X(clGetPlatformIDs, int32_t, (uint32_t, cl_platform *, uint32_t *))                                         \
   X(clGetDeviceIDs, int32_t, (cl_platform, uint64_t, uint32_t, cl_device *, uint32_t *))                      \
   X(clGetDeviceInfo, int32_t, (cl_device, uint32_t, size_t, void *, size_t *))                                \
+  X(clGetExtensionFunctionAddressForPlatform, void *, (cl_platform, const char *))                            \
   X(clCreateContext, cl_context,                                                                              \
     (const intptr_t *, uint32_t, const cl_device *, void (*)(const char *, const void *, size_t, void *),     \
      void *, int32_t *))                                                                                      \
   X(clReleaseContext, int32_t, (cl_context))                                                                  \
+  X(clRetainContext, int32_t, (cl_context))                                                                   \
+  X(clGetContextInfo, int32_t, (cl_context, uint32_t, size_t, void *, size_t *))                              \
   X(clCreateCommandQueue, cl_queue, (cl_context, cl_device, uint64_t, int32_t *))                             \
   X(clReleaseCommandQueue, int32_t, (cl_queue))                                                               \
+  X(clRetainCommandQueue, int32_t, (cl_queue))                                                                \
+  X(clGetCommandQueueInfo, int32_t, (cl_queue, uint32_t, size_t, void *, size_t *))                           \
   X(clCreateBuffer, cl_mem, (cl_context, uint64_t, size_t, void *, int32_t *))                                \
   X(clCreateImage, cl_mem,                                                                                    \
     (cl_context, uint64_t, const cl_image_format *, const cl_image_desc *, void *, int32_t *))                \
@@ -108,6 +140,8 @@ typedef struct cl_image_desc {
     (cl_queue, cl_mem, uint32_t, const size_t *, const size_t *, size_t, size_t, void *, uint32_t,            \
      const cl_event *, cl_event *))                                                                           \
   X(clReleaseMemObject, int32_t, (cl_mem))                                                                    \
+  X(clRetainMemObject, int32_t, (cl_mem))                                                                     \
+  X(clGetMemObjectInfo, int32_t, (cl_mem, uint32_t, size_t, void *, size_t *))                                \
   X(clCreateProgramWithSource, cl_program,                                                                    \
     (cl_context, uint32_t, const char **, const size_t *, int32_t *))                                         \
   X(clCreateProgramWithBinary, cl_program,                                                                    \
@@ -132,6 +166,7 @@ typedef struct cl_image_desc {
     (cl_queue, cl_mem, const void *, size_t, size_t, size_t, uint32_t, const cl_event *, cl_event *))         \
   X(clEnqueueMarkerWithWaitList, int32_t, (cl_queue, uint32_t, const cl_event *, cl_event *))                 \
   X(clGetEventInfo, int32_t, (cl_event, uint32_t, size_t, void *, size_t *))                                  \
+  X(clSetEventCallback, int32_t, (cl_event, int32_t, void (*)(cl_event, int32_t, void *), void *))            \
   X(clGetEventProfilingInfo, int32_t, (cl_event, uint32_t, size_t, void *, size_t *))                         \
   X(clWaitForEvents, int32_t, (uint32_t, const cl_event *))                                                   \
   X(clReleaseEvent, int32_t, (cl_event))                                                                      \

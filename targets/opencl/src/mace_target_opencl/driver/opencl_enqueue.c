@@ -22,7 +22,7 @@ size_t mace_opencl_count_ports(const mace_payload *payload) {
 /* The memory that a port is bound to, and where its tensor begins. */
 static opencl_argument locate(const mace_binding *port) {
   const mace_buffer *const buffer = &port->memory->buffer;
-  const opencl_argument at = {(cl_mem)(uintptr_t)buffer->handle, buffer->offset + port->offset};
+  const opencl_argument at = {mace_opencl_memory(port->memory), buffer->offset + port->offset};
   return at;
 }
 
@@ -59,6 +59,11 @@ mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_
     same &= part->bound[i].memory == at.memory && part->bound[i].offset == at.offset;
   }
   if (same && count) return MACE_OK;
+  for (size_t i = 0; i < count; i++)
+    if (mace_opencl_is_forbidden(ports[i].memory, i < (size_t)part->payload->inputs ? CL_MEM_WRITE_ONLY
+                                                                                    : CL_MEM_READ_ONLY))
+      return mace_opencl_say(text, MACE_REFUSED, "the cl_mem of port %zu of the part was made for the other "
+                             "direction; make it with CL_MEM_READ_WRITE", i);
   mace_opencl_unbind(part);
   for (uint32_t i = 0; i < part->blob.header->calls; i++) {
     const int32_t code = set_arguments(part, i, ports);

@@ -33,7 +33,7 @@ static int32_t read_result(const mace_loaded *part, const opencl_operand *result
   const mace_binding *const port = &ports[result->binding];
   const mace_buffer *const buffer = &port->memory->buffer;
   const size_t offset = (size_t)result->offset + buffer->offset + port->offset;
-  return part->device->cl.clEnqueueReadBuffer(queue, (cl_mem)(uintptr_t)buffer->handle, 1, offset,
+  return part->device->cl.clEnqueueReadBuffer(queue, mace_opencl_memory(port->memory), 1, offset,
                                               (size_t)result->bytes, to, 0, NULL, NULL);
 }
 
@@ -66,6 +66,8 @@ mace_status mace_opencl_observe(mace_loaded *part, const mace_binding *ports, co
   for (uint32_t i = 0; i < calls; i++)
     if (find_result(part, i)->bytes > largest) largest = find_result(part, i)->bytes;
   char *const memory = malloc((size_t)largest);
+  /* The application may have enqueued in the queue that it shares what these calls, in another one, need. */
+  if (!status) part->device->cl.clFinish(part->device->queue);
   if (!memory) return mace_opencl_say(text, MACE_FAILED, "out of memory for a layer; run without an observer");
   for (uint32_t i = 0; !status && i < calls; i++) status = run_call(part, i, ports, observer, memory, text);
   /* Also after a failure: a call that was enqueued before it uses the ports. */

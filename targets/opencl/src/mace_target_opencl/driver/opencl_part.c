@@ -75,6 +75,7 @@ static void forget_program(mace_loaded *part) {
 
 void mace_opencl_unload(mace_loaded *part) {
   const opencl_functions *const cl = &part->device->cl;
+  mace_opencl_drop_notice(part);
   if (part->running) cl->clReleaseEvent(part->running);
   part->running = NULL;
   forget_program(part);
@@ -283,6 +284,7 @@ mace_status mace_opencl_wait(mace_loaded *part, uint32_t timeout_ms, mace_text t
   else
     code = poll(part, timeout_ms, &state);
   if (!code && state > CL_COMPLETE) return MACE_BUSY;
+  mace_opencl_drop_notice(part);
   cl->clReleaseEvent(part->running);
   part->running = NULL;
   if (code || state < 0) return mace_opencl_judge(MACE_FAILED, "the run", code ? code : state, text);

@@ -13,6 +13,7 @@ typedef struct opencl_settings {
   char library[OPENCL_OPTION_BYTES]; /* path of the OpenCL library */
   char device[OPENCL_OPTION_BYTES];  /* "gpu", "cpu", or a part of the device's name */
   char priority[8], performance[8];  /* "high", "normal" or "low" */
+  char batching[8];                  /* "on" or "off" */
   char kernel_us[12];                /* microseconds that a kernel may take; "0": no limit */
 } opencl_settings;
 
@@ -28,6 +29,9 @@ struct mace_device {
   size_t group;     /* work-items of the largest group */
   char name[OPENCL_NAME_BYTES];
 };
+
+/* Who is to know that a run has ended; opencl_notice.c. */
+typedef struct opencl_notice opencl_notice;
 
 /* What the arguments of calls were set for. */
 typedef struct opencl_argument {
@@ -45,6 +49,7 @@ struct mace_loaded {
   cl_mem *images;      /* by number; NULL: the tensor lies in another's image, its slot's */
   cl_kernel *kernels;  /* by call: arguments are a kernel's state, and those of a call rarely change */
   cl_event running;    /* of the run that was submitted; NULL: none */
+  opencl_notice *notice; /* of that run; NULL: nobody asked */
   opencl_argument *bound; /* by port */
   uint64_t *slices;       /* by call: how many pieces it is enqueued in; 0: as one, too */
 };
@@ -60,6 +65,18 @@ mace_status mace_opencl_judge(mace_status otherwise, const char *function, int32
 /* Open the first OpenCL library that is complete; close it. */
 mace_status mace_opencl_open_library(mace_device *device, mace_text text);
 void mace_opencl_close_library(mace_device *device);
+
+/* The names of the levels of a hint, from the highest; NULL ends them. */
+extern const char *const mace_opencl_levels[];
+
+/* Find the device: that of the context or the queue that the application shares, where there is one. */
+mace_status mace_opencl_find_device(mace_device *device, mace_text text);
+
+/* Make context and queue, or retain the application's; after a failure there is none that is not the session's. */
+mace_status mace_opencl_create_context(mace_device *device, mace_text text);
+
+/* A function of an extension; NULL if there is none. */
+void *mace_opencl_find_function(const mace_device *device, const char *name);
 
 /* Whether a device has an extension. */
 int mace_opencl_has_extension(const mace_device *device, const char *name);
@@ -105,6 +122,21 @@ size_t mace_opencl_count_weights(const mace_loaded *part);
 /* Read a tensor that lies in an image, in the order of its elements. */
 int32_t mace_opencl_read_image(const mace_loaded *part, uint64_t number, cl_queue queue, char *to);
 
+/* The cl_mem of a memory; whether it was made with a flag that forbids reading or writing. */
+cl_mem mace_opencl_memory(const mace_memory *memory);
+int mace_opencl_is_forbidden(const mace_memory *memory, uint64_t flag);
+
+/* Let nobody be told of the run in flight any more. */
+void mace_opencl_drop_notice(mace_loaded *part);
+
+/* Functions of the driver that concern memory; see driver.h. */
+mace_status mace_opencl_allocate(mace_device *device, const mace_need *need, mace_buffer *buffer, mace_text text);
+void mace_opencl_free(mace_device *device, mace_buffer *buffer);
+mace_status mace_opencl_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
+                             mace_text text);
+mace_status mace_opencl_import(mace_device *device, const mace_need *need, mace_memory *memory, mace_text text);
+void mace_opencl_release(mace_device *device, mace_memory *memory);
+
 /* Functions of the driver that concern a part; see driver.h. */
 size_t mace_opencl_part_bytes(const mace_payload *payload);
 mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, void *memory,
@@ -115,6 +147,7 @@ size_t mace_opencl_save(mace_loaded *part, void *compiled, size_t bytes);
 mace_status mace_opencl_run(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms, mace_text text);
 mace_status mace_opencl_submit(mace_loaded *part, const mace_binding *ports, uint32_t timeout_ms,
                                mace_text text);
+mace_status mace_opencl_notify(mace_loaded *part, void (*done)(void *context), void *context, mace_text text);
 mace_status mace_opencl_wait(mace_loaded *part, uint32_t timeout_ms, mace_text text);
 mace_status mace_opencl_observe(mace_loaded *part, const mace_binding *ports, const mace_observer *observer,
                                 mace_text text);
