@@ -1,15 +1,16 @@
 """Computes the products of a program in half precision, on devices with the extension cl_khr_fp16.
 
 Products of matrices and convolutions multiply and add in half precision: there a GPU is bound by arithmetic,
-and computes twice as many. What follows a product in its kernel (bias, activation, residual), and every other
-kernel, computes in float: those are bound by memory, which storage in half precision has halved already, and
-sums of squares or of exponentials would overflow at 65504.
+and computes twice as many. Their sums would lose what is small beside them: so many products at most are
+summed in half precision, and such partial sums in float. What follows a product in its kernel (bias,
+activation, residual), and every other kernel, computes in float: those are bound by memory, which storage in
+half precision has halved already, and sums of squares or of exponentials would overflow at 65504.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from mace_core.program import Call, Program
 from mace_target_opencl.enqueue import make_kernel, operands_of
@@ -17,6 +18,14 @@ from mace_target_opencl.types import FLOAT, HALF, HALF_VALUE
 
 TEMPLATES = ("product.cl.in", "tile.cl.in", "windows.cl.in")
 """Templates whose sums have the type `type`."""
+
+PARTIAL = 16
+"""Products whose sum is in half precision: that of a block of `tile`, and of a row of the depth elsewhere.
+
+Each of them, and each addition, rounds by 2^-11 at most. So a result is off by no more than 17 * 2^-11 times
+the sum of the products' magnitudes, however deep the product is; summed in half precision alone, 2048 ones
+and one more are 2048.
+"""
 
 
 def compute_in_half(program: Program) -> Program:
@@ -29,8 +38,18 @@ def _convert_call(call: Call, program: Program) -> Call:
     template = call.kernel.template.name
     if template not in TEMPLATES or params["type"] != FLOAT or not _has_half_factors(call, program):
         return call
-    converted: Mapping[str, object] = {**params, "type": HALF_VALUE}
+    converted: dict[str, object] = {**params, "type": HALF_VALUE}
+    if template == "windows.cl.in":
+        if _count_taps(call) > PARTIAL:
+            return call  # its few windows are bound by memory
+    else:
+        converted["partial"] = PARTIAL
     return replace(call, kernel=make_kernel(template.removesuffix(".cl.in"), converted))
+
+
+def _count_taps(call: Call) -> int:
+    axes: tuple[tuple[int, ...], ...] = call.kernel.params["axes"]  # type: ignore[assignment]
+    return prod(axis[2] for axis in axes)
 
 
 def _has_half_factors(call: Call, program: Program) -> bool:

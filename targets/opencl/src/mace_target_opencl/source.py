@@ -99,7 +99,8 @@ class KernelSource:
         lines = [f"const uint store_at = (uint)({index});"]
         first = self.kernel.params.get("value_type") or self._types[CIdentifier(operand)]
         # Steps compute in float, whatever the sums are computed in.
-        result = f"FROM_HALF{suffix}({value})" if self._sums_in_half else value
+        is_half = self._sums_in_half and not self.kernel.params.get("partial")
+        result = f"FROM_HALF{suffix}({value})" if is_half else value
         lines.append(f"const {first}{suffix} v0 = {result};")
         for number, step in enumerate(self.steps):
             lines += self._compute(number, step, width)

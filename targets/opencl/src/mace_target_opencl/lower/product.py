@@ -151,6 +151,7 @@ def _constants(product: MatrixProduct) -> dict[str, object]:
         "image": product.image,
         "padded": product.padded,
         "transposed": product.transposed,
+        "partial": 0,
     }
 
 
