@@ -45,7 +45,8 @@ def describe_library(module: str, abi: str) -> Manifest:
     skeleton = Unit(f"{module}_skel.c", reads=("hexagon_dsp.h", f"{module}.h"))
     # Copied under a name for each library, because one object is made for each name.
     copies = {f"{module}_{name}": PACKAGE / "dsp" / name for name in SOURCES}
-    units = tuple(Unit(name, reads=tuple(HEADERS)) for name in copies)
+    # All generated files come at once, mace.h of the library of models among them, which these units include.
+    units = tuple(Unit(name, reads=(*HEADERS, f"{module}.h")) for name in copies)
     programs = bundle_manifest(module, _levels(abi))
     return replace(
         programs,

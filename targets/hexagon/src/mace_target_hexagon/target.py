@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from mace_core.api import BuildConfig, Content, Manifest, Part, Refusal, Region, Target
+from mace_core.api import BuildConfig, Content, Manifest, Part, Refusal, Region, Runner, Target
 from mace_core.deployment import Model
 from mace_core.ir import Graph, Node
 from mace_target_hexagon.interface import MAX_BUFFERS
@@ -35,6 +35,12 @@ class Hexagon(Target):
         options = HexagonOptions.of_model(model)
         # A model that asks for nothing leaves the target as whoever made it configured it.
         return self if options == HexagonOptions() else Hexagon(options)
+
+    def runner(self) -> Runner | None:
+        """Return what executes programs beside the emulated DSP; None where this machine has a DSP."""
+        from mace_target_hexagon.emulator.runner import BesideDsp, has_dsp  # builds need neither
+
+        return None if has_dsp() else BesideDsp()
 
     def refuses(self, node: Node, graph: Graph) -> Refusal | None:
         """None if the DSP's kernels compute the node."""
