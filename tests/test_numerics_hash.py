@@ -125,7 +125,8 @@ def test_the_same_bits_on_other_processors(network: Network, abi: str, tmp_path:
     runner = zig.runner(abi)
     assert runner is not None
     require(runner.missing())
-    levels = known_levels(abi)
+    # Levels that differ in products of bytes have the same kernels of floats.
+    levels = known_levels(abi) if network is QUANTIZED else known_levels(abi)[-1:]
     environment = build(network, tmp_path, abi, levels)
     for level in levels:
         check_level(network, tmp_path, abi, {**environment, "MACE_CPU_LEVEL": level})

@@ -1,4 +1,4 @@
-"""Builds programs for 64-bit ARM, executes them in QEMU, and computes the same on this machine's CPU."""
+"""Builds programs for ARM, executes them in QEMU, and computes the same on this machine's CPU."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from mace_core.testing.requirements import require
 from mace_target_arm import Arm
 from mace_target_cpu import Cpu
 
-ABI = "arm64"
 FLAGS = ("-O2", "-s")
-LEVELS = tuple(str(level.name) for level in Arm().known_levels(ABI))
 
 
-def require_toolchain(name: str) -> Toolchain:
-    """Return a toolchain for the ABI; the test is skipped with the reason where it cannot be used."""
+def name_levels(abi: str) -> tuple[str, ...]:
+    """Return the names of all levels of an ABI."""
+    return tuple(str(level.name) for level in Arm().known_levels(abi))
+
+
+def require_toolchain(name: str, abi: str) -> Toolchain:
+    """Return a toolchain that compiles for an ABI; the test is skipped with the reason where none can."""
     registry = Registry.load()
     if name not in registry.toolchains:
         require(f"toolchain {name} is not installed: pip install mace-toolchain-{name}")
     toolchain = registry.toolchains[name]
-    require(toolchain.missing(ABI))
+    require(toolchain.missing(abi))
     return toolchain
 
 
-def require_runner(toolchain: Toolchain) -> Runner:
-    """Return what executes programs for the ABI, as `require_toolchain` does."""
-    runner = toolchain.runner(ABI)
+def require_runner(toolchain: Toolchain, abi: str) -> Runner:
+    """Return what executes programs for an ABI, as `require_toolchain` does."""
+    runner = toolchain.runner(abi)
     assert runner is not None
     require(runner.missing())
     return runner
@@ -45,19 +48,20 @@ def require_runner(toolchain: Toolchain) -> Runner:
 
 @dataclass(frozen=True)
 class BuiltForArm:
-    """A program for 64-bit ARM that runs one model on files, with all levels."""
+    """A program for ARM that runs one model on files, with all levels of its ABI."""
 
     path: Path
     runner: Runner
     outputs: tuple[Tensor, ...]
 
     @classmethod
-    def from_graph(cls, graph: Graph, folder: Path, toolchain: Toolchain) -> BuiltForArm:
+    def from_graph(cls, graph: Graph, folder: Path, toolchain: str, abi: str) -> BuiltForArm:
         """Compile a graph whose inputs are given in its order."""
-        runner = require_runner(toolchain)
-        target = with_levels(Arm(), Arm().known_levels(ABI))
-        sources = generate_library([target], [graph], ABI)
-        path = program("mace_run", sources, toolchain.compiler(ABI), folder, FLAGS)
+        tools = require_toolchain(toolchain, abi)
+        runner = require_runner(tools, abi)
+        target = with_levels(Arm(), Arm().known_levels(abi))
+        sources = generate_library([target], [graph], abi)
+        path = program("mace_run", sources, tools.compiler(abi), folder, FLAGS)
         return cls(path, runner, tuple(graph.tensors[name] for name in graph.outputs))
 
     def execute(
@@ -89,13 +93,16 @@ class BuiltForArm:
 
 
 def assert_equal_on_arm(
-    graph: Graph, inputs: Mapping[str, Array], folder: Path, toolchain: Toolchain
+    graph: Graph, inputs: Mapping[str, Array], folder: Path, tools: tuple[str, str]
 ) -> None:
-    """Assert that each level gives the bits of the library for this machine."""
+    """Assert that each level gives the bits of the library for this machine.
+
+    tools: a toolchain, and the ABI that it compiles for.
+    """
     (folder / "here").mkdir()
     expected = compile_graphs(Cpu(), [graph], folder / "here")[graph.name].run(dict(inputs))
-    built = BuiltForArm.from_graph(graph, folder, toolchain)
-    for level in LEVELS:
+    built = BuiltForArm.from_graph(graph, folder, *tools)
+    for level in name_levels(tools[1]):
         for name, array in built.run([inputs[name] for name in graph.inputs], level).items():
             differing = int((array != expected[name]).sum())
             assert differing == 0, f"{level}: {differing} of {array.size} elements of {name} differ"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_arm import LEVELS, BuiltForArm, assert_equal_on_arm, require_toolchain
+from emulated_arm import BuiltForArm, assert_equal_on_arm, name_levels
 from quantized_graphs import I8, I16, U8, conv, graph, product, storage
 from quantized_networks import random_network
 
@@ -78,17 +78,18 @@ def products() -> Sequence[Graph]:
 
 @pytest.mark.slow
 @pytest.mark.emulator
-@pytest.mark.parametrize("name", ["gnu", "zig"])
-def test_products_have_the_bits_of_the_cpu(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tools", [("gnu", "arm64"), ("zig", "arm64"), ("gnu", "armhf")], ids="-".join)
+def test_products_have_the_bits_of_the_cpu(tools: tuple[str, str], tmp_path: Path) -> None:
     merged = merge("products", [*convolutions(), *products()])
-    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, require_toolchain(name))
+    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, tools)
 
 
 @pytest.mark.slow
 @pytest.mark.emulator
-def test_random_networks_have_the_bits_of_the_cpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("abi", ["arm64", "armhf"])
+def test_random_networks_have_the_bits_of_the_cpu(abi: str, tmp_path: Path) -> None:
     merged = merge("networks", [random_network(seed) for seed in range(24)])
-    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, require_toolchain("gnu"))
+    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, ("gnu", abi))
 
 
 @pytest.mark.slow
@@ -96,15 +97,16 @@ def test_the_environment_chooses_a_level_for_bytes(tmp_path: Path) -> None:
     """A small case of the tests above, and what a library says of a level that it lacks."""
     small = conv("small", (1, 3, 3, 5), (6, 1, 1, 5), (I8, DType.I8, I8), **NONE)
     inputs = draw_inputs(small)
-    built = BuiltForArm.from_graph(small, tmp_path, require_toolchain("gnu"))
-    results = [built.run([inputs["x"]], level)["y"] for level in ("", *LEVELS)]
+    built = BuiltForArm.from_graph(small, tmp_path, "gnu", "arm64")
+    levels = name_levels("arm64")
+    results = [built.run([inputs["x"]], level)["y"] for level in ("", *levels)]
     assert all((result == results[-1]).all() for result in results)
     assert len(np.unique(results[-1])) > 5
     refused = built.execute([inputs["x"]], "sve9")
     assert refused.returncode
     assert "no such level" in refused.stderr
-    assert ", ".join(LEVELS) in refused.stderr
+    assert ", ".join(levels) in refused.stderr
     for processor, there in PROCESSORS.items():
-        runs = {level for level in LEVELS if built.execute([inputs["x"]], level, processor).returncode == 0}
+        runs = {level for level in levels if built.execute([inputs["x"]], level, processor).returncode == 0}
         assert runs == there, processor
         assert built.execute([inputs["x"]], "", processor).returncode == 0

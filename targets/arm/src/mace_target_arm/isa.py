@@ -26,7 +26,18 @@ class Family:
 # row, and 2 for weights. Bytes are signed at all levels, because sdot has no unsigned factor beside a signed
 # one, so that they share weights and biases.
 NEON = CpuLevel(
-    "neon", (), "", VECTOR, lanes=4, rows=6, columns=16, by_lane=True, registers=32, is_signed=True
+    "neon",
+    (),
+    "",
+    VECTOR,
+    lanes=4,
+    rows=6,
+    columns=16,
+    by_lane=True,
+    registers=32,
+    is_signed=True,
+    dot="smull",
+    replaces=(KERNELS / "igemm_bytes.h.in",),
 )
 # -mcpu and not -march: gcc and clang read it alike, zig has no other.
 DOT_PRODUCT = replace(
@@ -36,7 +47,6 @@ DOT_PRODUCT = replace(
     available="has_dot_product()",
     dot="sdot",
     probe=KERNELS / "arm.h.in",
-    replaces=(KERNELS / "igemm_bytes.h.in",),
 )
 BYTE_MATRICES = replace(
     DOT_PRODUCT,
@@ -50,5 +60,5 @@ AARCH64 = Family(("arm64-v8a", "arm64"), (BYTE_MATRICES, DOT_PRODUCT, NEON), (DO
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
 # input. That processors have NEON is part of these ABIs, so their toolchains say so to the compiler and no
 # flag is needed here.
-NEON32 = CpuLevel("neon", (), "", VECTOR, lanes=4, rows=4, columns=8, depth_step=2, by_lane=True)
+NEON32 = replace(NEON, rows=4, columns=8, registers=16)
 AARCH32 = Family(("armeabi-v7a", "armhf"), (NEON32,), (NEON32,))

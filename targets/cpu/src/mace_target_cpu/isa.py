@@ -16,7 +16,7 @@ VECTOR = KERNELS / "vector.h.in"
 PANEL = 16
 """Columns of a packed weight matrix that lie together: the widest tile of all levels; one packing serves."""
 
-DOTS = ("pairs", "quads", "vnni", "vrmpy", "sdot", "smmla")
+DOTS = ("pairs", "quads", "vnni", "vrmpy", "smull", "sdot", "smmla")
 """The ways to sum products of bytes that kernels are written for, see `CpuLevel.dot`."""
 
 
@@ -35,7 +35,8 @@ class CpuLevel(Level):
     dot: how products of bytes are summed in 32 bits: "pairs" in 16 bits after widening, "quads" by vpmaddubsw
     where it is proven to be exact and else as two pairs that shifts take out of four bytes, "vnni" four at a
     time and exactly (vpdpbusd), "vrmpy" too, with four bytes of the left factor in a scalar register, "sdot"
-    too, of signed bytes, and "smmla" two rows by two columns of them.
+    too, of signed bytes, and "smmla" two rows by two columns of them; "smull" one at a time to 16 bits, then
+    pairs to 32.
     is_signed: whether bytes of the left factor are multiplied as signed ones, which biases are made for.
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.

@@ -1,0 +1,69 @@
+"""The inner loops of matrix products, as the zig toolchain compiles them."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import pytest
+from emulated_arm import require_toolchain
+
+from mace_target_arm import Arm
+from mace_target_arm.inner_loops import (
+    PROCESSORS,
+    compile_tiles,
+    count_loop,
+    find_loop,
+    find_tiles,
+    measure_shares,
+)
+
+TILES = [(abi, str(level.name)) for abi in ("arm64-v8a", "armeabi-v7a") for level in Arm().known_levels(abi)]
+
+
+@cache
+def compile_level(abi: str, level: str) -> str:
+    compiler = require_toolchain("zig", abi).compiler(abi)
+    return compile_tiles(
+        abi, next(known for known in Arm().known_levels(abi) if known.name == level), compiler
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(cases="arm64-v8a-dotprod")
+@pytest.mark.parametrize(("abi", "level"), TILES)
+def test_tiles_keep_all_sums_in_registers(abi: str, level: str) -> None:
+    assembly = compile_level(abi, level)
+    tiles = find_tiles(assembly)
+    assert {name.partition("_")[0] for name in tiles} == {"gemm", "igemm"}
+    for name in tiles:
+        loop = count_loop(assembly, name)
+        rows, vectors = map(int, name.rpartition("_")[2].split("x"))
+        assert loop.products >= rows * vectors
+        assert (loop.spills, loop.reloads, loop.moves) == (0, 0, 0), name
+
+
+# By rows of a and columns of b a product of 64-bit ARM needs a load of each row, and one of each vector of b.
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_tile_loads_nothing_twice() -> None:
+    assembly = compile_level("arm64-v8a", "dotprod")
+    for name in ("gemm_6x4", "igemm_bytes_6x4"):
+        loop = count_loop(assembly, name)
+        # Two vectors by one ldp, or each by its own instruction.
+        registers = sum(line.count("q") for line in find_loop(assembly, name) if line.startswith("ld"))
+        assert (loop.products, registers) == (96, 22), name
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not shutil.which("llvm-mca"), reason="llvm-mca is not installed: apt-get install llvm")
+@pytest.mark.parametrize("level", ["neon", "dotprod"])
+def test_cores_reach_nine_tenths_of_their_products(level: str) -> None:
+    assembly = compile_level("arm64-v8a", level)
+    families = ("gemm", "igemm_bytes") if level == "dotprod" else ("gemm",)
+    wide = [f"{family}_{tile}" for family in families for tile in ("7x3", "6x4")]
+    assert set(wide) <= set(find_tiles(assembly))
+    shares = {name: measure_shares(assembly, name, "arm64-v8a") for name in wide}
+    assert all(set(of) == set(PROCESSORS["arm64-v8a"].cores) for of in shares.values())
+    assert all(share >= 0.9 for of in shares.values() for share in of.values()), shares
