@@ -78,6 +78,17 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
     assert result.as_json()["file"] == str(result.file)
 
 
+def test_candidates_that_there_is_no_time_to_build_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "MIN_RANKS", 1)
+    result, steps = run(tmp_path, monkeypatch, {"plain": 10, "turned": 20, "copy": 1, "relu": 5})
+    assert "network: no time for the last 1 of 2 candidates; state more seconds" in steps
+    (decision,) = result.decisions
+    assert len(decision.ns) == 1
+    assert result.file is None
+
+
 @pytest.mark.parametrize(
     ("plain", "whole", "text"),
     [

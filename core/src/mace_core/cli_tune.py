@@ -25,7 +25,7 @@ from mace_core.errors import MaceError
     default=60,
     show_default=True,
     type=click.IntRange(1, 86400),
-    help="How long each model is measured, besides what the builds of its candidates take.",
+    help="How long each model's candidates are built, and as long measured; those left over are named.",
 )
 @click.option(
     "--output",

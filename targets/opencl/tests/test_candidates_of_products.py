@@ -1,4 +1,4 @@
-"""Candidates for products: a tuning file chooses a tile, which computes the same."""
+"""Candidates for products and windows: a tuning file chooses a tile or a group, which computes the same."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from opencl_device import measure_error, require_device
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import case, generate_library, load_library, random_inputs
+from mace_core.testing.compiled import case, generate_library, load_library, merge, random_inputs
 from mace_core.tuning import Tuning, TuningEntry
 from mace_target_opencl.target import Opencl
 
-KERNELS = {"auto": "tile_", "plain": "product_", "tile64": "tile_", "tile32": "tile_"}
+KERNELS = {"auto": "tile_", "tile64": "tile_", "tile32": "tile_"}
+NAMES = ("auto", "plain", "tile64", "tile32", "rows1", "rows8", "group4", "group32", "driver")
+GROUPS = {"plain": (16, 4, 1), "group4": (4, 16, 1), "group32": (32, 2, 1), "driver": (0, 0, 0)}
+WINDOW = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
 
 
 def product_graph() -> Graph:
@@ -24,25 +27,52 @@ def product_graph() -> Graph:
     return case("m", "MatMul", [np.zeros((512, 64), np.float32), weights], constants=(1,))
 
 
+def pool_graph() -> Graph:
+    builder = Builder("m")
+    x = builder.input("x", DType.F32, (2, 9, 7, 64))
+    return builder.finish([builder.one("MaxPool", [x], {**WINDOW, "kernel": (3, 3)})])
+
+
+def conv_graph() -> Graph:
+    """A convolution that every candidate takes."""
+    builder, rng = Builder("m"), np.random.default_rng(0)
+    x = builder.input("x", DType.F32, (1, 20, 20, 16))
+    w = builder.weight("w", rng.normal(0, 0.2, (32, 3, 3, 16)).astype(np.float32))
+    return builder.finish([builder.one("Conv", [x, w], WINDOW)])
+
+
 def choose(candidate: str) -> Tuning:
     return Tuning(Path("t.yml"), (TuningEntry(candidate, 1, node=product_graph().nodes[0].name),))
 
 
-@pytest.mark.parametrize("candidate", KERNELS)
+@pytest.mark.parametrize("candidate", NAMES)
 def test_a_tuning_file_chooses_the_kernel(candidate: str) -> None:
     program = Opencl().lower(product_graph(), tuning=choose(candidate))
     (call,) = program.calls
-    assert call.kernel.name.startswith(KERNELS[candidate])
+    assert call.kernel.name.startswith(KERNELS.get(candidate, "product_"))
     if candidate.startswith("tile"):
         assert call.kernel.params["tile_columns"] == int(candidate.removeprefix("tile"))
+    if candidate.startswith("rows"):
+        assert call.kernel.params["rows"] == int(candidate.removeprefix("rows"))
+    if candidate in GROUPS:
+        assert call.args["local_size"] == GROUPS[candidate]
     (selection,) = program.selections
-    assert [*selection.choices[0].costs] == [*KERNELS]
+    assert tuple(selection.choices[0].costs) == NAMES
+
+
+@pytest.mark.parametrize("candidate", GROUPS)
+def test_a_tuning_file_chooses_the_groups_of_windows(candidate: str) -> None:
+    graph = pool_graph()
+    name = "auto" if candidate == "plain" else candidate
+    tuning = Tuning(Path("t.yml"), (TuningEntry(name, 1, node=graph.nodes[0].name),))
+    (call,) = Opencl().lower(graph, tuning=tuning).calls
+    assert call.args["local_size"] == GROUPS[candidate]
 
 
 def test_a_product_that_no_tile_takes_has_fewer_candidates() -> None:
     graph = case("m", "MatMul", [np.zeros((5, 7), np.float32), np.ones((7, 3), np.float32)], constants=(1,))
     (selection,) = Opencl().lower(graph).selections
-    assert [*selection.choices[0].costs] == ["auto", "plain"]
+    assert tuple(selection.choices[0].costs) == tuple(name for name in NAMES if "tile" not in name)
     assert "multiples of 4" in selection.refused["tile64"]
 
 
@@ -57,14 +87,25 @@ def test_without_a_file_each_product_has_the_kernel_of_the_target() -> None:
 
 @pytest.mark.device
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("candidate", KERNELS)
-def test_each_candidate_computes_the_product(
-    candidate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_candidate_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One library has a node for each candidate of each op."""
     require_device()
-    graph, target = product_graph(), Opencl()
-    monkeypatch.setattr("mace_target_opencl.target.tuning_of", lambda *_: choose(candidate))
-    model = load_library(generate_library([target], [graph]), tmp_path)["m"]
-    inputs = random_inputs(graph)
-    (name,) = graph.outputs
-    assert measure_error(model.run(inputs)[name], execute(graph, inputs)[name]) < 1e-5
+    samples = {"product": product_graph(), "conv": conv_graph(), "pool": pool_graph()}
+    graphs, entries = [], []
+    for kind, graph in samples.items():
+        (selection,) = Opencl().lower(graph).selections
+        for candidate in selection.choices[0].costs:
+            graphs.append(graph.with_name(f"{kind}_{candidate}"))
+            entries.append((f"{kind}_{candidate}", candidate))
+    merged = merge("all", graphs)
+    (names,) = ([node.name for node in merged.nodes],)
+    pairs = zip(names, entries, strict=True)
+    tuning = Tuning(Path("t.yml"), tuple(TuningEntry(c, 1, node=name) for name, (_, c) in pairs))
+    monkeypatch.setattr("mace_target_opencl.target.tuning_of", lambda *_: tuning)
+    kernels = {call.kernel.name for call in Opencl().lower(merged, tuning=tuning).calls}
+    assert len(kernels) > 16, "candidates differ"
+    model = load_library(generate_library([Opencl()], [merged]), tmp_path)["all"]
+    inputs = random_inputs(merged)
+    expected, outputs = execute(merged, inputs), model.run(inputs)
+    errors = {name: measure_error(outputs[name], expected[name]) for name in merged.port_outputs}
+    assert max(errors.values()) < 1e-5, errors

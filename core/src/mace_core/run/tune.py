@@ -36,6 +36,9 @@ ROUNDS = 5
 """Runs in one process: enough for its minimum, few enough that libraries take turns often."""
 
 MIN_TURNS = 3
+MIN_RANKS = 2
+"""Ranks of candidates that are measured however long it takes to build them."""
+
 MAX_DEVICE = 60
 """Characters of the device's name in the names of files."""
 
@@ -53,7 +56,8 @@ Step = Callable[[str], None]
 class TuningJob:
     """Says what to tune.
 
-    device: a part of the name of the device that must compute; "" for any.  seconds: how long to measure.
+    device: a part of the name of the device that must compute; "" for any.  seconds: how long to build
+    candidates, and as long to measure them.
     """
 
     deployment: Deployment
@@ -168,12 +172,7 @@ def _measure_model(
     step(f"{model.name}: building it without a tuning file")
     default = tuner.build("default", [])
     subjects = list_subjects(default.compiled.report().selections)
-    ranks = max((len(subject.candidates) for subject in subjects), default=0)
-    trials = [default]
-    for rank in range(ranks):
-        step(f"{model.name}: building candidates {rank + 1} of {ranks}")
-        entries = [subject.choose(_pick(subject.candidates, rank)) for subject in subjects]
-        trials.append(tuner.build(f"rank{rank}", entries))
+    trials = [default, *_build_ranks(tuner, subjects, step)]
     step(f"{model.name}: measuring {len(trials)} libraries")
     timings = tuner.time_in_turn(trials, job.seconds if subjects else 0)
     devices = timings[0][0].devices
@@ -193,6 +192,23 @@ def _measure_model(
     head = f"measured by mace tune on {', '.join(devices)}: {times}"
     write_tuning(file, entries, head)
     return replace(result, ns=before, tuned_ns=after, file=file), pair[1]
+
+
+def _build_ranks(tuner: _Tuner, subjects: Sequence[Subject], step: Step) -> Iterator[Trial]:
+    """Yield the library of each rank of candidates, until the time for measuring would be as much again.
+
+    Targets list the candidates that promise most first, so that the others are left out where time is short.
+    """
+    ranks = max((len(subject.candidates) for subject in subjects), default=0)
+    end = time.monotonic() + tuner.job.seconds
+    for rank in range(ranks):
+        if rank >= MIN_RANKS and time.monotonic() > end:
+            left = ranks - rank
+            step(f"{tuner.model.name}: no time for the last {left} of {ranks} candidates; state more seconds")
+            return
+        step(f"{tuner.model.name}: building candidates {rank + 1} of {ranks}")
+        entries = [subject.choose(_pick(subject.candidates, rank)) for subject in subjects]
+        yield tuner.build(f"rank{rank}", entries)
 
 
 def _keep_compiled(trial: Trial, result: TuningResult, folders: TuningFolders) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Offers several ways to compute products, for a tuner that measures them on the device."""
+"""Offers several ways to compute products and windows, for a tuner that measures them on the device."""
 
 from __future__ import annotations
 
@@ -10,54 +10,67 @@ from mace_core.ir import Node
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering
 from mace_target_opencl.enqueue import KERNELS
+from mace_target_opencl.kernel_request import KernelRequest
 from mace_target_opencl.lower.product import TILES
 from mace_target_opencl.options import OpenclOptions
 
 LEVEL = Level("opencl", (), "", KERNELS)
 """Stands for the device: its kernels are compiled by its driver, so there are no levels of instructions."""
 
-TUNED = ("Conv", "MatMul")
-IMAGED = ("Conv",)
-"""Ops whose kernels read filters and activations from images."""
+PLAIN = KernelRequest(tile=0, images=False)
+
+GROUPS: Mapping[str, KernelRequest] = {
+    "group4": replace(PLAIN, group=4),
+    "group32": replace(PLAIN, group=32),
+    "driver": replace(PLAIN, group=0),
+}
+"""Groups of 64 work-items in other shapes, and those of the device's driver."""
+
+PRODUCTS: Mapping[str, KernelRequest] = {
+    "plain": PLAIN,
+    **{f"tile{tile.columns}": replace(PLAIN, tile=tile.columns) for tile in TILES},
+    "rows1": replace(PLAIN, rows=1),
+    "rows8": replace(PLAIN, rows=8),
+    **GROUPS,
+}
+"""Ways to compute a product of matrices: tiles in local memory, or rows of a work-item by itself."""
+
+REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
+    "Conv": {"image": KernelRequest(images=True), **PRODUCTS},
+    "MatMul": PRODUCTS,
+    "MaxPool": GROUPS,
+    "AveragePool": GROUPS,
+}
+"""What the candidates of an op ask for, by their names."""
 
 
 def offer_candidates(
     lowerings: Mapping[str, Lower | Sequence[Candidate]],
 ) -> dict[str, Lower | Sequence[Candidate]]:
-    """Return the lowerings, with candidates for the ops that are products of matrices."""
-    return {op: _list_candidates(op, lower) if op in TUNED else lower for op, lower in lowerings.items()}
+    """Return the lowerings, with candidates for the ops in `REQUESTS`."""
+    return {
+        op: _list_candidates(lower, REQUESTS[op]) if op in REQUESTS else lower
+        for op, lower in lowerings.items()
+    }
 
 
-def _list_candidates(op: str, lower: Lower | Sequence[Candidate]) -> Lower | Sequence[Candidate]:
+def _list_candidates(
+    lower: Lower | Sequence[Candidate], requests: Mapping[str, KernelRequest]
+) -> Lower | Sequence[Candidate]:
     """Return the target's own choice first, which costs least: others are taken by a tuning file alone."""
     if not callable(lower):
         return lower
-    requests = {"plain": 0, **{f"tile{tile.columns}": tile.columns for tile in TILES}}
-    tiles = (Candidate(name, _ask_tile(lower, tile), _cost_more) for name, tile in requests.items())
-    images = (Candidate("image", _ask_images(lower), _cost_more),) if op in IMAGED else ()
-    return (Candidate("auto", lower, _cost_nothing), *tiles, *images)
+    others = (Candidate(name, _ask(lower, request), _cost_more) for name, request in requests.items())
+    return (Candidate("auto", lower, _cost_nothing), *others)
 
 
-def _ask_tile(lower: Lower, tile: int) -> Lower:
+def _ask(lower: Lower, request: KernelRequest) -> Lower:
     def lower_asked(node: Node, lowering: Lowering) -> None:
-        options = _read_options(lowering)
-        lower(node, lowering.aim(replace(options, tile=tile, images=False), lowering.levels))
+        options = lowering.parameters
+        assert isinstance(options, OpenclOptions)
+        lower(node, lowering.aim(replace(options, request=request), lowering.levels))
 
     return lower_asked
-
-
-def _ask_images(lower: Lower) -> Lower:
-    def lower_asked(node: Node, lowering: Lowering) -> None:
-        options = _read_options(lowering)
-        lower(node, lowering.aim(replace(options, images=True, needs_images=True), lowering.levels))
-
-    return lower_asked
-
-
-def _read_options(lowering: Lowering) -> OpenclOptions:
-    options = lowering.parameters
-    assert isinstance(options, OpenclOptions)
-    return options
 
 
 def _cost_nothing(node: Node, lowering: Lowering, level: Level) -> float:

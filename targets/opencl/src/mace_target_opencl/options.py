@@ -11,6 +11,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
 from mace_target_opencl.costs import Costs
+from mace_target_opencl.kernel_request import NO_REQUEST, KernelRequest
 from mace_target_opencl.limits import UNLIMITED, QueueLimits
 
 TYPES = ("f32", "f16")
@@ -38,9 +39,8 @@ class OpenclOptions:
     or 4; 0 for none.
     binaries: files of what devices compiled, relative to the folder of the model.
     limits: how calls are enqueued.
-    tile: columns of a product's tile that a candidate wants, see `candidates`; None leaves it to the target.
-    images: whether filters and activations may lie in images.  needs_images: whether a candidate wants it,
-    which refuses a node that has none.
+    images: whether filters and activations may lie in images.
+    request: what a candidate asks for, see `candidates`.
     """
 
     storage: str = "f32"
@@ -51,9 +51,17 @@ class OpenclOptions:
     winograd: int = 0
     binaries: tuple[str, ...] = ()
     limits: QueueLimits = UNLIMITED
-    tile: int | None = None
     images: bool = False
-    needs_images: bool = False
+    request: KernelRequest = NO_REQUEST
+
+    @property
+    def uses_images(self) -> bool:
+        """Whether filters and activations of the node that is lowered may lie in images.
+
+        Not in a check build, whose kernels test accesses to buffers alone.
+        """
+        is_asked = self.images if self.request.images is None else self.request.images
+        return is_asked and not self.checks_bounds
 
     @classmethod
     def of(

@@ -14,6 +14,7 @@ from mace_target_opencl.images import QUAD, ImageForm
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_finished
+from mace_target_opencl.lower.sizes import read_request
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
 from mace_target_opencl.lower.winograd import enqueue_winograd, read_tile
 from mace_target_opencl.options import OpenclOptions
@@ -44,7 +45,7 @@ def conv_transpose(node: Node, lowering: Lowering) -> None:
 def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
     need_floats(*(lowering.tensors[name] for name in node.inputs[:2]))
     order, form = order_filters(node, lowering), None
-    if uses_images(lowering):
+    if _uses_images(lowering):
         form = _shape_filters(node, lowering, order)
     if form is not None:
         _, outputs, taps, depth = order.shape
@@ -54,16 +55,14 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
     enqueue_finished(lowering, node, replace(product, filters=form))
 
 
-def uses_images(lowering: Lowering) -> bool:
-    """Tell whether filters and activations may lie in images."""
+def _uses_images(lowering: Lowering) -> bool:
     options = lowering.parameters
-    return isinstance(options, OpenclOptions) and options.images and not options.checks_bounds
+    return isinstance(options, OpenclOptions) and options.uses_images
 
 
 def _requests_images(lowering: Lowering) -> bool:
-    """Tell whether a candidate asks for images, and refuses what has none."""
-    options = lowering.parameters
-    return isinstance(options, OpenclOptions) and options.needs_images
+    """Tell whether a candidate asks for images, which refuses what has none."""
+    return bool(read_request(lowering).images)
 
 
 def _shape_filters(node: Node, lowering: Lowering, order: WeightOrder) -> ImageForm | None:
@@ -135,7 +134,7 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     # Across the channels: neighbors read neighboring weights.
     taps = prod(windows.kernel)
     order, form = WeightOrder((channels, taps), (1, 0)), None
-    if uses_images(lowering):
+    if _uses_images(lowering):
         form = _shape_depthwise_filters(node, lowering, taps)
     if form is not None:
         order = WeightOrder((channels // QUAD, QUAD, taps), (0, 2, 1))

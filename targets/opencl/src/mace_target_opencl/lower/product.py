@@ -15,9 +15,8 @@ from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.images import IMAGES, ImageForm
 from mace_target_opencl.lower.finish import finish_steps
-from mace_target_opencl.lower.sizes import square_group
+from mace_target_opencl.lower.sizes import choose_group, read_request
 from mace_target_opencl.lower.unary import wrap_type
-from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import FLOAT, INT, refuse_type
 from mace_target_opencl.views import View, dense
@@ -95,9 +94,10 @@ def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> 
 
 def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
     """Append the call of a product: by tiles in local memory if it is large."""
+    request = read_request(lowering)
     tile = None
     if product.filters is None:
-        tile = choose_tile(lowering.tensors[product.x].dtype, product, _read_request(lowering))
+        tile = choose_tile(lowering.tensors[product.x].dtype, product, request.tile)
     if tile is not None:
         enqueue_tiles(lowering, node, product, tile)
         return
@@ -107,7 +107,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     # A vector of x is loaded whole, which wants each row to begin at a multiple of four: one that is cut off
     # for a transform may not.
     is_deep = is_vector and product.depth % 4 == 0 and product.strides[0] % 4 == 0
-    rows = min(ROWS, max(1, product.count))
+    rows = min(request.rows or ROWS, max(1, product.count))
     constants = {
         **_constants(product),
         "type": FLOAT if is_float else Code(wrap_type(lowering.tensors[product.x].dtype)),
@@ -124,7 +124,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         {"y": product.y},
         (across, -(-product.count // rows), product.batch),
         constants,
-        square_group(across),
+        choose_group(lowering, across),
         product.steps,
         product.integer.types if product.integer else {},
         images={"w": product.filters} if product.filters else {},
@@ -198,11 +198,6 @@ def choose_tile(dtype: DType, product: MatrixProduct, request: int | None = None
         reason = f"tiles of {request} columns need f32, and multiples of 4 everywhere"
         raise Refused(reason, code="shape", remedy="leave the choice to the target")
     return tile
-
-
-def _read_request(lowering: Lowering) -> int | None:
-    options = lowering.parameters
-    return options.tile if isinstance(options, OpenclOptions) else None
 
 
 def _is_tileable(dtype: DType, product: MatrixProduct) -> bool:

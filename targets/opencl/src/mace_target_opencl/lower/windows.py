@@ -16,7 +16,7 @@ from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.images import IMAGES, ImageForm
-from mace_target_opencl.lower.sizes import square_group
+from mace_target_opencl.lower.sizes import choose_group
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type, integer_literal, literal, need_floats
 from mace_target_opencl.views import dense
@@ -79,7 +79,7 @@ def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: Wi
         {"y": y.name},
         (across, count, 1),
         constants,
-        square_group(across),
+        choose_group(lowering, across),
         kernel.steps,
         kernel.types,
         images={"w": kernel.filters} if kernel.filters else {},
