@@ -11,6 +11,9 @@ KERNELS = files("mace_target_hexagon") / "kernels"
 PANEL = 32
 """Columns of a packed matrix that lie together: the words of a register."""
 
+REPLACED = ("igemm_bytes.h.in", "conv_depthwise_bytes.c.in", "quantize.c.in", "table.c.in")
+"""Templates of the CPU target for which there are others with instructions of HVX."""
+
 # HVX has no floats before version 68: the compiler splits vectors of four into scalars, and 2 x 4 sums with
 # four vectors of widened weights, as products of 16 bits have them, take 24 of the 32 scalar registers.
 HVX = CpuLevel(
@@ -26,7 +29,7 @@ HVX = CpuLevel(
     by_scalar=True,
     probe=KERNELS / "hexagon.h.in",
     helpers=(KERNELS / "hvx.h.in", KERNELS / "l2fetch.h.in"),
-    replaces=(KERNELS / "igemm_bytes.h.in", KERNELS / "conv_depthwise_bytes.c.in"),
+    replaces=tuple(KERNELS / name for name in REPLACED),
 )
 # A phone has DSPs without vector units too (that of its audio), and a process may find all of them taken.
 # Weights lie as for HVX, so that a library holds them once.
