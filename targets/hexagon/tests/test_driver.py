@@ -117,6 +117,7 @@ def test_options_change_the_votes(session: SessionProgram, options: str, vote: s
         "hexagon.unsigned=yes",
         "hexagon.threads=9",
         "hexagon.threads=all",
+        "hexagon.vtcm=2",
         "hexagon.speed=1",
     ],
 )

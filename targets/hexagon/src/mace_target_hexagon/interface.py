@@ -68,8 +68,11 @@ COMMON_METHODS = (
         (
             RemoteParameter("in", SEQUENCE, "digest"),
             RemoteParameter("in", NUMBER, "threads", "0 for as many as there are vector units"),
+            RemoteParameter("in", NUMBER, "vtcm", "1 where memory of the vector units may be taken"),
             RemoteParameter("rout", NUMBER, "method", "the number of the region's function"),
             RemoteParameter("rout", NUMBER, "started", "threads that compute"),
+            RemoteParameter("rout", NUMBER, "vtcm_bytes", "bytes of such memory that the regions have"),
+            RemoteParameter("rout", NUMBER, "vtcm_planned", "bytes that their tensors want there"),
         ),
         "Prepare the region with this digest; the first call decides what all regions share.",
     ),

@@ -14,9 +14,12 @@ from mace_core.deployment.names import c_name
 from mace_core.emit.code import bundle
 from mace_core.errors import MaceError
 from mace_core.ir import DType
+from mace_core.part import CallsBody
 from mace_core.plan import Plan, make_plan
 from mace_target_hexagon.interface import MAX_BUFFERS, MAX_BYTES
+from mace_target_hexagon.options import HexagonOptions
 from mace_target_hexagon.processor import Hvx
+from mace_target_hexagon.vtcm import describe_vtcm
 
 SPACE = MemorySpace("hexagon", alignment=128, granule=128, slack=128)
 """Memory that processor and DSP share.
@@ -47,12 +50,9 @@ def module_name(model: str) -> str:
     return f"{c_name(model)}_hexagon"
 
 
-def compile_remote(region: Region, config: BuildConfig, abi: str) -> Part:
-    """Return a region as a part that the driver runs.
-
-    abi: that of the DSP.
-    """
-    processor = Hvx()
+def compile_remote(region: Region, config: BuildConfig, options: HexagonOptions) -> Part:
+    """Return a region as a part that the driver runs."""
+    processor, abi = Hvx(), options.abi
     graph = region.graph.with_name(region.name)
     inputs, outputs = region.ports(SPACE)
     for side, ports in (("inputs", inputs), ("outputs", outputs)):
@@ -60,6 +60,8 @@ def compile_remote(region: Region, config: BuildConfig, abi: str) -> Part:
             f"model {config.model.name!r}: region {region.name}", side, [p.tensor.bytes for p in ports]
         )
     calls = compile_region(Region(processor, graph), replace(config, abi=abi, target=abi))
+    assert isinstance(calls.body, CallsBody)
+    calls = replace(calls, body=replace(calls.body, fast=describe_vtcm(options.vtcm_kb)))
     plan = make_plan(graph, [calls])
     digest = _digest(plan, processor, abi)
     sizes = [port.tensor.bytes for port in (*inputs, *outputs)]
@@ -69,7 +71,10 @@ def compile_remote(region: Region, config: BuildConfig, abi: str) -> Part:
     body = RegionBody(code, built_by=BUILT_BY, built_for=abi, plan=plan, digest=digest)
     nodes = tuple(node.name for node in region.graph.nodes)
     summary = f"{len(plan.program.calls)} kernel calls on the DSP, {plan.weight_bytes} bytes of weights"
-    figures = PartFigures(summary=summary, weight_bytes=plan.weight_bytes)
+    if plan.fast.bytes:
+        summary += f", {plan.fast.bytes} bytes of tensors in VTCM"
+    details = {"vtcm_bytes": plan.fast.bytes, "arena_bytes": plan.host.bytes}
+    figures = PartFigures(summary=summary, weight_bytes=plan.weight_bytes, details=details)
     return Part(
         region.name,
         region.target.name,

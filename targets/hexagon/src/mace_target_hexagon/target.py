@@ -63,7 +63,7 @@ class Hexagon(Target):
         """Return a region as a function of the model's DSP library."""
         from mace_target_hexagon.region import compile_remote
 
-        return compile_remote(region, config, self.options.abi)
+        return compile_remote(region, config, self.options)
 
     def manifests(self, library: str, models: Sequence[Model], abi: str) -> tuple[Manifest, ...]:
         """Return the driver, and the DSP library of each model."""

@@ -2,8 +2,8 @@
  *
  *   threads_probe WORKERS MEETING
  *
- * Prints "workers N", then for all calls together: "missed M" tasks that did not run exactly once, "clashes C"
- * tasks of one worker that ran at the same time. MEETING 1: as many tasks as workers, each of which waits for
+ * Prints "workers N", then for all calls together: "missed M" tasks that did not run exactly once, and
+ * "clashes C", tasks of one worker that ran at the same time. MEETING 1: as many tasks as workers, each of which waits for
  * the others, so that the program ends only where all workers compute at the same time.
  */
 #include <sched.h>

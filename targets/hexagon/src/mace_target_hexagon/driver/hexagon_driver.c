@@ -120,12 +120,17 @@ mace_status mace_hexagon_open_module(mace_device *device, const char *module, ma
 
 void mace_hexagon_describe(mace_device *device, const hexagon_load_outputs *loaded) {
   const char *const library = device->library.name;
-  const uint32_t threads = loaded ? loaded->threads : 0;
-  if (!threads)
-    snprintf(device->name, sizeof device->name, "compute DSP through %s", library);
+  int length = snprintf(device->name, sizeof device->name, "compute DSP through %s", library);
+  if (!loaded) return;
+  length += snprintf(device->name + length, sizeof device->name - (size_t)length, ", %u thread%s",
+                     (unsigned)loaded->threads, loaded->threads == 1 ? "" : "s");
+  if (!device->settings.vtcm || !loaded->vtcm_planned) return;
+  if (loaded->vtcm_bytes)
+    snprintf(device->name + length, sizeof device->name - (size_t)length, ", %u bytes of VTCM",
+             (unsigned)loaded->vtcm_bytes);
   else
-    snprintf(device->name, sizeof device->name, "compute DSP through %s, %u thread%s", library,
-             (unsigned)threads, threads == 1 ? "" : "s");
+    snprintf(device->name + length, sizeof device->name - (size_t)length,
+             ", no VTCM (%u bytes were not free)", (unsigned)loaded->vtcm_planned);
 }
 
 static int has_vote(const hexagon_settings *settings) {
@@ -139,6 +144,7 @@ static mace_status open_hexagon(const mace_config *config, void *memory, mace_de
   memset(device, 0, sizeof *device);
   device->settings.corner = device->settings.dcvs = HEXAGON_NO_CORNER;
   device->settings.is_unsigned = 1;
+  device->settings.vtcm = 1;
   device->timeout_ms = config->timeout_ms ? config->timeout_ms : HEXAGON_TIMEOUT_MS;
   status = mace_hexagon_read_options(&device->settings, config->options, text);
   if (!status && config->power == MACE_POWER_IDLE && has_vote(&device->settings))

@@ -31,11 +31,14 @@ enum {
 typedef struct hexagon_load_inputs {
   uint32_t digest_bytes;
   uint32_t threads; /* 0: as many as there are vector units */
+  uint32_t vtcm;    /* 1: the regions may take memory of the vector units */
 } hexagon_load_inputs;
 
 typedef struct hexagon_load_outputs {
   uint32_t method;
-  uint32_t threads; /* that compute */
+  uint32_t threads;      /* that compute */
+  uint32_t vtcm_bytes;   /* that the regions have; 0: none */
+  uint32_t vtcm_planned; /* bytes that their tensors want there */
 } hexagon_load_outputs;
 
 enum { HEXAGON_LOAD_WORDS = sizeof(hexagon_load_inputs) / sizeof(uint32_t) };

@@ -4,6 +4,7 @@
  *   hexagon.latency_us=1..1000000      SetHexagonPower(corner, dcvs_enable, latency)
  *   hexagon.unsigned=0|1               SetHexagonToUnsignedPD()
  *   hexagon.threads=0..8               on the DSP; 0: as many as it has vector units
+ *   hexagon.vtcm=0|1                   whether tensors may lie in the memory of its vector units
  */
 #include <string.h>
 
@@ -53,6 +54,7 @@ static int read_option(hexagon_settings *settings, piece key, piece value) {
   if (is_word(key, "latency_us"))
     return read_number(value, MAX_LATENCY_US, &settings->latency_us) && settings->latency_us;
   if (is_word(key, "threads")) return read_number(value, MAX_THREADS, &settings->threads);
+  if (is_word(key, "vtcm")) return read_number(value, 1, &settings->vtcm);
   if (!is_word(key, "unsigned") || !read_number(value, 1, &is_unsigned)) return 0;
   settings->is_unsigned = (int32_t)is_unsigned;
   return 1;
@@ -70,7 +72,7 @@ mace_status mace_hexagon_read_options(hexagon_settings *settings, const char *op
         return mace_hexagon_say(
             text, MACE_REFUSED,
             "the option %.*s is not allowed; corner=release|svs2|svs|svsplus|nominal|nomplus|turbo, "
-            "dcvs=0|1, latency_us=1..1000000, threads=0..8 and unsigned=0|1 are",
+            "dcvs=0|1, latency_us=1..1000000, threads=0..8, vtcm=0|1 and unsigned=0|1 are",
             (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');

@@ -54,8 +54,8 @@ size_t mace_hexagon_count_bytes(const mace_payload *payload) {
 
 static mace_status load_region(mace_loaded *part, mace_text text) {
   mace_device *device = part->device;
-  hexagon_load_inputs in = {HEXAGON_DIGEST_BYTES, device->settings.threads};
-  hexagon_load_outputs out = {0, 0};
+  hexagon_load_inputs in = {HEXAGON_DIGEST_BYTES, device->settings.threads, device->settings.vtcm};
+  hexagon_load_outputs out = {0, 0, 0, 0};
   remote_arg arguments[3];
   int code;
   arguments[0].buf.pv = &in;

@@ -15,6 +15,7 @@ typedef struct hexagon_settings {
   uint32_t dcvs;   /* 1: the DSP may change its clock by its load; HEXAGON_NO_CORNER: by mace_config.power */
   uint32_t latency_us;
   uint32_t threads; /* on the DSP; 0: as many as it has vector units */
+  uint32_t vtcm;    /* 1: tensors may lie in the memory of the vector units */
   int32_t is_unsigned;
 } hexagon_settings;
 

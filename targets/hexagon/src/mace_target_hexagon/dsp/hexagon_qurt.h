@@ -1,5 +1,5 @@
-/* hexagon_qurt.h - what a DSP library uses of QuRT, the system of Qualcomm's DSPs: threads, a wait for a word to
- * change, and vector units.
+/* hexagon_qurt.h - what a DSP library uses of QuRT, the system of Qualcomm's DSPs: threads, a wait for a word
+ * to change, and vector units.
  *
  * No header of the vendor's was at hand. Names, layouts and numbers are those that QuRT's user guide
  * (80-VB419-178) describes and that open programs for it declare: Halide's src/runtime/mini_qurt.h, Apache

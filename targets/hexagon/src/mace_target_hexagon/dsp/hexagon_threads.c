@@ -1,7 +1,7 @@
 /* hexagon_threads.c - a pool of QuRT's threads that share the tasks of one mace_threads.parallel at a time.
  *
- * A DSP starts instructions of its hardware threads in turn, so that a thread which looks for tasks without an
- * end would take time from those that compute: workers without tasks sleep until the word `calls` changes.
+ * A DSP starts instructions of its hardware threads in turn, so that a thread which looks for tasks without
+ * an end would take time from those that compute: workers without tasks sleep until the word `calls` changes.
  * The pool belongs to one handle, whose calls come one at a time, so that all workers may take part in each.
  */
 #include "hexagon_threads.h"
@@ -49,7 +49,8 @@ static void serve(void *argument) {
   for (;;) {
     uint32_t calls;
     int locked;
-    while ((calls = __atomic_load_n(&p->calls, __ATOMIC_ACQUIRE)) == seen) qurt_futex_wait(&p->calls, (int)seen);
+    while ((calls = __atomic_load_n(&p->calls, __ATOMIC_ACQUIRE)) == seen)
+      qurt_futex_wait(&p->calls, (int)seen);
     seen = calls;
     if (__atomic_load_n(&p->closing, __ATOMIC_RELAXED)) break;
     /* A worker that gets no vector unit leaves the tasks to the others: kernels were chosen for units. */
@@ -73,7 +74,8 @@ static void parallel(void *self, void (*task)(void *, int32_t, int32_t), void *c
   qurt_futex_wake(&p->calls, p->started);
   take_tasks(p, 0);
   /* All of them, also those without a task: none may look at the next call's members by this call's count. */
-  while ((working = __atomic_load_n(&p->working, __ATOMIC_ACQUIRE))) qurt_futex_wait(&p->working, (int)working);
+  while ((working = __atomic_load_n(&p->working, __ATOMIC_ACQUIRE)))
+    qurt_futex_wait(&p->working, (int)working);
 }
 
 static int has_threads(void) {

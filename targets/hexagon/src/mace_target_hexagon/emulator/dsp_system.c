@@ -1,9 +1,11 @@
 /* dsp_system.c - stand-ins for the functions of QuRT and of the vendor's libraries that a DSP library calls:
- * threads by POSIX threads, vector units by a count. Broken rules of the vendor's end the program.
+ * threads by POSIX threads, vector units by a count, their memory by pages between two that nobody may touch.
+ * Broken rules of the vendor's end the program.
  *
  * Variables of the environment:
  *   MACE_DSP_LOG    a file to which votes and threads are appended
  *   MACE_DSP_UNITS  vector units of the DSP; 4 without it
+ *   MACE_DSP_VTCM   bytes of their memory; 256 KB without it, as SM8150 has
  */
 #define _GNU_SOURCE
 #include "dsp_system.h"
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -64,6 +67,45 @@ int HAP_power_set(void *context, const void *request) {
   return context ? 0 : HEXAGON_EBADPARM;
 }
 
+/* ---- memory of the vector units ---- */
+
+enum { VTCM = 256 * 1024, PAGE = 4096, NEW = 0xa5 };
+
+static struct vtcm {
+  unsigned char *memory; /* NULL: it is free */
+  size_t bytes, pages;
+} taken;
+
+/* One request at a time. A page before and one behind it cannot be touched, and what lies between the end of
+ * the request and that of its last page is compared when it is released. */
+void *HAP_request_VTCM(unsigned int bytes, unsigned int single_page) {
+  const char *limit = getenv("MACE_DSP_VTCM");
+  const size_t pages = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
+  unsigned char *at;
+  if (single_page > 1 || !bytes) abandon("a request for VTCM makes no sense");
+  dsp_note("vtcm request %u", bytes);
+  if (taken.memory || pages > (limit ? strtoul(limit, NULL, 10) : VTCM)) return NULL;
+  at = mmap(NULL, pages + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED || mprotect(at + PAGE, pages, PROT_READ | PROT_WRITE)) return NULL;
+  taken = (struct vtcm){at + PAGE, bytes, pages};
+  memset(taken.memory, NEW, pages);
+  return taken.memory;
+}
+
+int HAP_release_VTCM(void *memory) {
+  size_t touched = 0;
+  if (!memory || memory != taken.memory) abandon("VTCM is released that was not taken");
+  for (size_t i = 0; i < taken.pages; i++) {
+    const int is_new = taken.memory[i] == NEW;
+    if (!is_new && i >= taken.bytes) abandon("VTCM is written behind what was requested");
+    touched += !is_new;
+  }
+  dsp_note("vtcm release, %zu bytes were written", touched);
+  munmap(taken.memory - PAGE, taken.pages + 2 * PAGE);
+  taken.memory = NULL;
+  return 0;
+}
+
 /* ---- threads ---- */
 
 static void *start(void *argument) {
@@ -74,12 +116,14 @@ static void *start(void *argument) {
   return NULL;
 }
 
-int qurt_thread_create(qurt_thread_t *number, qurt_thread_attr_t *attr, void (*entry)(void *), void *argument) {
+int qurt_thread_create(qurt_thread_t *number, qurt_thread_attr_t *attr, void (*entry)(void *),
+                       void *argument) {
   pthread_attr_t stack;
   int free_one = 0, failed;
   while (free_one < MAX_THREADS && threads[free_one].is_alive) free_one++;
   if (free_one == MAX_THREADS) return -1;
-  if ((uintptr_t)attr->stack_addr % 8 || attr->stack_size < MIN_STACK) abandon("a stack is small or not aligned");
+  if ((uintptr_t)attr->stack_addr % 8 || attr->stack_size < MIN_STACK)
+    abandon("a stack is small or not aligned");
   if (!attr->priority || attr->priority > 255) abandon("a priority is not from 1 to 255");
   threads[free_one] = (thread){0, entry, argument, attr->priority, 1};
   pthread_attr_init(&stack);
