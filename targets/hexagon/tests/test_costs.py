@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
+from emulated import ABI, FLAGS, require_compiler
+from hexagon_models import LARGER, RealModel
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.run.compile import program
+from mace_core.testing.compiled import generate_library
 from mace_target_hexagon.costs import DspCosts
 from mace_target_hexagon.options import HexagonOptions
+from mace_target_hexagon.packets import PacketCounter
+from mace_target_hexagon.processor import Hvx
 from mace_target_hexagon.target import Hexagon
 
 
@@ -49,3 +58,24 @@ def test_only_a_model_that_shares_the_processor_is_weighed() -> None:
         ({"regions": "worthwhile"}, ("dsp",), False),
     ):
         assert Hexagon(HexagonOptions.of(options, "m", runtimes)).worth(small) is expected
+
+
+def test_more_threads_make_the_dsp_faster_and_no_call_cheaper() -> None:
+    graph = convolution(56, 128, DType.U8)
+    one, four = (DspCosts(threads=threads).estimate_dsp_us(graph) for threads in (1, 4))
+    fixed = DspCosts(threads=1e9).estimate_dsp_us(graph)
+    assert (one - fixed) / (four - fixed) == pytest.approx(4)
+    assert fixed > DspCosts().call_us
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.parametrize("model", LARGER[:2], ids=lambda model: model.name)
+def test_estimated_packets_are_near_those_that_are_counted(model: RealModel, tmp_path: Path) -> None:
+    graph = model.read_graph(tmp_path)
+    sources = generate_library([Hvx()], [graph], ABI)
+    path = program("mace_benchmark", sources, require_compiler(), tmp_path, FLAGS)
+    words = ["qemu-hexagon", str(path), "--rounds=1", "--warmup=0", "--layers=0"]
+    _, _, start, end = PacketCounter().count(words).readings
+    counted = end[0] - start[0]
+    assert 0.5 < DspCosts().estimate_packets(graph) / counted < 2

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from dsp_session import make_emulator
 
-from mace_core.api import GeneratedFiles
+from mace_core.api import Compiler, GeneratedFiles
 from mace_core.ir import Graph
+from mace_core.run.compile import device_libraries
 from mace_core.run.native import LoadedModel
 from mace_core.testing import compiled
 from mace_core.testing import target as contract
@@ -18,6 +19,8 @@ from mace_core.testing.compiled import check_merged
 from mace_core.testing.target import TargetContract
 from mace_target_hexagon.emulator import STAND_IN, EmulatedDsp
 from mace_target_hexagon.interface import MAX_BUFFERS
+from mace_target_hexagon.isa import HVX
+from mace_target_hexagon.processor import Hvx
 from mace_target_hexagon.target import Hexagon
 
 
@@ -29,9 +32,19 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDsp:
     return made
 
 
+def compile_quickly(
+    sources: GeneratedFiles, find_compiler: Callable[[str], Compiler], folder: Path, flags: tuple[str, ...]
+) -> list[Path]:
+    """Compile without optimization: what takes long is the compiler."""
+    return device_libraries(sources, find_compiler, folder, (*flags, "-O0"))
+
+
 @pytest.fixture(autouse=True)
 def dsp(emulator: EmulatedDsp, tmp_path: Path) -> Iterator[None]:
-    """Let every library find its DSP libraries in its own folder, also in the programs that a test starts."""
+    """Let every library find its DSP libraries in its own folder, also in the programs that a test starts.
+
+    They have the kernels of one level: those of the other are tested without remote calls.
+    """
     load = compiled.load_library
     with pytest.MonkeyPatch.context() as patch:
 
@@ -43,6 +56,8 @@ def dsp(emulator: EmulatedDsp, tmp_path: Path) -> Iterator[None]:
 
         for name, value in emulator.environment([tmp_path]).items():
             patch.setenv(name, value)
+        patch.setattr(compiled, "device_libraries", compile_quickly)
+        patch.setattr(Hvx, "levels", lambda self, abi: (HVX,))
         for module in (compiled, contract):
             patch.setattr(module, "load_library", load_there)
         yield
@@ -53,7 +68,7 @@ class TestHexagon(TargetContract):
     target = Hexagon()
     seeds = 1
 
-    # Three minutes of a compiler that is slow for this processor.
+    # Half a minute of the compiler, in nine libraries.
     @pytest.mark.exhaustive
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         """In groups, because a remote call passes no more than 254 tensors each way."""
