@@ -103,7 +103,8 @@ def describe_engine(library: Manifest) -> Manifest:
     headers = ("driver.h", "mace_engine.h")
     return Manifest(
         library.name,
-        copies=_copy_runtime(*headers, *ENGINE),
+        # The engine itself looks no library up; drivers do.
+        copies=_copy_runtime(*headers, "driver_library.h", *ENGINE),
         units=tuple(Unit(source, reads=headers) for source in ENGINE),
     )
 

@@ -7,7 +7,23 @@ from pathlib import Path
 
 import pytest
 from tflite_cases import Case, Operand, f32, load, state
-from tflite_layers import BATCH, BOTH, INTEGER, LSTM, ONE, PLAIN, TANH, UNITS, WAY, WIDTH, C, H, X, gates
+from tflite_layers import (
+    BATCH,
+    BOTH,
+    FLOAT,
+    INTEGER,
+    LSTM,
+    ONE,
+    PLAIN,
+    TANH,
+    UNITS,
+    WAY,
+    WIDTH,
+    C,
+    H,
+    X,
+    gates,
+)
 from tflite_write import TableFields, Value
 
 from mace_core.errors import MaceError
@@ -106,6 +122,15 @@ def test_a_quantized_layer_says_how_it_stores_its_states(
         message = "it does not say how its hidden state is stored"
     with pytest.raises(MaceError, match=message):
         load(tmp_path, written)
+
+
+@pytest.mark.parametrize("gate", range(4))
+def test_a_layer_normalizes_all_gates_or_none(gate: int, tmp_path: Path) -> None:
+    layer = next(case for case in FLOAT if case.name == "lstm with norms")
+    operands = list(layer.operands)
+    operands[-4 + gate] = None
+    with pytest.raises(MaceError, match="only some of its gates are normalized; convert the model again"):
+        load(tmp_path, replace(layer, operands=operands).written())
 
 
 def test_norms_of_a_quantized_layer_are_refused(tmp_path: Path) -> None:

@@ -131,17 +131,15 @@ def _corners(boxes: Array, center: bool) -> Array:
     else:
         low, high = np.minimum(wide[:, :2], wide[:, 2:]), np.maximum(wide[:, :2], wide[:, 2:])
     area = (high[:, 0] - low[:, 0]) * (high[:, 1] - low[:, 1])
-    # Area 0 marks a box that overlaps with none; a NaN would make every comparison false in some places and
-    # true in their negations.
-    return np.column_stack([low, high, np.where(np.isnan(wide).any(1), 0, area)])
+    return np.column_stack([low, high, area])
 
 
 def _overlap(box: Array, others: Array, threshold: float) -> bool:
     """Tell whether intersection over union with any of the others is above the threshold."""
     sides = np.minimum(box[2:4], others[:, 2:4]) - np.maximum(box[:2], others[:, :2])
     common = np.maximum(sides[:, 0], 0) * np.maximum(sides[:, 1], 0)
-    real_boxes = (box[4] > 0) & (others[:, 4] > 0)
-    return bool((real_boxes & (common / (box[4] + others[:, 4] - common) > threshold)).any())
+    # A box without an area, or with a NaN, overlaps with none: 0 / 0 and NaN are above no threshold.
+    return bool((common / (box[4] + others[:, 4] - common) > threshold).any())
 
 
 def _keep_best(

@@ -106,7 +106,7 @@ def _center(array: Array, quant: Quant | None, axis: int) -> Array:
         return array
     zero_points = np.array(quant.zero_point)
     if quant.axis is not None:
-        zero_points = zero_points.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
+        zero_points = zero_points.reshape(-1, *(1,) * (array.ndim - axis - 1))
     # Eight bits less a zero point need nine.
     dtype = np.int16 if array.dtype.itemsize == 1 else np.int64
     return np.asarray(np.subtract(array, zero_points.astype(dtype), dtype=dtype))

@@ -105,16 +105,21 @@ class Direction:
             all(node.has(places.weights + g) and node.has(places.recurrent + g) for g in (1, 2, 3)),
             "its gates are missing",
         )
-        plain = node.has(places.weights) and not node.has(places.projection) and not self._has_norms()
+        # A cell may lack the input gate, and with it that gate's normalization.
+        gates = range(0 if node.has(places.weights) else 1, 4)
+        node.require_consistent(
+            len({self._has_norm(gate) for gate in gates}) == 1, "only some of its gates are normalized"
+        )
+        plain = node.has(places.weights) and not node.has(places.projection) and not self._has_norm(1)
         if plain and node.storage() is None:
             return self._add_op(x)
         node.require_supported(
-            not self._has_norms() or node.storage() is None, "it has layer normalization of quantized gates"
+            not self._has_norm(1) or node.storage() is None, "it has layer normalization of quantized gates"
         )
         return self._add_steps(x)
 
-    def _has_norms(self) -> bool:
-        return self.places.norms is not None and self.node.has(self.places.norms + 1)
+    def _has_norm(self, gate: int) -> bool:
+        return self.places.norms is not None and self.node.has(self.places.norms + gate)
 
     def _add_op(self, x: str) -> str:
         """Add the IR's own op, which is ONNX's.
@@ -189,7 +194,7 @@ class Direction:
         node, places = self.node, self.places
         inputs = [rows, node.transpose_input(places.weights + gate, (1, 0))]
         # With layer normalization the bias is added behind it.
-        if node.has(places.biases + gate) and not self._has_norms():
+        if node.has(places.biases + gate) and not self._has_norm(gate):
             inputs.append(node.input(places.biases + gate))
         return node.emit("MatMul", inputs, tag=f"{GATES[gate]}-driven", storage=storages.gate)
 

@@ -177,7 +177,7 @@ class Control:
     def _channels(self) -> int:
         """FIFOs in use, by bit."""
         first = self.units[0]
-        inputs = range(min(first.layer.channels, QUADRANTS) if first.layer.channels else 0)
+        inputs = range(min(first.layer.channels, QUADRANTS))
         return sum(1 << i for i in inputs if first.place.processors >> i * PER_QUADRANT & 1)
 
     @property

@@ -380,11 +380,8 @@ def _row_memory(setting: LayerSettings, master: Fields) -> None:
     if reading.flattened:
         return
     columns = reading.columns * (2 if reading.transposed else 1) + 2 * reading.pad[1]
-    streaming = first > 0
-    rows = setting.kernel.rows > 1 and setting.kernel.columns > 1
-    length = (
-        max(0, columns - setting.kernel.columns) if rows or (streaming and setting.kernel.columns > 1) else 0
-    )
+    # A kernel of one column reads no neighbors in a row.
+    length = max(0, columns - setting.kernel.columns) if setting.kernel.columns > 1 else 0
     if last - first != length:
         raise master.fault("TPTR", f"row memory of {last - first + 1} words where rows need {length + 1}")
     if (last + 1) * reading.passes > master.device.tram_words:

@@ -6,10 +6,10 @@
  */
 #include "mdla_library.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "driver_library.h"
 
 static const char *const adapters[] = {"libneuronusdk_adapter.mtk.so", "libneuron_adapter_mgvi.so",
                                        "libneuron_adapter.so"};
@@ -17,19 +17,13 @@ static const char *const runtimes[] = {"libneuronusdk_runtime.mtk.so", "libneuro
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* A function to look up, and where its pointer goes. */
-typedef struct symbol {
-  const char *name;
-  size_t offset;
-} symbol;
+#define ADAPTER_SYMBOL(function, type, arguments) MACE_SYMBOL(mdla_adapter, function)
+#define RUNTIME_SYMBOL(function, type, arguments) MACE_SYMBOL(mdla_runtime, function)
 
-#define ADAPTER_SYMBOL(function, type, arguments) {#function, offsetof(mdla_adapter, function)},
-#define RUNTIME_SYMBOL(function, type, arguments) {#function, offsetof(mdla_runtime, function)},
-
-static const symbol adapter_symbols[] = {MDLA_ADAPTER_FUNCTIONS(ADAPTER_SYMBOL)};
-static const symbol optional_symbols[] = {MDLA_OPTIONAL_FUNCTIONS(ADAPTER_SYMBOL)};
-static const symbol v2_symbols[] = {MDLA_RUNTIME_V2_FUNCTIONS(RUNTIME_SYMBOL)};
-static const symbol v1_symbols[] = {MDLA_RUNTIME_V1_FUNCTIONS(RUNTIME_SYMBOL)};
+static const mace_symbol adapter_symbols[] = {MDLA_ADAPTER_FUNCTIONS(ADAPTER_SYMBOL)};
+static const mace_symbol optional_symbols[] = {MDLA_OPTIONAL_FUNCTIONS(ADAPTER_SYMBOL)};
+static const mace_symbol v2_symbols[] = {MDLA_RUNTIME_V2_FUNCTIONS(RUNTIME_SYMBOL)};
+static const mace_symbol v1_symbols[] = {MDLA_RUNTIME_V1_FUNCTIONS(RUNTIME_SYMBOL)};
 
 mace_status mace_mdla_say(mace_text text, mace_status status, const char *format, ...) {
   va_list arguments;
@@ -40,43 +34,21 @@ mace_status mace_mdla_say(mace_text text, mace_status status, const char *format
   return status;
 }
 
-/* Fill a table; NULL, or the name of the first function that the library lacks. */
-static const char *find_symbols(void *library, const symbol *symbols, size_t count, void *table) {
-  const char *missing = NULL;
-  for (size_t i = 0; i < count; i++) {
-    void *found = dlsym(library, symbols[i].name);
-    if (!found && !missing) missing = symbols[i].name;
-    /* POSIX lets dlsym's pointers become functions; C does not, so bytes are copied. */
-    memcpy((char *)table + symbols[i].offset, &found, sizeof found);
-  }
-  return missing;
-}
-
-/* What became of a library that was tried: "NAME: not found, " or "NAME: no FUNCTION, ". */
-static size_t append_trial(char *to, size_t bytes, size_t used, const char *name, const char *missing) {
-  int added;
-  if (used >= bytes) return used;
-  added = missing ? snprintf(to + used, bytes - used, "%s: no %s, ", name, missing)
-                  : snprintf(to + used, bytes - used, "%s: not found, ", name);
-  return added < 0 ? used : used + (size_t)added;
-}
-
 mace_status mace_mdla_open_adapter(mdla_library *library, mace_text text) {
   char trials[512] = "";
-  size_t used = 0;
   for (size_t i = 0; i < COUNT(adapters); i++) {
     void *opened = dlopen(adapters[i], RTLD_NOW | RTLD_LOCAL);
     const char *missing = NULL;
     if (opened) {
-      missing = find_symbols(opened, adapter_symbols, COUNT(adapter_symbols), &library->adapter);
-      find_symbols(opened, optional_symbols, COUNT(optional_symbols), &library->adapter);
+      missing = mace_find_symbols(opened, adapter_symbols, COUNT(adapter_symbols), &library->adapter);
+      mace_find_symbols(opened, optional_symbols, COUNT(optional_symbols), &library->adapter);
     }
     if (opened && !missing) {
       library->adapter_library = opened;
       library->adapter_name = adapters[i];
       break;
     }
-    used = append_trial(trials, sizeof trials, used, adapters[i], missing);
+    mace_append_trial(trials, sizeof trials, adapters[i], missing);
     if (opened) dlclose(opened);
   }
   if (!library->adapter_library)
@@ -90,7 +62,6 @@ mace_status mace_mdla_open_adapter(mdla_library *library, mace_text text) {
 
 mace_status mace_mdla_open_runtime(mdla_library *library, mace_text text) {
   char trials[256] = "";
-  size_t used = 0;
   if (library->runtime_library) return MACE_OK;
   for (size_t i = 0; i < COUNT(runtimes); i++) {
     mdla_runtime *runtime = &library->runtime;
@@ -98,16 +69,16 @@ mace_status mace_mdla_open_runtime(mdla_library *library, mace_text text) {
     const char *v1 = NULL, *v2 = NULL;
     if (opened) {
       memset(runtime, 0, sizeof *runtime);
-      v2 = find_symbols(opened, v2_symbols, COUNT(v2_symbols), runtime);
+      v2 = mace_find_symbols(opened, v2_symbols, COUNT(v2_symbols), runtime);
       if (v2) memset(runtime, 0, sizeof *runtime);
-      if (v2) v1 = find_symbols(opened, v1_symbols, COUNT(v1_symbols), runtime);
+      if (v2) v1 = mace_find_symbols(opened, v1_symbols, COUNT(v1_symbols), runtime);
     }
     if (opened && !(v1 && v2)) {
       library->runtime_library = opened;
       library->runtime_name = runtimes[i];
       return MACE_OK;
     }
-    used = append_trial(trials, sizeof trials, used, runtimes[i], v1);
+    mace_append_trial(trials, sizeof trials, runtimes[i], v1);
     if (opened) dlclose(opened);
   }
   return mace_mdla_say(text, MACE_NO_DEVICE, "%sso there is no Neuron runtime; install NeuroPilot", trials);

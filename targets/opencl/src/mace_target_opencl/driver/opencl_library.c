@@ -4,11 +4,10 @@
  * such loader: the driver lies in a folder of the vendor, under a name of its own where it is one file with
  * OpenGL ES.
  */
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "driver_library.h"
 #include "opencl_part.h"
 
 #if UINTPTR_MAX > UINT32_MAX
@@ -32,15 +31,9 @@ static const char *const libraries[] = {
     "libPVROCL.so",
 };
 
-/* A function to look up, and where its pointer goes. */
-typedef struct symbol {
-  const char *name;
-  size_t offset;
-} symbol;
+#define OPENCL_SYMBOL(name, result, arguments) MACE_SYMBOL(opencl_functions, name)
 
-#define OPENCL_SYMBOL(name, result, arguments) {#name, offsetof(opencl_functions, name)},
-
-static const symbol symbols[] = {OPENCL_FUNCTIONS(OPENCL_SYMBOL)};
+static const mace_symbol symbols[] = {OPENCL_FUNCTIONS(OPENCL_SYMBOL)};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -53,24 +46,12 @@ mace_status mace_opencl_say(mace_text text, mace_status status, const char *form
   return status;
 }
 
-/* Fill the table; NULL, or the name of the first function that the library lacks. */
-static const char *find_symbols(void *library, opencl_functions *functions) {
-  const char *missing = NULL;
-  for (size_t i = 0; i < COUNT(symbols); i++) {
-    void *found = dlsym(library, symbols[i].name);
-    if (!found && !missing) missing = symbols[i].name;
-    /* POSIX lets dlsym's pointers become functions; C does not, so bytes are copied. */
-    memcpy((char *)functions + symbols[i].offset, &found, sizeof found);
-  }
-  return missing;
-}
-
 /* Whether a library could be opened and is complete; `missing` is the first function that it lacks. */
 static int open_one(mace_device *device, const char *name, const char **missing) {
   void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   *missing = NULL;
   if (!opened) return 0;
-  *missing = find_symbols(opened, &device->cl);
+  *missing = mace_find_symbols(opened, symbols, COUNT(symbols), &device->cl);
   if (*missing) {
     dlclose(opened);
     return 0;

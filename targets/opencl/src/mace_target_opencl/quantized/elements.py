@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-
-import numpy as np
 
 from mace_core.emit.integer_expressions import COMPARISON
 from mace_core.emit.text import CIdentifier, Code
-from mace_core.integer_storage import EIGHT_BITS, NARROW, Scale, need_stored
-from mace_core.ir import Array, DType, Node, Tensor
+from mace_core.integer_storage import EIGHT_BITS, NARROW, Scale
+from mace_core.integer_tables import KNOT_BITS, compute_table, find_operand, fit_curve
+from mace_core.ir import DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering, Refused
-from mace_core.quantization import compute
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
 from mace_target_opencl.lower import binary as plain
 from mace_target_opencl.lower.gather import Gathering, enqueue_gathering
@@ -24,9 +21,6 @@ from mace_target_opencl.quantized.storage import StepRange, single, spell_real, 
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import FLOAT, INT, storage_type
 from mace_target_opencl.views import View
-
-KNOT_BITS = 6
-"""Bits of a knot behind the point: with 16 before it and 8 of a place between knots, all fits 32."""
 
 EXACT_BINARY = ("Add", "Sub", "Mul", "Minimum", "Maximum", "PRelu")
 """Ops whose expressions round alike on every device."""
@@ -77,83 +71,31 @@ def _enqueue_exact(node: Node, lowering: Lowering, step: ElementStep) -> None:
 
 def look_up(node: Node, lowering: Lowering) -> None:
     """Compute any element-wise op with one computed operand, by a table of the results of all values."""
-    x, y = _find_operand(node, lowering), lowering.tensors[node.outputs[0]]
-    if y.shape != x.shape:
-        raise Refused(f"{y.name} has another shape than {x.name}", code="shape")
+    x, y = find_operand(node, lowering), lowering.tensors[node.outputs[0]]
     if x.dtype is DType.I16:
         _enqueue_curve(node, lowering, x, y)
         return
     # In the order of the bits: a negative index of Gather counts from the end, as two's complement does.
-    every = np.arange(256, dtype=np.uint8).view(x.dtype.numpy)
-    inputs = [_read(name, lowering, replace(x, shape=(256,)), every) for name in node.inputs]
-    (values,) = compute(node.op, node.attrs, inputs, [replace(y, shape=(256,))])
+    values = compute_table(node, lowering, x)
     table = lowering.once(
         ("table", values.dtype.str, values.tobytes()),
-        lambda: lowering.add_folded(f"{y.name}.table", np.ascontiguousarray(values)),
+        lambda: lowering.add_folded(f"{y.name}.table", values),
     )
     count = x.elements
     gathering = Gathering(View.of([(count, 0)]), View.of([(count, 1)]), [(256, 1)])
     enqueue_gathering(lowering, node, gathering, (table, x.name))
 
 
-def _find_operand(node: Node, lowering: Lowering) -> Tensor:
-    """Return the operand that is computed; raises Refused unless it is one, and others have one element."""
-    computed = {name for name in node.inputs if name and lowering.constant(name) is None}
-    others = [name for name in node.inputs if name and name not in computed]
-    if len(computed) != 1 or any(lowering.tensors[name].elements != 1 for name in others):
-        reason = f"{node.op.name} combines several operands; a table holds a function of one"
-        raise Refused(reason, code="quantization")
-    return need_stored(lowering, computed.pop(), NARROW)
-
-
-def _read(name: str, lowering: Lowering, x: Tensor, every: Array) -> tuple[Tensor, Array] | None:
-    """Return an operand for the computation of a table: each value of x, or a constant."""
-    if not name:
-        return None
-    constant = lowering.constant(name)
-    return (x, every) if constant is None else (lowering.tensors[name], constant)
-
-
 def _enqueue_curve(node: Node, lowering: Lowering, x: Tensor, y: Tensor) -> None:
     """Append the call that draws straight lines between knots of a function of sixteen bits."""
-    if y.dtype not in NARROW or y.quant is None:
-        raise Refused(f"{y.name} is {y.dtype.value}; no curve gives that", code="quantization")
-    results = _compute_steps(node, lowering, x, y)
-    for shift in range(8, 3, -1):
-        knots = np.rint(results[:: 1 << shift] * (1 << KNOT_BITS)).astype(np.int32)
-        if np.abs(_interpolate(knots, shift) - results[:-1]).max() < 1:
-            break
-    else:
-        raise Refused(f"{node.op.name} bends too sharply between {len(knots)} knots", code="quantization")
-    table = lowering.once(("curve", knots.tobytes()), lambda: lowering.add_folded(f"{y.name}.knots", knots))
-    constants = {"count": x.elements, "shift": shift, "bits": KNOT_BITS, "value_type": storage_type(y)}
+    curve = fit_curve(node, lowering, x)
+    table = lowering.once(
+        ("curve", curve.knots.tobytes()), lambda: lowering.add_folded(f"{y.name}.knots", curve.knots)
+    )
+    constants = {"count": x.elements, "shift": curve.shift, "bits": KNOT_BITS, "value_type": storage_type(y)}
     reads = {"x": x.name, "knots": table}
     launch = Launch("curve", reads, {"y": y.name}, (x.elements,), constants, (GROUP,), (), {"knots": INT})
     enqueue(lowering, node, launch)
-
-
-def _compute_steps(node: Node, lowering: Lowering, x: Tensor, y: Tensor) -> Array:
-    """Return what each value, and the one behind the last, becomes: in steps of the result, not rounded."""
-    source, target, limits = Scale.from_tensor(x), Scale.from_tensor(y), np.iinfo(y.dtype.numpy)
-    every = ((np.arange(-(1 << 15), (1 << 15) + 1) - source.zero) * source.step).astype(np.float32)
-    described = Tensor(x.name, DType.F32, every.shape)
-    inputs = [_read(name, lowering, described, every) for name in node.inputs]
-    # Ops may divide by 0 or overflow at some of the 65536 values; that is refused below.
-    with np.errstate(all="ignore"):
-        (real,) = compute(node.op, node.attrs, inputs, [Tensor(y.name, DType.F32, every.shape)])
-    if not np.isfinite(real).all():
-        raise Refused(f"{node.op.name} is not finite everywhere", code="quantization")
-    steps = real.astype(np.float64) / target.step + target.zero
-    return np.asarray(np.clip(steps, limits.min - 0.49, limits.max + 0.49))
-
-
-def _interpolate(knots: Array, shift: int) -> Array:
-    """Return what the kernel computes for each of the 65536 values."""
-    place = np.arange(1 << 16)
-    first, rest = knots[place >> shift], place & ((1 << shift) - 1)
-    bits = shift + KNOT_BITS
-    line = first * (1 << shift) + (knots[(place >> shift) + 1] - first) * rest
-    return np.asarray((line + (1 << (bits - 1))) >> bits)
 
 
 def binary(node: Node, lowering: Lowering) -> None:
