@@ -96,6 +96,9 @@ def test_power_becomes_votes_that_end_with_the_session(session: SessionProgram) 
         ("hexagon.corner=svs2", "dcvs=0 option=16 latency=1/100 corner=1/1"),
         ("hexagon.corner=nominal;hexagon.dcvs=1", "dcvs=1 option=1 latency=1/100 corner=1/4"),
         ("hexagon.latency_us=5000", "dcvs=0 option=16 latency=1/5000 corner=1/6"),
+        ("hexagon.performance=burst", "dcvs=0 option=16 latency=1/40 corner=1/6"),
+        ("hexagon.performance=balanced", "dcvs=0 option=16 latency=1/1000 corner=1/5"),
+        ("hexagon.performance=low_power_saver;hexagon.dcvs=1", "dcvs=1 option=1 latency=1/1000 corner=1/1"),
     ],
 )
 def test_options_change_the_votes(session: SessionProgram, options: str, vote: str) -> None:
@@ -108,6 +111,8 @@ def test_options_change_the_votes(session: SessionProgram, options: str, vote: s
     "options",
     [
         "hexagon.corner=fast",
+        "hexagon.performance=system_settings",
+        "hexagon.performance=burs",
         "hexagon.corner=",
         "hexagon.corner",
         "hexagon.dcvs=2",
