@@ -19,6 +19,7 @@ from mace_core.errors import MaceError, PluginWarning
 from mace_core.levels import add_flags, choose_levels
 from mace_core.ops.op import Op
 from mace_core.plugin_loader import Plugin, PluginLoader
+from mace_core.run.remote import find_board
 
 OTHER_ABI_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -225,17 +226,18 @@ class Registry:
         return tuple(add_flags(target, choice.abi, choice.kernel_flags) for target in chosen)
 
     def find_runner(self, choice: Choice, models: Iterable[Model]) -> Runner | None:
-        """Return what executes these models: the runner of a target that may take them, else the toolchain's.
+        """Return what executes these models: the runner of a target that may take them, else the board's.
 
-        A target that only `runtime:` of a model names counts as one that the choice names. Raises MaceError
-        if models need different runners, because one runner executes a library.
+        It is the toolchain's where the environment names no board, see `mace_core.run.remote`. A target that
+        only `runtime:` of a model names counts as one that the choice names. Raises MaceError if models need
+        different runners, because one runner executes a library.
         """
         names: dict[str, list[str]] = {}
         runners: dict[str, Runner | None] = {}
         for model in models:
             targets = self.targets_for(choice, model.runtimes)
             runner = next(filter(None, (target.runner() for target in targets)), None)
-            runner = runner or choice.toolchain.runner(choice.abi)
+            runner = runner or find_board() or choice.toolchain.runner(choice.abi)
             name = runner.name if runner else "nothing"
             runners[name] = runner
             names.setdefault(name, []).append(model.name)

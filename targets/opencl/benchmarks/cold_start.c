@@ -3,9 +3,15 @@
  *   cold_start CACHE OPTIONS
  *
  * CACHE: a file for what the device compiles, "-" for none. OPTIONS: of mace_config, "-" for none. Prints
- * "open MS", "first MS", "warm MS" (the best of five), "device NAME".
+ * "open MS", "first MS", "warm MS" (the best of five), "device NAME", and "load MS": a second session opened in
+ * the same process, when the system's OpenCL has already started.
+ *
+ *   cold_start start
+ *
+ * Prints "start MS": how long the system's OpenCL takes to give a context and a queue, without a session.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +19,37 @@
 
 #include "cold.h"
 #include "file_cache.h"
+#include "opencl_api.h"
+
+#define OPENCL_LOOK_UP(name, result, arguments) *(void **)(void *)&cl.name = dlsym(library, #name);
 
 static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
+/* Start OpenCL as the driver does, and do no more. */
+static int measure_start(void) {
+  static const uint64_t types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_CPU};
+  const double start = now();
+  void *const library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+  opencl_functions cl;
+  cl_platform platform;
+  cl_device device = NULL;
+  cl_context context;
+  uint32_t found = 0;
+  int32_t code = 0;
+  if (!library) return 1;
+  OPENCL_FUNCTIONS(OPENCL_LOOK_UP)
+  if (cl.clGetPlatformIDs(1, &platform, &found)) return 1;
+  for (int i = 0; i < 2 && !device; i++)
+    if (cl.clGetDeviceIDs(platform, types[i], 1, &device, &found)) device = NULL;
+  if (!device) return 1;
+  context = cl.clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+  if (!context || !cl.clCreateCommandQueue(context, device, 0, &code)) return 1;
+  printf("start %.1f\n", now() - start);
+  return 0;
 }
 
 int main(int count, char **words) {
@@ -27,6 +59,7 @@ int main(int count, char **words) {
   mace_config config = {0};
   mace_session *session = NULL;
   double start, best = 1e30;
+  if (count == 2 && !strcmp(words[1], "start")) return measure_start();
   if (count != 3) return 2;
   const mace_cache cache = file_cache(words[1]);
   config.struct_bytes = sizeof config;
@@ -48,6 +81,10 @@ int main(int count, char **words) {
     if (now() - start < best) best = now() - start;
   }
   printf("warm %.1f\ndevice %s\n", best, mace_part_device(session, 0));
+  mace_close(session);
+  start = now();
+  if (mace_open(model, &config, memory, bytes, &session)) return fprintf(stderr, "%s\n", mace_error(session)), 1;
+  printf("load %.1f\n", now() - start);
   mace_close(session);
   return 0;
 }

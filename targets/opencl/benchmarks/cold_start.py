@@ -1,6 +1,7 @@
 """Measures how long a session takes from `mace_open` to the first result.
 
-From source, from the application's cache, and from binaries in the library.
+From source, from the application's cache, and from binaries in the library; beside that, how long the parts
+take alone.
 
     uv run python targets/opencl/benchmarks/cold_start.py MODEL.onnx
 
@@ -25,6 +26,9 @@ from mace_core.registry import Registry
 from mace_core.run.command import Command
 from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, link_probe
 
+PROCESSES = 5
+"""Processes of a case, of which the fastest counts: other work shares the processor."""
+
 PROGRAM = ProbeProgram(Path(__file__).with_name("cold_start.c"), (FILE_CACHE,))
 
 
@@ -45,19 +49,30 @@ def build(model_file: Path, folder: Path, binaries: tuple[Path, ...] = ()) -> Pa
     return link_probe(PROGRAM, sources, folder)
 
 
-def measure(program: Path, cache: str, options: str, pocl_cache: Path) -> dict[str, str]:
+def measure(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str, str]:
     """Return what the program printed."""
     lines: list[str] = []
     pocl_cache.mkdir(exist_ok=True)
     environment = {**os.environ, "POCL_CACHE_DIR": str(pocl_cache)}
-    Command((str(program), cache, options), pocl_cache, environment, program.name).execute(lines.append)
+    Command((str(program), *words), pocl_cache, environment, program.name).execute(lines.append)
     return dict(line.split(" ", 1) for line in lines)
 
 
-def show(case: str, told: dict[str, str]) -> None:
-    """Print a line."""
+def measure_best(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str, str]:
+    """Return what the fastest of several processes printed, each with a driver's cache of its own."""
+    told = [measure(program, words, pocl_cache.with_name(f"{pocl_cache.name}_{i}")) for i in range(PROCESSES)]
+    return min(told, key=lambda one: float(one["open"]) + float(one["first"]))
+
+
+def show(case: str, told: dict[str, str], start: float) -> None:
+    """Print a line.  start: milliseconds of the system's OpenCL alone."""
     times = f"open {told['open']} ms, first run {told['first']} ms, warm run {told['warm']} ms"
-    sys.stdout.write(f"{case}: {times}\n")
+    cold = float(told["open"]) + float(told["first"])
+    apart = start + float(told["load"]) + float(told["warm"])
+    parts = f"{start} + {told['load']} + {told['warm']} ms"
+    sys.stdout.write(
+        f"{case}: {times}; {cold / apart:.2f} times OpenCL's start, load and a warm run ({parts})\n"
+    )
 
 
 def main() -> None:
@@ -76,12 +91,15 @@ def main() -> None:
             ("from the cache", str(entry), "pocl2"),
             ("from source, the driver's own cache warm", "-", "pocl1"),
         ]
+        starts = [measure(source, ("start",), folder / "pocl0")["start"] for _ in range(PROCESSES)]
+        start = min(map(float, starts))
         for case, cache, caches in cases:
-            told = measure(source, cache, arguments.options, folder / caches)
-            show(case, told)
+            # Compiling takes seconds, and fills the caches that the next cases need: once is enough.
+            best = measure_best if case == "from the cache" else measure
+            show(case, best(source, (cache, arguments.options), folder / caches), start)
         shipped = build(arguments.model, folder / "binaries", (entry,))
-        told = measure(shipped, "-", arguments.options, folder / "pocl3")
-        show("from binaries in the library", told)
+        told = measure_best(shipped, ("-", arguments.options), folder / "pocl3")
+        show("from binaries in the library", told, start)
         sys.stdout.write(f"{told['device']}; {entry.stat().st_size} bytes of compiled kernels\n")
 
 
