@@ -15,6 +15,7 @@ from mace_core.compilation import Compilation, compile_model
 from mace_core.errors import MaceError
 from mace_core.json_types import JsonObject
 from mace_core.run.count import count_models, find_bound, find_counter, show_counts
+from mace_core.run.runners import Native
 from mace_core.toolchain import CountedRun, Counter
 from mace_target_cpu import Cpu
 
@@ -100,4 +101,6 @@ def test_the_counter_is_that_of_a_target(models: BuiltModels, monkeypatch: pytes
     assert find_counter(models) is None
     counter = Steps(())
     monkeypatch.setattr(Cpu, "counter", lambda self: counter)
+    assert find_counter(models) is None, "this machine measures times"
+    monkeypatch.setattr(Native, "timing", "emulated")
     assert find_counter(models) is counter

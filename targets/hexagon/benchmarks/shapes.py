@@ -19,8 +19,9 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage, Tensor
 from mace_core.registry import Registry
 from mace_core.run.compile import program
+from mace_core.run.qemu_counter import PLUGIN, build_plugin
 from mace_core.testing.compiled import generate_library
-from mace_target_hexagon.packets import PLUGIN, build_counter
+from mace_target_hexagon.packets import PacketCounter
 from mace_target_hexagon.processor import Hvx
 
 ABI = "hexagon-v66"
@@ -92,7 +93,7 @@ def count_shapes(shapes: Sequence[Shape], folder: Path) -> list[int]:
     path = program("mace_run", sources, toolchain.compiler(ABI), folder, ("-O2",))
     runner = toolchain.runner(ABI)
     assert runner is not None
-    build_counter(folder, registry)
+    build_plugin(PacketCounter.classifier, folder, registry)
     totals = []
     for graph in graphs:
         command = runner.command(path, [f"--model={graph.name}", f"--output={folder}"])

@@ -18,6 +18,7 @@ from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.operators import count_bytes, count_products, find_calls, find_level
 from mace_core.run.results import Timing
 from mace_core.run.tables import table
+from mace_core.toolchain import MEASURED
 
 COUNTED = "counted"
 """What stands for `Runner.timing` in results as JSON."""
@@ -95,10 +96,17 @@ class ModelCount:
 
 
 def find_counter(models: BuiltModels) -> Counter | None:
-    """Return the counter of the first target that has one."""
+    """Return the counter of the first target that has one; None where a runner measures times.
+
+    None too where a target has a runner of its own, which executes more than one processor.
+    """
     parsed, choice, registry = models.open()
     runtimes = tuple(chain.from_iterable(model.runtimes for model in parsed.models))
-    return next(filter(None, (target.counter() for target in registry.targets_for(choice, runtimes))), None)
+    targets = registry.targets_for(choice, runtimes)
+    runner = registry.find_runner(choice, parsed.models)
+    if (runner and runner.timing == MEASURED) or any(target.runner() for target in targets):
+        return None
+    return next(filter(None, (target.counter() for target in targets)), None)
 
 
 def count_models(models: BuiltModels, counter: Counter) -> list[ModelCount]:

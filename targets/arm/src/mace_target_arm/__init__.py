@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from mace_core.api import Target
+from mace_core.api import Counter, Target
 from mace_core.hookspecs import hookimpl
 from mace_core.levels import Level
 from mace_target_arm.isa import AARCH32, AARCH64, Family
@@ -28,6 +28,12 @@ class Arm(Cpu):
         levels = self.levels(abi)
         # A target that derives from this one has levels of its own.
         return _family(abi).known if levels is _family(abi).levels else levels
+
+    def counter(self) -> Counter:
+        """Count instructions where QEMU executes a library."""
+        from mace_target_arm.instructions import InstructionCounter  # where it is asked for
+
+        return InstructionCounter()
 
 
 def _family(abi: str) -> Family:

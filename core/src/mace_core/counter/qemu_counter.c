@@ -1,19 +1,23 @@
-/* packet_counter: a plugin of QEMU that counts what a program for Hexagon executes, by function.
+/* qemu_counter: a plugin of QEMU that counts what a program executes, by function.
  *
- *   qemu-hexagon -plugin packet_counter.so,[out=counts.txt,][marks=marks.txt] PROGRAM ...
+ *   qemu-PROCESSOR -plugin qemu_counter.so,[out=counts.txt,][marks=marks.txt] PROGRAM ...
  *
- * counts.txt has a line for each function that was executed: packets, words of HVX instructions, words of
- * vrmpy, accesses of vectors to memory, name. marks.txt has a line with the same four numbers, of all
- * functions until then, for each time that the program read the clock: so a program that times what it does
- * is counted. QEMU translates a packet as one instruction. What of QEMU's interface is used here is declared
- * here (version 1 of it, qemu-plugin.h of QEMU 4.2 to 8), since distributions ship the emulator without its
- * headers.
+ * classify.h, which belongs to the processor, says what is counted: KINDS numbers, the first of them what QEMU
+ * translates as one instruction. counts.txt has a line for each function that was executed, its numbers and
+ * its name. marks.txt has a line with the numbers of all functions until then, for each time that the program
+ * read the clock: so a program that times what it does is counted. What of QEMU's interface is used here is
+ * declared here (version 1 of it, qemu-plugin.h of QEMU 4.2 to 8), since distributions ship the emulator
+ * without its headers.
  */
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Defines KINDS, is_clock_call (of a system call's number) and count_words: adds to counts[1] and on what an
+ * instruction of `size` bytes is. */
+#include "classify.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -38,10 +42,6 @@ const char *qemu_plugin_insn_symbol(const struct qemu_plugin_insn *insn);
 EXPORT int qemu_plugin_version = 1;
 
 enum { ADD = 0, MAX_FUNCTIONS = 1 << 14 };
-enum { PACKETS, VECTORS, PRODUCTS, ACCESSES, KINDS };
-
-/* The numbers of clock_gettime on Linux, with seconds of 32 and of 64 bits (asm-generic/unistd.h). */
-enum { CLOCK_GETTIME = 113, CLOCK_GETTIME64 = 403 };
 
 typedef struct function {
   char name[96];
@@ -62,30 +62,15 @@ static function *find_function(const char *name) {
   return added;
 }
 
-/* Of the words of a packet (Hexagon V66 HVX Programmer's Reference Manual): class 1 with bit 27 are vector
- * instructions, without it jumps that compare; 0x28 to 0x2b in the upper byte are vector accesses; vrmpy of
- * vector and scalar begins with 0x19000000 and 0x19400000, that of vectors with 0x1c000000. Words with bits 14
- * and 15 clear are duplexes. */
-static void count_words(const uint32_t *words, size_t size, uint64_t *counts) {
-  for (size_t i = 0; i < size / 4; i++) {
-    const uint32_t word = words[i];
-    if (!(word & 0xc000)) continue;
-    counts[VECTORS] += word >> 27 == 3;
-    counts[ACCESSES] += word >> 26 == 0x28 >> 2;
-    const uint32_t scalar = word & 0xffe020e0, vector = word & 0xffe02000;
-    counts[PRODUCTS] += scalar == 0x19002080 || (vector == 0x1c002000 && (word & 0xe0) <= 0x80);
-  }
-}
-
 static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
   (void)id;
   uint64_t counts[KINDS] = {0};
-  const size_t packets = qemu_plugin_tb_n_insns(tb);
-  for (size_t i = 0; i < packets; i++) {
-    const struct qemu_plugin_insn *packet = qemu_plugin_tb_get_insn(tb, i);
-    count_words(qemu_plugin_insn_data(packet), qemu_plugin_insn_size(packet), counts);
+  const size_t instructions = qemu_plugin_tb_n_insns(tb);
+  for (size_t i = 0; i < instructions; i++) {
+    const struct qemu_plugin_insn *instruction = qemu_plugin_tb_get_insn(tb, i);
+    count_words(qemu_plugin_insn_data(instruction), qemu_plugin_insn_size(instruction), counts);
   }
-  counts[PACKETS] = packets;
+  counts[0] = instructions;
   const char *symbol = qemu_plugin_insn_symbol(qemu_plugin_tb_get_insn(tb, 0));
   function *executed = find_function(symbol ? symbol : "?");
   for (int kind = 0; kind < KINDS; kind++)
@@ -96,7 +81,7 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
 static void mark_clock(qemu_plugin_id_t id, unsigned processor, int64_t number, uint64_t a1, uint64_t a2,
     uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8) {
   (void)id, (void)processor, (void)a1, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
-  if (number != CLOCK_GETTIME && number != CLOCK_GETTIME64) return;
+  if (!is_clock_call(number)) return;
   for (int kind = 0; kind < KINDS; kind++) {
     uint64_t total = 0;
     for (size_t i = 0; i < function_count; i++) total += functions[i].counts[kind];
