@@ -54,7 +54,7 @@ def bits(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint32)
 
 
-def of_bits(numbers: list[int]) -> Array:
+def floats_from_bits(numbers: list[int]) -> Array:
     return np.array(numbers, np.uint32).view(np.float32)
 
 
@@ -67,7 +67,7 @@ def of_bits(numbers: list[int]) -> Array:
     st.booleans(),
 )
 def test_every_bit_comes_back(values: list[int], size: int, density: float, halves: bool) -> None:
-    pool = of_bits(values)
+    pool = floats_from_bits(values)
     if halves:
         pool = (pool.view(np.uint32) & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float32)
     rng = np.random.default_rng(size)

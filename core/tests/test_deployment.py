@@ -50,7 +50,7 @@ models:
 """
 
 
-def written(folder: Path, text: str) -> Path:
+def write_deployment(folder: Path, text: str) -> Path:
     (folder / "net.onnx").write_bytes(b"model")
     file = folder / "vision.yml"
     file.write_text(text)
@@ -59,12 +59,12 @@ def written(folder: Path, text: str) -> Path:
 
 def faults(folder: Path, text: str) -> list[str]:
     with pytest.raises(MaceError) as told:
-        load_deployment(written(folder, text), ("onnx",))
+        load_deployment(write_deployment(folder, text), ("onnx",))
     return [line.removeprefix(f"{folder}/") for line in str(told.value).splitlines()]
 
 
 def test_list_form(tmp_path: Path) -> None:
-    found = load_deployment(written(tmp_path, LIST_FORM), ("onnx",))
+    found = load_deployment(write_deployment(tmp_path, LIST_FORM), ("onnx",))
     assert (found.library, found.abis) == ("vision", ("armeabi-v7a", "arm64-v8a"))
     (model,) = found.models
     assert (model.name, model.platform, model.runtimes) == ("net", "onnx", ("cpu", "gpu"))
@@ -80,7 +80,7 @@ def test_list_form(tmp_path: Path) -> None:
 
 
 def test_dict_form_inherits_the_models_keys(tmp_path: Path) -> None:
-    (model,) = load_deployment(written(tmp_path, DICT_FORM)).models
+    (model,) = load_deployment(write_deployment(tmp_path, DICT_FORM)).models
     assert (model.platform, model.runtimes, model.stages) == (None, ("cpu",), ())
     assert (model.inputs[0].name, model.inputs[0].shape, model.inputs[0].dtype) == (
         "x",
@@ -94,7 +94,7 @@ def test_environment_variables_are_substituted(tmp_path: Path, monkeypatch: pyte
     text = DICT_FORM.replace("net.onnx", "${NET}.onnx")
     assert any("NET" in line for line in faults(tmp_path, text))
     monkeypatch.setenv("NET", "net")
-    assert load_deployment(written(tmp_path, text)).models[0].files == (tmp_path / "net.onnx",)
+    assert load_deployment(write_deployment(tmp_path, text)).models[0].files == (tmp_path / "net.onnx",)
 
 
 def test_all_faults_are_told_together_with_their_lines(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_damaged_files_end_in_one_error(tmp_path: Path, data: st.DataObject) -> 
     end = data.draw(st.integers(start, min(start + 40, len(text))))
     damaged = text[:start] + data.draw(st.text(max_size=12)) + text[end:]
     try:
-        file = written(tmp_path, "")
+        file = write_deployment(tmp_path, "")
         file.write_bytes(damaged.encode("utf-8", "surrogatepass"))
         load_deployment(file, ("onnx",))
     except MaceError:
@@ -190,7 +190,7 @@ def test_shapes_without_names_are_those_of_the_models_inputs_in_order(tmp_path: 
         NAMELESS
         + '    input_shapes: ["1,3,8,8", "1,10"]\n    input_data_types: uint8\n    validation_inputs_data: [a.npy, b.npy]\n'
     )
-    (model,) = load_deployment(written(tmp_path, text), own_names=own_names).models
+    (model,) = load_deployment(write_deployment(tmp_path, text), own_names=own_names).models
     assert [(p.name, p.shape, p.dtype) for p in model.inputs] == [
         ("first", (1, 3, 8, 8), DType.U8),
         ("second", (1, 10), DType.U8),
@@ -198,7 +198,7 @@ def test_shapes_without_names_are_those_of_the_models_inputs_in_order(tmp_path: 
     assert [p.data for p in model.inputs] == [(str(tmp_path / "a.npy"),), (str(tmp_path / "b.npy"),)]
     assert model.outputs == ()
     (model,) = load_deployment(
-        written(tmp_path, NAMELESS + "    output_data_formats: NHWC\n"), own_names=own_names
+        write_deployment(tmp_path, NAMELESS + "    output_data_formats: NHWC\n"), own_names=own_names
     ).models
     assert (model.inputs, [p.name for p in model.outputs]) == ((), ["out"])
 
@@ -208,7 +208,7 @@ def test_a_model_that_is_described_by_name_or_not_at_all_is_not_read(tmp_path: P
         raise AssertionError
 
     for text in (NAMELESS, LIST_FORM, DICT_FORM):
-        load_deployment(written(tmp_path, text), own_names=never)
+        load_deployment(write_deployment(tmp_path, text), own_names=never)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_model_that_is_described_by_name_or_not_at_all_is_not_read(tmp_path: P
 )
 def test_shapes_that_fit_no_names_are_told(tmp_path: Path, names: Any, said: str) -> None:
     with pytest.raises(MaceError) as told:
-        load_deployment(written(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=names)
+        load_deployment(write_deployment(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=names)
     assert said in str(told.value)
 
 
@@ -235,7 +235,7 @@ def test_a_model_that_cannot_be_read_for_its_names_is_told_with_the_line(tmp_pat
         raise MaceError("net.onnx", "is no ONNX model", "export it again")
 
     with pytest.raises(MaceError, match=r"vision\.yml:5: input_shapes: net\.onnx: is no ONNX model"):
-        load_deployment(written(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=damaged)
+        load_deployment(write_deployment(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=damaged)
 
 
 def test_a_list_is_asked_for_where_a_comma_was_meant(tmp_path: Path) -> None:
@@ -261,10 +261,10 @@ def test_a_list_is_asked_for_where_a_comma_was_meant(tmp_path: Path) -> None:
 def test_unknown_hardware_is_refused(tmp_path: Path, line: str, said: str) -> None:
     runtimes = ("cpu", "gpu", "dsp", "hta", "htp", "apu", "mdla")
     with pytest.raises(MaceError) as told:
-        load_deployment(written(tmp_path, f"{NAMELESS}    {line}\n"), runtimes=runtimes)
+        load_deployment(write_deployment(tmp_path, f"{NAMELESS}    {line}\n"), runtimes=runtimes)
     assert said in str(told.value)
     for fine in ("runtime: cpu+gpu", "runtime: mdla", "validation_threshold: {QUANTIZE: 0.9, GPU: 0.9}"):
-        load_deployment(written(tmp_path, f"{NAMELESS}    {fine}\n"), runtimes=runtimes)
+        load_deployment(write_deployment(tmp_path, f"{NAMELESS}    {fine}\n"), runtimes=runtimes)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_files_that_are_no_deployment(tmp_path: Path, content: bytes, said: str)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
-    file = written(tmp_path, LIST_FORM)
+    file = write_deployment(tmp_path, LIST_FORM)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
     assert load_deployment(file).library == "vision"
 
@@ -305,7 +305,7 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
 )
 def test_paths_that_lead_to_no_file(tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
-    written(tmp_path, LIST_FORM)
+    write_deployment(tmp_path, LIST_FORM)
     with pytest.raises(MaceError, match="cannot be read: ") as told:
         load_deployment(tmp_path / path)
     assert len(str(told.value)) < 600
@@ -354,7 +354,7 @@ def test_every_key_without_effect_is_noted(tmp_path: Path) -> None:
         else:
             inner += f"    {name}: {value}\n"
     text = f"library_name: vision\n{head}models:\n  net:\n    model_file_path: net.onnx\n{inner}"
-    found = load_deployment(written(tmp_path, text))
+    found = load_deployment(write_deployment(tmp_path, text))
     for name, part in marked.items():
         effect = "no effect yet" if "x-not-yet" in part else "no effect"
         assert any(f": {name}: accepted; has {effect}: " in note for note in found.ignored), name
@@ -365,7 +365,7 @@ def test_every_key_without_effect_is_noted(tmp_path: Path) -> None:
 def test_keys_that_ask_for_what_happens_anyway_are_not_noted(tmp_path: Path) -> None:
     keys = "    quantize: 0\n    dsp_mode: 0\n"
     text = f"library_name: vision\nmodels:\n  net:\n    model_file_path: net.onnx\n{keys}"
-    assert load_deployment(written(tmp_path, text)).ignored == ()
+    assert load_deployment(write_deployment(tmp_path, text)).ignored == ()
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_one_range_is_that_of_every_input(
 ) -> None:
     text = LIST_FORM.replace("input_ranges: -1.0,1.0", f"input_ranges: {ranges}")
     assert [
-        port.limits for port in load_deployment(written(tmp_path, text), ("onnx",)).models[0].inputs
+        port.limits for port in load_deployment(write_deployment(tmp_path, text), ("onnx",)).models[0].inputs
     ] == limits
 
 

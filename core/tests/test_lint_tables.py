@@ -54,8 +54,9 @@ def test_what_only_costs_more_is_told_once() -> None:
     text = show_reports([LintReport("net", "acme", "", tuple(nodes), 1)])
     assert text.count("x is wide") == 1
     assert "a (Conv) and 2 more: hardware: x is wide" in text
-    text = show_reports([LintReport("net", "acme", "", tuple(nodes[:1]), 1)])
-    assert "a (Conv): hardware: x is wide" in text
+    for count, others in ((1, ""), (2, " and 1 more")):
+        text = show_reports([LintReport("net", "acme", "", tuple(nodes[:count]), 1)])
+        assert f"a (Conv){others}: hardware: x is wide" in text
 
 
 def test_several_chips_stand_side_by_side() -> None:

@@ -26,7 +26,7 @@ def driver(**changes: object) -> Manifest:
     return Manifest("vision", **{**fields, **changes})  # type: ignore[arg-type]
 
 
-def written() -> Manifest:
+def build_manifest() -> Manifest:
     return code.manifest("vision", ["a", "b"], {"cpu": Cpu().levels("host")})
 
 
@@ -59,10 +59,10 @@ def test_contradictions_are_refused_with_the_name(fields: dict[str, object], pro
 
 
 def test_shares_join_into_one_library() -> None:
-    library = written().join([driver(), driver()])
+    library = build_manifest().join([driver(), driver()])
     assert library.name == "vision"
     assert library.joins_library
-    assert library.generated == written().generated
+    assert library.generated == build_manifest().generated
     assert set(library.copies) == {"acme_driver.c", "acme.h"}
     assert [unit.source for unit in library.units].count("acme_driver.c") == 1
     assert library.includes == (".", "acme")
@@ -85,19 +85,19 @@ def test_shares_join_into_one_library() -> None:
 )
 def test_shares_that_disagree_about_a_file_are_refused(other: Manifest, problem: str) -> None:
     with pytest.raises(PluginError) as caught:
-        written().join([driver(), other])
+        build_manifest().join([driver(), other])
     assert problem in str(caught.value)
 
 
 def test_every_unit_of_a_library_says_how_it_is_compiled() -> None:
     """Flags, headers and embedded files stand in the manifest, so that nobody concludes them from a file's name."""
-    units = {unit.source: unit for unit in written().units}
+    units = {unit.source: unit for unit in build_manifest().units}
     for level in Cpu().levels("host"):
         assert units[f"vision_cpu_kernels_{level.name}.c"].flags == ("-O3", *level.flags)
     assert units["vision_a_program.c"].flags == ()
     assert "vision_cpu_kernels.h" in units["vision_a_program.c"].reads
     assert units["vision_a_weights.S"].embeds == ("vision_a_weights.bin",)
-    assert set(written().generated) == {
+    assert set(build_manifest().generated) == {
         *(*units, *code.HEADERS, "vision.h", "vision_cpu_kernels.h"),
         *("vision_a_weights.bin", "vision_b_weights.bin"),
     }

@@ -71,7 +71,9 @@ def network(*pairs: tuple[str, str], keeps: bool = False) -> Graph:
     return replace(new.finish(outputs), notes=("something was decided",))
 
 
-def written(folder: Path, graph: Graph, file: str = "My net-2.acme", **changes: Any) -> tuple[list[str], str]:
+def write_new(
+    folder: Path, graph: Graph, file: str = "My net-2.acme", **changes: Any
+) -> tuple[list[str], str]:
     (folder / file).write_bytes(b"acme")
     request = InitRequest((folder / file,), folder / "new.yml", {})
     said = write_deployment(replace(request, **changes), registry(graph))
@@ -79,7 +81,7 @@ def written(folder: Path, graph: Graph, file: str = "My net-2.acme", **changes: 
 
 
 def test_every_port_is_written_with_its_type_and_shape(tmp_path: Path) -> None:
-    said, text = written(tmp_path, network(("a", "b")), platform="acme")
+    said, text = write_new(tmp_path, network(("a", "b")), platform="acme")
     output = tmp_path / "new.yml"
     assert said == [
         "note: something was decided",
@@ -106,13 +108,13 @@ models:
 
 
 def test_states_are_told_in_comments(tmp_path: Path) -> None:
-    _, text = written(tmp_path, network(keeps=True))
+    _, text = write_new(tmp_path, network(keeps=True))
     assert (
         '    # `states: reset` gives them their start values before every run:\n    #   "total": f32 1 x 2\n'
         in text
     )
     assert "platform" not in text
-    _, text = written(tmp_path, network(("h_in", "h_out"), ("c0.prev", "c0.next")), overwrite=True)
+    _, text = write_new(tmp_path, network(("h_in", "h_out"), ("c0.prev", "c0.next")), overwrite=True)
     assert "    # With the next line the session does so:\n" in text
     assert '    # states: {"h_in": "h_out", "c0.prev": "c0.next"}\n' in text
 
@@ -139,7 +141,7 @@ def test_two_inputs_of_one_next_value_are_no_states(tmp_path: Path) -> None:
     new = Builder("m")
     for name in ("h_in", "h_prev"):
         new.input(name, DType.F32, (1,))
-    _, text = written(tmp_path, new.finish([new.one("Add", ["h_in", "h_prev"], outputs=["h_out"])]))
+    _, text = write_new(tmp_path, new.finish([new.one("Add", ["h_in", "h_prev"], outputs=["h_out"])]))
     assert "# states:" not in text
 
 
@@ -151,7 +153,7 @@ def test_two_inputs_of_one_next_value_are_no_states(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_names_of_files_become_names_in_c(tmp_path: Path, file: str, name: str) -> None:
-    _, text = written(tmp_path, network(("a", "b")), file)
+    _, text = write_new(tmp_path, network(("a", "b")), file)
     assert text.startswith(f"library_name: {name}\nmodels:\n  {name}:\n")
 
 
@@ -174,15 +176,15 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MACE_NET", "other")
     (tmp_path / "other.acme").touch()
     with pytest.raises(MaceError, match="this path cannot be written in a deployment file"):
-        written(tmp_path, network(("a", "b")), "${MACE_NET}.acme")
+        write_new(tmp_path, network(("a", "b")), "${MACE_NET}.acme")
     assert not new.exists()
-    written(tmp_path, network(("a", "b")))
+    write_new(tmp_path, network(("a", "b")))
     with pytest.raises(MaceError, match="exists already; give another --output, or --force to replace it"):
-        written(tmp_path, network(("a", "b")))
+        write_new(tmp_path, network(("a", "b")))
 
 
 def test_the_weights_of_another_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "w.bin").touch()
     (tmp_path / "n.acme").write_bytes(b"acme")
-    _, text = written(tmp_path, network(("a", "b")), files=(tmp_path / "n.acme", tmp_path / "w.bin"))
+    _, text = write_new(tmp_path, network(("a", "b")), files=(tmp_path / "n.acme", tmp_path / "w.bin"))
     assert '    model_file_path: "n.acme"\n    weight_file_path: "w.bin"\n' in text

@@ -222,15 +222,15 @@ def test_a_producer_that_moves_integers_as_they_are_does_not_round(
 def test_nodes_are_inferred_anew_where_what_they_read_has_changed() -> None:
     """A rule that answers with another shape, or with a constant, changes the node that reads it."""
 
-    def after(answer: Callable[[Match], str]) -> Graph:
+    def rewrite_abs(answer: Callable[[Match], str]) -> Graph:
         def rule(match: Match) -> Sequence[str] | None:
             return [answer(match)] if match.node.op.name == "Abs" else None
 
         return rewrite(chain("Abs", "Neg"), rule)
 
-    longer = after(lambda match: match.builder.one("Concat", [*match.node.inputs] * 2, {"axis": 1}))
+    longer = rewrite_abs(lambda match: match.builder.one("Concat", [*match.node.inputs] * 2, {"axis": 1}))
     assert longer.tensors[longer.outputs[0]].shape == (1, 4)
-    constant = after(lambda match: match.builder.weight("c", X))
+    constant = rewrite_abs(lambda match: match.builder.weight("c", X))
     assert [node.op.name for node in constant.nodes] == ["Identity"]  # an output is no constant itself
     np.testing.assert_array_equal(execute(constant, {"x": X})["y"], -X)
 

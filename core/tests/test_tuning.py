@@ -14,7 +14,7 @@ from mace_core.selection import NodeKey
 from mace_core.tuning import Tuning, TuningEntry, read_tuning, shape_key, tuning_of
 
 
-def written(folder: Path, text: str) -> Path:
+def write_tuning(folder: Path, text: str) -> Path:
     file = folder / "tuning.yml"
     file.write_text(text)
     return file
@@ -22,13 +22,13 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_tuning_file_is_read_with_its_lines(tmp_path: Path) -> None:
     text = 'choices:\n  - {node: conv1, level: avx2, candidate: winograd}\n  - op: Conv\n    shapes: "f32 1x8x8x3"\n    candidate: direct\n'
-    tuning = read_tuning(written(tmp_path, text))
+    tuning = read_tuning(write_tuning(tmp_path, text))
     assert tuning.entries == (
         TuningEntry("winograd", 2, node="conv1", level="avx2"),
         TuningEntry("direct", 3, op="Conv", shapes="f32 1x8x8x3"),
     )
     json = '{"choices": [{"node": "conv1", "candidate": "direct", "target": "cpu"}]}'
-    assert read_tuning(written(tmp_path, json)).entries == (
+    assert read_tuning(write_tuning(tmp_path, json)).entries == (
         TuningEntry("direct", 1, node="conv1", target="cpu"),
     )
 
@@ -56,7 +56,7 @@ BROKEN = [
 @pytest.mark.parametrize(("text", "message"), BROKEN)
 def test_a_faulty_tuning_file_is_told_with_its_lines(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(MaceError, match=message):
-        read_tuning(written(tmp_path, text))
+        read_tuning(write_tuning(tmp_path, text))
 
 
 def test_a_missing_tuning_file_is_told(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_entry_about_a_target_is_not_about_another() -> None:
 
 def test_entries_about_other_abis_are_left_out(tmp_path: Path) -> None:
     text = "choices:\n  - {node: a, candidate: b, abi: arm64}\n  - {node: c, candidate: d}\n"
-    model = Model("m", (), keys={"tuning": str(written(tmp_path, text))})
+    model = Model("m", (), keys={"tuning": str(write_tuning(tmp_path, text))})
     assert [entry.node for entry in tuning_of(model, "host").entries] == ["c"]
     assert [entry.node for entry in tuning_of(model, "arm64").entries] == ["a", "c"]
     assert tuning_of(Model("m", ()), "host").entries == ()

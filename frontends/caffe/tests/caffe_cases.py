@@ -91,7 +91,7 @@ def weights(blobs: Mapping[str, Sequence[Array]], *, old: bool = False) -> bytes
     return bytes(model.SerializeToString())
 
 
-def written(folder: Path, text: str, data: bytes | None = None) -> tuple[Path, ...]:
+def write_network(folder: Path, text: str, data: bytes | None = None) -> tuple[Path, ...]:
     """A network's files."""
     described, held = folder / "case.prototxt", folder / "case.caffemodel"
     described.write_text(text)
@@ -103,7 +103,7 @@ def written(folder: Path, text: str, data: bytes | None = None) -> tuple[Path, .
 
 def files_of(case: Case, folder: Path) -> tuple[Path, ...]:
     """A case's files."""
-    return written(folder, case.text(), weights({"layer": case.blobs}))
+    return write_network(folder, case.text(), weights({"layer": case.blobs}))
 
 
 def load(files: tuple[Path, ...], model: Model | None = None) -> Graph:
@@ -119,7 +119,7 @@ def expected(files: tuple[Path, ...], arrays: Mapping[str, Array]) -> Mapping[st
     return run(arrays)
 
 
-def wanted(case: Case, files: tuple[Path, ...]) -> dict[str, Array]:
+def expect_outputs(case: Case, files: tuple[Path, ...]) -> dict[str, Array]:
     """What a case computes by its oracle, else by OpenCV."""
     arrays = case.given()
     if case.oracle is None:
@@ -132,13 +132,13 @@ def check(case: Case, folder: Path) -> None:
     """Assert that the graph computes what the case's oracle or OpenCV does."""
     files = files_of(case, folder)
     graph = load(files)
-    values, right = execute(graph, case.given()), wanted(case, files)
+    values, right = execute(graph, case.given()), expect_outputs(case, files)
     assert list(graph.outputs) == list(right)
     for name in graph.outputs:
-        same(values[name], right[name], case)
+        assert_close(values[name], right[name], case)
 
 
-def same(found: Array, right: Array, case: Case) -> None:
+def assert_close(found: Array, right: Array, case: Case) -> None:
     """Assert that two arrays are the same as far as the case demands."""
     assert found.shape == right.shape, f"shape {found.shape}, expected {right.shape}"
     np.testing.assert_allclose(found, right, rtol=case.tolerance, atol=case.tolerance)

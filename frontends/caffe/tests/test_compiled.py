@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from caffe_cases import expected, files_of, load, wanted, written
+from caffe_cases import expect_outputs, expected, files_of, load, write_network
 
 from mace_core.ir import Array, Graph
 from mace_core.registry import Registry
@@ -55,10 +55,10 @@ def trials(folder: Path) -> Iterator[Trial]:
     for name in MODULES:
         for case in module(name).CASES:
             files = files_of(case, folder)
-            yield Trial(case.name, load(files), case.given(), wanted(case, files))
+            yield Trial(case.name, load(files), case.given(), expect_outputs(case, files))
     detection = module("test_detection")
     for parameters, classes, kinds, images in detection.DETECTIONS:
-        files = written(folder, detection.network(parameters, classes, kinds, images))
+        files = write_network(folder, detection.network(parameters, classes, kinds, images))
         arrays = detection.arrays(classes, kinds, images)
         yield Trial(parameters, load(files), arrays, expected(files, arrays))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from caffe_cases import Case, check, entry, expected, files_of, floats, load, written
+from caffe_cases import Case, check, entry, expected, files_of, floats, load, write_network
 
 from mace_core.ir import Array
 from mace_core.run.reference import execute
@@ -105,7 +105,7 @@ DETECTIONS = (
 @pytest.mark.parametrize("case", DETECTIONS, ids=lambda c: c[0][:40])
 def test_boxes(case: tuple[str, int, int, int], tmp_path: Path) -> None:
     parameters, classes, kinds, images = case
-    files = written(tmp_path, network(parameters, classes, kinds, images))
+    files = write_network(tmp_path, network(parameters, classes, kinds, images))
     given = arrays(classes, kinds, images)
     right = expected(files, given)["out"]
     found = execute(load(files), given)["out"]
@@ -115,10 +115,10 @@ def test_boxes(case: tuple[str, int, int, int], tmp_path: Path) -> None:
 
 def test_moves_that_hold_their_variances(tmp_path: Path) -> None:
     parameters, given = f"code_type: CENTER_SIZE confidence_threshold: 0.1 {NMS}", arrays(2, 1, 1)
-    right = execute(load(written(tmp_path, network(parameters, 2))), given)["out"]
+    right = execute(load(write_network(tmp_path, network(parameters, 2))), given)["out"]
     given["loc"] = given["loc"] * np.tile(np.float32([0.1, 0.1, 0.2, 0.25]), ANCHORS)
     found = execute(
-        load(written(tmp_path, network(f"{parameters} variance_encoded_in_target: true", 2))), given
+        load(write_network(tmp_path, network(f"{parameters} variance_encoded_in_target: true", 2))), given
     )["out"]
     np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
 
@@ -128,7 +128,7 @@ def test_boxes_by_their_corners_and_sizes(tmp_path: Path) -> None:
     parameters = (
         "code_type: CORNER_SIZE confidence_threshold: 0.9 keep_top_k: 3 nms_param { nms_threshold: 0.9 }"
     )
-    graph, given = load(written(tmp_path, network(parameters, 2))), arrays(2, 1, 1)
+    graph, given = load(write_network(tmp_path, network(parameters, 2))), arrays(2, 1, 1)
     given["conf"] = np.zeros((1, ANCHORS * 2), np.float32)
     given["conf"][0, 5 * 2 + 1] = 0.95
     rows = execute(graph, given)["out"].reshape(-1, 7)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from caffe_cases import entry, expected, floats, load, weights, written
+from caffe_cases import entry, expected, floats, load, weights, write_network
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -48,7 +48,7 @@ def fault(files: tuple[Path, ...], inputs: tuple[Port, ...] = (), outputs: tuple
 
 
 def small(folder: Path, text: str = SMALL) -> tuple[Path, ...]:
-    return written(folder, entry("x", (1, 2, 6, 6)) + text, weights(BLOBS))
+    return write_network(folder, entry("x", (1, 2, 6, 6)) + text, weights(BLOBS))
 
 
 def test_layers_in_place(tmp_path: Path) -> None:
@@ -72,29 +72,29 @@ def test_a_layer_in_place_on_the_input(tmp_path: Path) -> None:
         + RELU.format("r", "x", "y", "")
     )
     x = {"x": floats(2, 3)}
-    np.testing.assert_array_equal(execute(load(written(tmp_path, text)), x)["y"], x["x"] + 2)
+    np.testing.assert_array_equal(execute(load(write_network(tmp_path, text)), x)["y"], x["x"] + 2)
 
 
 def test_the_form_of_2014(tmp_path: Path) -> None:
     """Layers by their old names, weights by theirs, every blob of four axes."""
-    files = written(tmp_path, OLD, weights(BLOBS, old=True))
+    files = write_network(tmp_path, OLD, weights(BLOBS, old=True))
     graph = load(files)
     assert graph.outputs == ("prob",)
     found = execute(graph, X)["prob"]
     np.testing.assert_allclose(found, execute(load(small(tmp_path)), X)["prob"], rtol=1e-6)
     deployed = "\n".join(line for line in OLD.splitlines() if "LOSS" not in line)
     np.testing.assert_allclose(
-        found, expected(written(tmp_path, deployed, weights(BLOBS, old=True)), X)["prob"], rtol=1e-5
+        found, expected(write_network(tmp_path, deployed, weights(BLOBS, old=True)), X)["prob"], rtol=1e-5
     )
 
 
 def test_the_form_of_2013_gets_advice(tmp_path: Path) -> None:
     text = 'layers { layer { name: "conv" type: "conv" num_output: 3 } bottom: "x" top: "y" }'
-    assert "upgrade_net_proto_text" in fault(written(tmp_path, text))
+    assert "upgrade_net_proto_text" in fault(write_network(tmp_path, text))
 
 
 def test_forms_do_not_mix(tmp_path: Path) -> None:
-    assert "mixes" in fault(written(tmp_path, OLD + SMALL))
+    assert "mixes" in fault(write_network(tmp_path, OLD + SMALL))
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_forms_do_not_mix(tmp_path: Path) -> None:
 )
 def test_phases(rules: str, runs: bool, tmp_path: Path) -> None:
     text = entry("x", (2, 3)) + RELU.format("a", "x", "y", "") + RELU.format("b", "y", "z", rules)
-    assert load(written(tmp_path, text)).outputs == (("z",) if runs else ("y",))
+    assert load(write_network(tmp_path, text)).outputs == (("z",) if runs else ("y",))
 
 
 def test_what_trains_is_left_out(tmp_path: Path) -> None:
     text = entry("x", (2, 3)) + RELU.format("a", "x", "y", "")
     text += 'layer { name: "l" type: "SoftmaxWithLoss" bottom: "y" bottom: "label" top: "loss" }'
-    assert load(written(tmp_path, text)).outputs == ("y",)
+    assert load(write_network(tmp_path, text)).outputs == ("y",)
 
 
 def test_cut_on_both_sides(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_opencv_knows_no_cut(tmp_path: Path) -> None:
 def test_opencv_returns_an_output_that_a_layer_in_place_wrote(tmp_path: Path) -> None:
     text = entry("x", (2, 3)) + RELU.format("a", "x", "y", "") + RELU.format("b", "y", "y", "")
     x = {"x": floats(2, 3)}
-    np.testing.assert_array_equal(expected(written(tmp_path, text), x)["y"], np.maximum(x["x"], 0))
+    np.testing.assert_array_equal(expected(write_network(tmp_path, text), x)["y"], np.maximum(x["x"], 0))
 
 
 def test_another_shape(tmp_path: Path) -> None:
@@ -161,27 +161,27 @@ def test_messages_of_boundaries(tmp_path: Path) -> None:
         == "case.prototxt: no tensor 'prbo' for the deployment file's output; did you mean 'prob'?"
     )
     assert fault(files, (Port("conv"),)).endswith('\n  input_tensors: [conv]\n  input_shapes: ["?"]')
-    assert "has no input" in fault(written(tmp_path, SMALL, weights(BLOBS)))
+    assert "has no input" in fault(write_network(tmp_path, SMALL, weights(BLOBS)))
     unsized = 'layer { name: "x" type: "Input" top: "x" }' + SMALL
-    assert "input 'x' has no shape" in fault(written(tmp_path, unsized, weights(BLOBS)))
-    text = fault(written(tmp_path, unsized, weights(BLOBS)), (Port("x"), Port("conv", (1, 4, 6, 6))))
+    assert "input 'x' has no shape" in fault(write_network(tmp_path, unsized, weights(BLOBS)))
+    text = fault(write_network(tmp_path, unsized, weights(BLOBS)), (Port("x"), Port("conv", (1, 4, 6, 6))))
     assert text.endswith('\n  input_tensors: [x, conv]\n  input_shapes: ["?", "1,4,6,6"]')
 
 
 def test_messages_of_weights(tmp_path: Path) -> None:
-    described = written(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL)
+    described = write_network(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL)
     assert (
         fault(described)
         == "case.prototxt: has layers with weights, but no .caffemodel is given; name it: weight_file_path"
     )
     missing = tmp_path / "none.caffemodel"
     assert "none.caffemodel: cannot be read" in fault((*described, missing))
-    other = written(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({"other": [floats(1)]}))
+    other = write_network(tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({"other": [floats(1)]}))
     assert (
         "layer 'conv' (Convolution): the weights hold no filters of it; give the .caffemodel that belongs"
         in fault(other)
     )
-    wrong = written(
+    wrong = write_network(
         tmp_path, entry("x", (1, 2, 6, 6)) + SMALL, weights({**BLOBS, "fc": [floats(4, 10), floats(4)]})
     )
     text = "case.prototxt: layer 'fc' (InnerProduct): its weights have shape [4, 10], but the .prototxt makes them [4, 12]; give"
@@ -192,7 +192,7 @@ def test_messages_of_the_description(tmp_path: Path) -> None:
     broken = fault(small(tmp_path, SMALL.replace("num_output: 3", "num_output: three")))
     assert broken.startswith("case.prototxt, line 2: is no network, or a damaged one:")
     assert "case.prototxt, line 7: is no network" in fault(small(tmp_path, SMALL + "layer {"))
-    assert "damaged" in fault(written(tmp_path, OLD.replace("RELU", "RELUU")))
+    assert "damaged" in fault(write_network(tmp_path, OLD.replace("RELU", "RELUU")))
     unknown = fault(
         small(tmp_path, SMALL.replace('"Softmax"', '"SoftMin"').replace('"ReLU"', '"Yolov3DetectionOutput"'))
     )
@@ -210,7 +210,7 @@ def test_faults_of_single_layers_are_told_together(tmp_path: Path) -> None:
     )
     text += 'layer { name: "b" type: "Pooling" bottom: "x" top: "b" pooling_param { pool: STOCHASTIC kernel_size: 2 } }'
     text += RELU.format("c", "a", "c", "")
-    assert [line.split(": ")[1] for line in fault(written(tmp_path, text)).splitlines()] == [
+    assert [line.split(": ")[1] for line in fault(write_network(tmp_path, text)).splitlines()] == [
         "layer 'a' (Reshape)",
         "layer 'b' (Pooling)",
     ]
@@ -225,15 +225,15 @@ def test_two_descriptions_or_none(tmp_path: Path) -> None:
 def test_a_description_is_parsed_up_to_a_size(tmp_path: Path) -> None:
     text = entry("x", (1, 2, 6, 6)) + RELU.format("relu", "x", "y", "")
     full = text + "#" * (MAX_TEXT_BYTES - len(text))
-    assert len(load(written(tmp_path, full)).nodes) == 1
+    assert len(load(write_network(tmp_path, full)).nodes) == 1
     problem = "case.prototxt: is a description of 1048577 bytes; the maximum is 1048576; give the .prototxt"
-    assert fault(written(tmp_path, full + "#")).startswith(problem)
+    assert fault(write_network(tmp_path, full + "#")).startswith(problem)
 
 
 @pytest.mark.parametrize(("depth", "refused"), [(32, False), (33, True)])
 def test_braces_are_counted_before_they_are_parsed(depth: int, refused: bool, tmp_path: Path) -> None:
     unknown = "unknown " + "{ a " * (depth - 1) + "{ a: 1 }" + "}" * (depth - 1)
-    files = written(tmp_path, entry("x", (1, 2, 6, 6)) + RELU.format("relu", "x", "y", "") + unknown)
+    files = write_network(tmp_path, entry("x", (1, 2, 6, 6)) + RELU.format("relu", "x", "y", "") + unknown)
     if refused:
         assert fault(files).startswith("case.prototxt: is no network: it nests 33 braces; the maximum is 32;")
     else:

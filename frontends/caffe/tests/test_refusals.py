@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from caffe_cases import Case, entry, files_of, floats, load, weights, written
+from caffe_cases import Case, entry, files_of, floats, load, weights, write_network
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Shape
@@ -302,7 +302,7 @@ def sequence_blobs(layer: str) -> list[Array]:
 
 def without_bottoms(layer: str, folder: Path) -> tuple[Path, ...]:
     text = f'layer {{ name: "layer" type: "{layer}" top: "y" }}'
-    return written(folder, entry("x", (2, 3)) + text, weights({"layer": [floats(1)]}))
+    return write_network(folder, entry("x", (2, 3)) + text, weights({"layer": [floats(1)]}))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_indices_of_averages(tmp_path: Path) -> None:
 def test_a_blob_that_no_layer_computes(tmp_path: Path) -> None:
     text = entry("x", (2, 3)) + 'layer { name: "r" type: "ReLU" bottom: "z" top: "y" }'
     with pytest.raises(MaceError, match=r"no layer before it computes blob 'z'; correct the \.prototxt"):
-        load(written(tmp_path, text))
+        load(write_network(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_a_blob_that_no_layer_computes(tmp_path: Path) -> None:
 )
 def test_description_is_refused(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(MaceError) as caught:
-        load(written(tmp_path, text))
+        load(write_network(tmp_path, text))
     assert str(caught.value) == f"case.prototxt: {problem}"
 
 
@@ -370,5 +370,5 @@ def test_description_is_refused(text: str, problem: str, tmp_path: Path) -> None
 def test_weights_are_refused(data: bytes, problem: str, tmp_path: Path) -> None:
     text = entry("x", (1, 4)) + 'layer { name: "r" type: "ReLU" bottom: "x" top: "y" }'
     with pytest.raises(MaceError) as caught:
-        load(written(tmp_path, text, data))
+        load(write_network(tmp_path, text, data))
     assert str(caught.value).startswith(f"case.caffemodel: {problem}")

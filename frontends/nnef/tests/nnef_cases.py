@@ -84,7 +84,7 @@ def dat(array: Array) -> bytes:
     return memory.data
 
 
-def written(folder: Path, text: str, variables: Mapping[str, Array] | None = None) -> tuple[Path, ...]:
+def write_model(folder: Path, text: str, variables: Mapping[str, Array] | None = None) -> tuple[Path, ...]:
     """Write a model into a folder; returns the folder."""
     folder.mkdir(exist_ok=True)
     (folder / "graph.nnef").write_text(text, "utf-8")
@@ -101,7 +101,7 @@ def load(files: tuple[Path, ...], model: Model | None = None) -> Graph:
 
 def check(case: Case, folder: Path) -> Graph:
     """Assert that the graph computes what the reference does."""
-    files = written(folder / "model", case.text(), case.variables)
+    files = write_model(folder / "model", case.text(), case.variables)
     graph = load(files)
     arrays = case.arrays()
     found, right = execute(graph, arrays), Nnef().reference(files, Model("case", files))(arrays)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nnef_cases import WHOLE, Case, floats, load, written
+from nnef_cases import WHOLE, Case, floats, load, write_model
 
 from mace_core.deployment import Model
 from mace_core.registry import Registry
@@ -41,7 +41,7 @@ def test_operations_through_generated_c(tmp_path: Path) -> None:
     graphs, inputs, right = [], {}, {}
     for number, case in enumerate(CASES):
         name = f"case{number}"
-        files = written(tmp_path / name, case.text(), case.variables)
+        files = write_model(tmp_path / name, case.text(), case.variables)
         graphs.append(run_phases(load(files), registry).with_name(name))
         inputs[name] = case.arrays()
         right[name] = Nnef().reference(files, Model(name, files))(inputs[name])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nnef_cases import Case, check, floats, load, written
+from nnef_cases import Case, check, floats, load, write_model
 
 from mace_core.errors import MaceError
 
@@ -142,4 +142,4 @@ def test_fake_quantization(body: str, tmp_path: Path) -> None:
 def test_too_many_bits_are_refused(tmp_path: Path) -> None:
     text = Case("y = linear_quantize(x0, -1.0, 1.0, bits = 40);").text()
     with pytest.raises(MaceError, match=r"node 'y' \(linear_quantize\): 40 bits; single precision holds 24"):
-        load(written(tmp_path / "m", text))
+        load(write_model(tmp_path / "m", text))

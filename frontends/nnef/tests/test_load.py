@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nnef_cases import Case, dat, floats, graph_text, load, written
+from nnef_cases import Case, dat, floats, graph_text, load, write_model
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -24,11 +24,11 @@ NET = Case(
 
 
 def net(folder: Path) -> tuple[Path, ...]:
-    return written(folder / "net", NET.text(), NET.variables)
+    return write_model(folder / "net", NET.text(), NET.variables)
 
 
 def fault(folder: Path, text: str, model: Model | None = None) -> str:
-    files = written(folder / "bad", text)
+    files = write_model(folder / "bad", text)
     with pytest.raises(MaceError) as told:
         load(files, replace(model, files=files) if model else None)
     return str(told.value)
@@ -93,7 +93,7 @@ def test_another_batch_may_be_stated_and_no_other_size(tmp_path: Path) -> None:
 
 def test_an_input_that_nothing_reads_stays(tmp_path: Path) -> None:
     lines = ["x = external<integer>(shape = [2]);", "z = external(shape = [3]);", "y = copy(x);"]
-    graph = load(written(tmp_path / "m", graph_text(["x", "z"], ["y"], lines)))
+    graph = load(write_model(tmp_path / "m", graph_text(["x", "z"], ["y"], lines)))
     assert graph.inputs == ("x", "z")
     assert graph.tensors["x"].dtype is DType.I64
 
@@ -110,7 +110,7 @@ def test_an_input_that_nothing_reads_stays(tmp_path: Path) -> None:
 )
 def test_variables_lie_in_the_folder(label: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "b.dat").write_bytes(dat(floats(2)))
-    (folder,) = written(
+    (folder,) = write_model(
         tmp_path / "m",
         graph_text(
             ["x"],
@@ -157,7 +157,7 @@ def test_damaged_variables(data: bytes, said: str, tmp_path: Path) -> None:
         ["y"],
         ["x = external(shape = [2]);", "w = variable(shape = [2], label = 'w');", "y = add(x, w);"],
     )
-    (folder,) = written(tmp_path / "m", text)
+    (folder,) = write_model(tmp_path / "m", text)
     (folder / "w.dat").write_bytes(data)
     with pytest.raises(MaceError) as told:
         load((folder,))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nnef_cases import Case, check, floats, load, written
+from nnef_cases import Case, check, floats, load, write_model
 
 from mace_core.errors import MaceError
 
@@ -109,5 +109,5 @@ def test_a_variable_of_half_precision_is_widened(tmp_path: Path) -> None:
 )
 def test_refusals(body: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(MaceError) as told:
-        load(written(tmp_path / "m", Case(body, IMAGE).text()))
+        load(write_model(tmp_path / "m", Case(body, IMAGE).text()))
     assert said in str(told.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nnef_cases import Case, check, floats, load, written
+from nnef_cases import Case, check, floats, load, write_model
 
 from mace_core.errors import MaceError
 
@@ -86,5 +86,5 @@ def test_normalizations(name: str, attributes: str, tmp_path: Path) -> None:
 def test_refusals(body: str, said: str, tmp_path: Path) -> None:
     case = Case(body, variables={"v": floats(3)})
     with pytest.raises(MaceError) as told:
-        load(written(tmp_path / "m", case.text(), case.variables))
+        load(write_model(tmp_path / "m", case.text(), case.variables))
     assert said in str(told.value)

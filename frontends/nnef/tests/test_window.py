@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nnef_cases import Case, check, floats, load, written
+from nnef_cases import Case, check, floats, load, write_model
 
 from mace_core.errors import MaceError
 
@@ -159,5 +159,5 @@ def test_resizing(body: str, tmp_path: Path) -> None:
 def test_refusals(body: str, said: str, tmp_path: Path) -> None:
     case = Case(body, variables=WEIGHTS)
     with pytest.raises(MaceError) as told:
-        load(written(tmp_path / "m", case.text(), case.variables))
+        load(write_model(tmp_path / "m", case.text(), case.variables))
     assert said in str(told.value)

@@ -31,7 +31,7 @@ RATES = """<ir_version: 8, opset_import: ["" : 13]> g (float[2,3] x, int64 rate,
 }"""
 
 
-def saved(folder: Path, text: str = RATES) -> Path:
+def save(folder: Path, text: str = RATES) -> Path:
     path = folder / "m.onnx"
     path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
     return path
@@ -50,7 +50,7 @@ def fault(path: Path, values: dict[str, Any], inputs: tuple[Port, ...] = ()) -> 
 
 
 def test_a_branch_that_is_not_taken_is_not_read(tmp_path: Path) -> None:
-    graph = load(saved(tmp_path), {"rate": 16000})
+    graph = load(save(tmp_path), {"rate": 16000})
     assert [n.op.name for n in graph.nodes] == ["Neg", "Exp"]
     assert "rate" not in graph.inputs
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
@@ -58,10 +58,10 @@ def test_a_branch_that_is_not_taken_is_not_read(tmp_path: Path) -> None:
 
 
 def test_faults_of_the_taken_branch_and_of_what_it_reads_are_told(tmp_path: Path) -> None:
-    text = fault(saved(tmp_path), {"rate": 8000})
+    text = fault(save(tmp_path), {"rate": 8000})
     assert "ai.onnx::Thing" in text
     assert "ai.onnx::Other" not in text
-    whole = fault(saved(tmp_path), {})
+    whole = fault(save(tmp_path), {})
     assert "ai.onnx::Thing" in whole
 
 
@@ -70,7 +70,7 @@ BODY = "{ f = Cast<to=1>(i) s = ReduceSum<keepdims=0>(f) t = Cast<to=1>(flag) a 
 
 
 def test_values_take_the_shape_and_type_of_their_inputs(tmp_path: Path) -> None:
-    graph = load(saved(tmp_path, VALUES + BODY), {"w": [1, 2.5], "i": 2, "flag": True})
+    graph = load(save(tmp_path, VALUES + BODY), {"w": [1, 2.5], "i": 2, "flag": True})
     assert graph.inputs == ("x",)
     assert execute(graph, {"x": np.ones((1, 2), np.float32)})["y"].tolist() == [[7, 16]]
 
@@ -86,15 +86,15 @@ def test_values_take_the_shape_and_type_of_their_inputs(tmp_path: Path) -> None:
     ],
 )
 def test_values_that_do_not_fit(values: dict[str, Any], said: str, tmp_path: Path) -> None:
-    assert said in fault(saved(tmp_path), values)
+    assert said in fault(save(tmp_path), values)
 
 
 def test_an_input_is_fixed_or_stated(tmp_path: Path) -> None:
-    assert "is in input_values and in input_tensors" in fault(saved(tmp_path), {"rate": 1}, (Port("rate"),))
+    assert "is in input_values and in input_tensors" in fault(save(tmp_path), {"rate": 1}, (Port("rate"),))
 
 
 def test_the_framework_gets_the_values_too(tmp_path: Path) -> None:
-    path = saved(tmp_path, VALUES + BODY)
+    path = save(tmp_path, VALUES + BODY)
     model = Model("m", (path,), keys={"input_values": {"w": [1, 2.5], "i": 2, "flag": True}})
     run = Onnx().reference((path,), model)
     assert run is not None
@@ -102,7 +102,7 @@ def test_the_framework_gets_the_values_too(tmp_path: Path) -> None:
 
 
 def test_from_the_deployment_file(tmp_path: Path) -> None:
-    saved(tmp_path, VALUES + BODY)
+    save(tmp_path, VALUES + BODY)
     text = "library_name: l\nmodels:\n  m:\n    model_file_path: m.onnx\n    input_values: {w: [1, 2.5], i: 2, flag: true}\n"
     (tmp_path / "d.yml").write_text(text)
     (model,) = load_deployment(tmp_path / "d.yml").models
@@ -125,7 +125,7 @@ def test_a_branch_may_give_a_tensor_from_around_it(tmp_path: Path) -> None:
       a = Neg(x)
       y = If (c) < then_branch = t () => (float[2,3] o) { o = Exp(x) }, else_branch = e () => (float[2,3] a) { } >
     }"""
-    graph = load(saved(tmp_path, text), {})
+    graph = load(save(tmp_path, text), {})
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
     for chosen, expected in ((True, np.exp(x)), (False, -x)):
         values = execute(graph, {"x": x, "c": np.asarray(chosen)})
@@ -139,4 +139,4 @@ def test_a_name_inside_of_a_branch_hides_the_same_name_around_it(tmp_path: Path)
       y = If (c) < then_branch = t () => (float[2,3] o) { n = Neg(x) o = Exp(n) },
                    else_branch = e () => (float[2,3] p) { p = Neg(x) } >
     }"""
-    assert "Exp" in [node.op.name for node in load(saved(tmp_path, text), {}).nodes]
+    assert "Exp" in [node.op.name for node in load(save(tmp_path, text), {}).nodes]

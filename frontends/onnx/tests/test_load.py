@@ -32,7 +32,7 @@ CHAIN = (
 FIXED = CHAIN.replace("[N,3,H]", "[2,3,4]").replace("float[N] s", "float[2] s")
 
 
-def saved(path: Path, text: str | onnx.ModelProto) -> Path:
+def save(path: Path, text: str | onnx.ModelProto) -> Path:
     model = onnx.parser.parse_model(text) if isinstance(text, str) else text
     path.write_bytes(model.SerializeToString())
     return path
@@ -50,7 +50,7 @@ def fault(path: Path, inputs: tuple[Port, ...] = (), outputs: tuple[str, ...] = 
 
 
 def test_names_are_kept(tmp_path: Path) -> None:
-    graph = load(saved(tmp_path / "m.onnx", FIXED))
+    graph = load(save(tmp_path / "m.onnx", FIXED))
     assert [(n.name, n.op.name, n.outputs, n.sources) for n in graph.nodes] == [
         ("first", "Relu", ("a",), ("first",)),
         ("second", "Neg", ("b",), ("second",)),
@@ -63,7 +63,7 @@ def test_unknown_dimensions_are_told_together(tmp_path: Path) -> None:
     chain = CHAIN.replace("float[N] s", 'float[N,?] "mask-1", float[N] s').replace('"mask-1"', "mask")
     model = onnx.parser.parse_model(chain)
     model.graph.input[1].name = "mask-1"
-    text = fault(saved(tmp_path / "m.onnx", model))
+    text = fault(save(tmp_path / "m.onnx", model))
     assert text.splitlines() == [
         "m.onnx: input 'x' leaves dimension 2 ('H') open",
         "m.onnx: input 'mask-1' leaves dimension 1 open; write in the deployment file, each name and ? replaced by a number:",
@@ -77,7 +77,7 @@ def test_an_open_batch_is_one_and_a_note_says_so(tmp_path: Path) -> None:
         HEAD
         + "(float[N,3] x, float[5,N] mask, float[M] t, float r) => (float[a,b] y) { a = MatMul(mask, x) b = Add(a, t) y = Mul(b, r) }"
     )
-    graph = load(saved(tmp_path / "m.onnx", text))
+    graph = load(save(tmp_path / "m.onnx", text))
     assert [graph.tensors[n].shape for n in graph.inputs] == [(1, 3), (5, 1), (1,), ()]
     assert graph.notes == (
         "m.onnx leaves the first dimension of 'x', 'mask', 't' open: taken as 1; for another, write in the deployment file:\n"
@@ -88,23 +88,23 @@ def test_an_open_batch_is_one_and_a_note_says_so(tmp_path: Path) -> None:
 def test_the_lines_of_the_note_load(tmp_path: Path) -> None:
     text = HEAD + "(float[N,3] x, float r) => (float[a,b] y) { y = Mul(x, r) }"
     # "" is read as (1,).
-    graph = load(saved(tmp_path / "m.onnx", text), (Port("x", (4, 3)), Port("r", (1,))))
+    graph = load(save(tmp_path / "m.onnx", text), (Port("x", (4, 3)), Port("r", (1,))))
     assert [graph.tensors[n].shape for n in graph.inputs] == [(4, 3), ()]
     assert graph.notes == ()
 
 
 def test_a_symbol_is_known_from_another_input(tmp_path: Path) -> None:
-    graph = load(saved(tmp_path / "m.onnx", CHAIN), (Port("x", (2, 3, 5)), Port("s")))
+    graph = load(save(tmp_path / "m.onnx", CHAIN), (Port("x", (2, 3, 5)), Port("s")))
     assert graph.tensors["s"].shape == (2,)
 
 
 def test_contradicting_shape(tmp_path: Path) -> None:
-    text = fault(saved(tmp_path / "m.onnx", CHAIN), (Port("x", (2, 5, 3)), Port("s")))
+    text = fault(save(tmp_path / "m.onnx", CHAIN), (Port("x", (2, 5, 3)), Port("s")))
     assert "input 'x' has shape [N,3,H] in the model, [2, 5, 3] in the deployment file" in text
 
 
 def test_unknown_name_gets_a_suggestion(tmp_path: Path) -> None:
-    big = saved(tmp_path / "m.onnx", FIXED.replace(" x", " image").replace("(x)", "(image)"))
+    big = save(tmp_path / "m.onnx", FIXED.replace(" x", " image").replace("(x)", "(image)"))
     assert "no tensor 'imge' for the deployment file's input; did you mean 'image'?" in fault(
         big, (Port("imge"),)
     )
@@ -112,7 +112,7 @@ def test_unknown_name_gets_a_suggestion(tmp_path: Path) -> None:
 
 
 def test_cut_on_both_sides(tmp_path: Path) -> None:
-    path = saved(tmp_path / "m.onnx", FIXED)
+    path = save(tmp_path / "m.onnx", FIXED)
     graph = load(path, (Port("a"),), ("b", "y"))
     assert (graph.inputs, graph.outputs) == (("a",), ("b", "y"))
     assert [n.name for n in graph.nodes] == ["second", "third"]
@@ -125,7 +125,7 @@ def test_cut_on_both_sides(tmp_path: Path) -> None:
 
 
 def test_cut_hides_what_is_not_supported(tmp_path: Path) -> None:
-    path = saved(
+    path = save(
         tmp_path / "m.onnx",
         HEAD + "(float[2,3] x) => (float[k,n] y) { a = Relu(x) b = Thing(a) y = other.Thing(b) }",
     )
@@ -135,7 +135,7 @@ def test_cut_hides_what_is_not_supported(tmp_path: Path) -> None:
 def test_unsupported_operators_are_told_together(tmp_path: Path) -> None:
     body = "{ [one] a = ImageDecoder(x) b = StringConcat(x, x) [two] y = ImageDecoder(b) }"
     lines = fault(
-        saved(tmp_path / "m.onnx", HEAD + "(float[2,3,3] x) => (float[2] a, float[2] y) " + body)
+        save(tmp_path / "m.onnx", HEAD + "(float[2,3,3] x) => (float[2] a, float[2] y) " + body)
     ).splitlines()
     assert [line.split(" is not supported")[0] for line in lines] == [
         "m.onnx: node 'one' (ImageDecoder): operator ai.onnx::ImageDecoder",
@@ -147,7 +147,7 @@ def test_unsupported_operators_are_told_together(tmp_path: Path) -> None:
 
 def test_faults_of_single_nodes_are_told_together(tmp_path: Path) -> None:
     body = "{ [one] a = Reshape(x, s) [two] b = Tile(x, s) c = Relu(b) y = Add(a, c) }"
-    text = fault(saved(tmp_path / "m.onnx", HEAD + "(float[2,3] x, int64[2] s) => (float[a,b] y) " + body))
+    text = fault(save(tmp_path / "m.onnx", HEAD + "(float[2,3] x, int64[2] s) => (float[a,b] y) " + body))
     assert [line.split(":")[1] for line in text.splitlines()] == [
         " node 'one' (Reshape)",
         " node 'two' (Tile)",
@@ -173,7 +173,7 @@ def test_operator_of_a_plugin(tmp_path: Path) -> None:
         HEAD.replace('["" : 13]', '["" : 13, "acme" : 1]')
         + "(float[2] x) => (float[2] y) { [n] y = acme.Scale<by=2.0, up=1>(x) }"
     )
-    path = saved(tmp_path / "m.onnx", text)
+    path = save(tmp_path / "m.onnx", text)
     graph = verify(Onnx().load((path,), Model("m", (path,)), {**core_ops(), op.name: op}))
     assert graph.nodes[0].attrs == ScaleAttributes(2.0, True)
     assert "acme::Scale" in fault(path)
@@ -185,7 +185,7 @@ def test_functions_of_the_model(tmp_path: Path) -> None:
     <domain: "local", opset_import: ["" : 13, "local" : 1]> twice <slope: float = 0.25> (v) => (w)
     { a = local.once<alpha: float = @slope>(v) w = Add(a, v) }
     <domain: "local", opset_import: ["" : 13]> once <alpha> (v) => (w) { w = LeakyRelu<alpha: float = @alpha>(v) }"""
-    path = saved(tmp_path / "m.onnx", text)
+    path = save(tmp_path / "m.onnx", text)
     graph = load(path)
     x = {"x": np.array([[-2, 1, 3], [0, -1, 5]], np.float32)}
     a = np.where(x["x"] < 0, x["x"] * 1.5, x["x"] * 2)
@@ -204,7 +204,7 @@ def test_no_model(content: bytes, tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_text(tmp_path: Path) -> None:
-    path = saved(tmp_path / "m.onnx", FIXED)
+    path = save(tmp_path / "m.onnx", FIXED)
     path.write_bytes(path.read_bytes().replace(b"Relu", b"R\xff\xfeu"))
     assert "is no ONNX model" in fault(path)
 
@@ -230,7 +230,7 @@ def weighty() -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_damaged_files_give_one_error(tmp_path: Path) -> None:
-    good = saved(tmp_path / "m.onnx", weighty()).read_bytes()
+    good = save(tmp_path / "m.onnx", weighty()).read_bytes()
     rng = np.random.default_rng(5)
     outcomes = {True: 0, False: 0}
     texts: list[str] = []
@@ -259,7 +259,7 @@ def test_cyclic_graph(tmp_path: Path) -> None:
     model = helper.make_model(
         helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 13)]
     )
-    assert "topologically sorted" in fault(saved(tmp_path / "m.onnx", model))
+    assert "topologically sorted" in fault(save(tmp_path / "m.onnx", model))
 
 
 @pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", "none.bin"])
@@ -270,7 +270,7 @@ def test_weights_outside_of_the_folder(location: str, tmp_path: Path) -> None:
     model = weighty()
     onnx.external_data_helper.set_external_data(model.graph.initializer[0], location, 0, 6400)
     model.graph.initializer[0].ClearField("raw_data")
-    assert "the data of tensor 'w' cannot be read" in fault(saved(folder / "m.onnx", model))
+    assert "the data of tensor 'w' cannot be read" in fault(save(folder / "m.onnx", model))
 
 
 def test_weights_beside_the_file(tmp_path: Path) -> None:
@@ -284,9 +284,9 @@ def test_weights_beside_the_file(tmp_path: Path) -> None:
 
 
 def test_old_versions_and_newer_ones(tmp_path: Path) -> None:
-    old = fault(saved(tmp_path / "m.onnx", FIXED.replace('"" : 13', '"" : 6')))
+    old = fault(save(tmp_path / "m.onnx", FIXED.replace('"" : 13', '"" : 6')))
     assert "uses operator set 6; 7 is the oldest" in old
-    assert "install a newer onnx" in fault(saved(tmp_path / "m.onnx", FIXED.replace('"" : 13', '"" : 4000')))
+    assert "install a newer onnx" in fault(save(tmp_path / "m.onnx", FIXED.replace('"" : 13', '"" : 4000')))
 
 
 def test_payloads_stay_in_the_file() -> None:
@@ -322,7 +322,7 @@ def test_an_output_that_a_function_does_not_have_is_refused(tmp_path: Path) -> N
     )
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=9)
     with pytest.raises(MaceError, match="output 'z': nothing computes it; export the model again"):
-        load(saved(tmp_path / "net.onnx", model))
+        load(save(tmp_path / "net.onnx", model))
 
 
 def test_messages_that_nest_without_end() -> None:
@@ -375,7 +375,7 @@ def test_memory(tmp_path: Path) -> None:
     for i in range(4):
         weight = np.full((1024, 1024), i, np.float32)
         model.graph.initializer.append(numpy_helper.from_array(weight, f"w{i}"))
-    path = saved(tmp_path / "m.onnx", model)
+    path = save(tmp_path / "m.onnx", model)
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(path)], check=True, capture_output=True, text=True
     )

@@ -261,7 +261,7 @@ GROUPS = {"conv": CONV, "pool": POOL, "norm": NORM, "move": MOVE, "math": MATH, 
 CASES = [pytest.param(case, id=f"{group}: {case.name}") for group, cases in GROUPS.items() for case in cases]
 
 
-def made(case: Case, path: Path) -> onnx.ModelProto:
+def build_model(case: Case, path: Path) -> onnx.ModelProto:
     rng = np.random.default_rng(7)
     model = onnx.parser.parse_model(case.text())
     for name, shape in case.weights:
@@ -279,7 +279,7 @@ def load(path: Path, *ports: Port) -> Graph:
 @pytest.mark.parametrize("case", CASES)
 def test_parity(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    made(case, path)
+    build_model(case, path)
     graph = load(path)
     rng = np.random.default_rng(3)
     arrays = {n: (rng.random(graph.tensors[n].shape) * 2 - 1).astype(np.float32) for n in graph.inputs}
@@ -292,12 +292,12 @@ def test_parity(case: Case, tmp_path: Path) -> None:
 
 
 def test_shape_chain_becomes_one_reshape(tmp_path: Path) -> None:
-    made(MOVE[0], tmp_path / "m.onnx")
+    build_model(MOVE[0], tmp_path / "m.onnx")
     assert [n.op.name for n in load(tmp_path / "m.onnx").nodes] == ["Reshape"]
 
 
 def test_convolution_is_channels_last(tmp_path: Path) -> None:
-    made(CONV[0], tmp_path / "m.onnx")
+    build_model(CONV[0], tmp_path / "m.onnx")
     graph = load(tmp_path / "m.onnx")
     assert [n.op.name for n in graph.nodes] == ["Transpose", "Conv", "Transpose"]
     assert graph.weights["w"].shape == (6, 3, 3, 3)

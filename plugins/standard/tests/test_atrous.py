@@ -32,7 +32,7 @@ def blocks(e: Expressions, size: int, block: int, reach: int) -> tuple[tuple[int
     return (low, high + spare), (0, spare)
 
 
-def around(
+def conv_of_blocks(
     e: Expressions, x: str, block: tuple[int, ...], conv: Callable[[str], str], kernel: tuple[int, ...]
 ) -> str:
     """A convolution between space-to-batch and batch-to-space."""
@@ -50,7 +50,9 @@ def test_an_image_has_one_dilated_convolution(seed: int) -> None:
     x = e("Sin", e.input(e.pick(1, 2), *(int(n) for n in e.rng.integers(6, 10, 2)), channels))
     group = e.pick(1, channels)
     filters, bias = e.constant(channels * 2, *kernel, channels // group), e.constant(channels * 2)
-    y = around(e, x, block, lambda y: e("Conv", y, filters, bias, **PLAIN, group=group, low=0.0), kernel)
+    y = conv_of_blocks(
+        e, x, block, lambda y: e("Conv", y, filters, bias, **PLAIN, group=group, low=0.0), kernel
+    )
     assert ops_after(PASSES, e.graph(e("Neg", y))) == ["Sin", "Conv", "Neg"]
 
 
@@ -65,7 +67,7 @@ def test_a_sequence_has_one_too_through_an_image_of_one_row(seed: int) -> None:
         wide = e("Conv", e("Reshape", y, shape=(n, 1, length, 3)), filters, **PLAIN)
         return e("Reshape", wide, shape=(n, length - kernel + 1, 4))
 
-    y = around(e, x, (block,), conv, (kernel,))
+    y = conv_of_blocks(e, x, (block,), conv, (kernel,))
     found = ops_after(PASSES, e.graph(e("Neg", y)))
     assert [op for op in found if op != "Reshape"] in (
         ["Sin", "Conv", "Neg"],
@@ -82,7 +84,7 @@ def test_a_sequence_as_an_image_of_more_rows_stays(rows: int) -> None:
         wide = e("Conv", e("Reshape", y, shape=(2, rows, 12 // rows, 3)), filters, **PLAIN)
         return e("Reshape", wide, shape=(2, 12, 4))
 
-    graph = remove_identity(e.graph(around(e, x, (2,), conv, (1,))))
+    graph = remove_identity(e.graph(conv_of_blocks(e, x, (2,), conv, (1,))))
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
 
@@ -91,7 +93,7 @@ def test_stored_integers_stay_stored() -> None:
     x = e.input(1, 8, 8, 2, storage=STORED)
     result = Storage(DType.I8, Quant.of(0.1))
     filters = e.new.weight("w", np.ones((2, 3, 3, 2), np.int8), Quant.of(0.25))
-    y = around(e, x, (2, 2), lambda y: e("Conv", y, filters, **PLAIN, storage=result), (3, 3))
+    y = conv_of_blocks(e, x, (2, 2), lambda y: e("Conv", y, filters, **PLAIN, storage=result), (3, 3))
     assert ops_after(PASSES, e.graph(y)) == ["Conv"]
 
 
@@ -106,7 +108,7 @@ def test_what_is_nearly_it_stays(seed: int) -> None:
         lambda y: e("Neg", e("Conv", y, filters, **PLAIN)),
         lambda y: e("MaxPool", y, kernel=(2, 2), **PLAIN),
     )
-    graph = e.graph(around(e, x, (2, 2), inner, (2, 2)))
+    graph = e.graph(conv_of_blocks(e, x, (2, 2), inner, (2, 2)))
     assert ops_after([flatten_atrous], graph) == [n.op.name for n in graph.nodes]
 
 

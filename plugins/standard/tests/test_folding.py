@@ -35,7 +35,7 @@ def conv(e: Expressions, x: str, group: int = 1, **attrs: Attribute) -> str:
     return e("Conv", x, filters, *bias, group=group, **(window(rank) | attrs))
 
 
-def along(e: Expressions, channels: int, *, number: bool = True) -> str:
+def channel_constant(e: Expressions, channels: int, *, number: bool = True) -> str:
     return e.constant(*e.pick((channels,), (1, channels), *([(), (1,)] if number else [])), positive=True)
 
 
@@ -47,7 +47,7 @@ def test_constants_before_a_convolution_are_part_of_it(seed: int) -> None:
     pad = e.pick(0, 1)
     y = e("Sin", e.input(*shape))
     for _ in range(3):
-        y = e(e.pick("Mul", "Div") if pad else e.pick("Mul", "Div", "Add", "Sub"), y, along(e, 4))
+        y = e(e.pick("Mul", "Div") if pad else e.pick("Mul", "Div", "Add", "Sub"), y, channel_constant(e, 4))
     assert ops_after([fold_input], e.graph(conv(e, y, group, **window(len(shape) - 2, pad))), 2e-5) == [
         "Sin",
         "Conv",
@@ -59,7 +59,7 @@ def test_and_before_a_matrix(seed: int) -> None:
     e = Expressions(seed)
     y = e("Sin", e.input(*e.pick((3, 4), (2, 3, 4))))
     for _ in range(3):
-        y = e(e.pick("Mul", "Div", "Add", "Sub"), y, along(e, 4))
+        y = e(e.pick("Mul", "Div", "Add", "Sub"), y, channel_constant(e, 4))
     bias = [e.constant(5)] if e.rng.random() < 0.5 else []
     assert ops_after([fold_input], e.graph(e("MatMul", y, e.constant(4, 5), *bias)), 2e-5) == [
         "Sin",
@@ -73,7 +73,10 @@ def test_channels_in_another_order_are_part_of_the_filters(seed: int) -> None:
     order = e.array(e.rng.permutation(4), "i4")
     if e.rng.random() < 0.5:
         y = e("Gather", e("Sin", e.input(1, 4, 5, 4)), order, axis=e.pick(3, -1))
-        wanted, graph = ["Sin", "Conv"], e.graph(conv(e, e("Mul", y, along(e, 4)), **window(2, e.pick(0, 1))))
+        wanted, graph = (
+            ["Sin", "Conv"],
+            e.graph(conv(e, e("Mul", y, channel_constant(e, 4)), **window(2, e.pick(0, 1)))),
+        )
     else:
         y = e("Gather", e("Sin", e.input(2, 4)), order, axis=-1)
         wanted, graph = ["Sin", "MatMul"], e.graph(e("MatMul", y, e.constant(4, 5)))
@@ -84,9 +87,9 @@ def test_channels_in_another_order_are_part_of_the_filters(seed: int) -> None:
 def test_what_cannot_be_part_of_it_stays(seed: int) -> None:
     e = Expressions(seed)
     x = e.input(1, 4, 5, 4)
-    scaled = e("Mul", x, along(e, 4))
+    scaled = e("Mul", x, channel_constant(e, 4))
     graph = e.pick(
-        lambda: e.graph(conv(e, e("Add", x, along(e, 4)), **window(2, 1))),  # zeros around x + b
+        lambda: e.graph(conv(e, e("Add", x, channel_constant(e, 4)), **window(2, 1))),  # zeros around x + b
         lambda: e.graph(conv(e, e("Mul", x, e.constant(5, 1)))),
         lambda: e.graph(conv(e, e("Mul", e.input(1, 4, 5, 1), e.constant(4)))),  # stretched
         lambda: e.graph(conv(e, e("Mul", x, e.input(4)))),
@@ -96,7 +99,7 @@ def test_what_cannot_be_part_of_it_stays(seed: int) -> None:
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 1], "i4"), axis=3))),
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 1, 2, 0], "i4"), axis=1))),
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 0], "i4"), axis=3), group=2)),
-        lambda: e.graph(conv(e, e("Mul", x, along(e, 4), storage=STORED))),
+        lambda: e.graph(conv(e, e("Mul", x, channel_constant(e, 4), storage=STORED))),
         lambda: e.graph(e("Conv", scaled, e.input(3, 1, 1, 4), **window(2))),
         lambda: e.graph(e("MatMul", e("Mul", x, e.constant(4)), e.constant(1, 4, 4, 5))),
         lambda: e.graph(e("MatMul", e.constant(3, 4), e("Mul", e.input(4, 5), 2.0))),
@@ -209,7 +212,7 @@ def test_an_order_of_channels_goes_through_a_transpose(axis: int, ops: list[str]
         assert ops_after([fold_input], graph, 2e-5) == ["Sin", *ops, "Transpose", "Conv"]
 
 
-def moved(e: Expressions, y: str) -> str:
+def move_somehow(e: Expressions, y: str) -> str:
     """The result of filters, here and there in another form."""
     for _ in range(int(e.rng.integers(1, 4))):
         shape = e.new.shape(y)
@@ -228,7 +231,7 @@ def test_a_number_goes_back_through_what_only_moves(seed: int) -> None:
     y = e.pick(
         lambda: e("MatMul", e.input(3, 5), e.constant(5, 4), *bias), lambda: conv(e, e.input(1, 3, 4, 2))
     )()
-    y = moved(e, y)
+    y = move_somehow(e, y)
     if e.rng.random() < 0.5 and len(e.new.shape(y)) > 1:
         y = e("MatMul", y, e.input(e.new.shape(y)[-1], 2))
     graph = e.graph(y)

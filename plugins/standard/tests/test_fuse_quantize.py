@@ -87,7 +87,7 @@ def test_constants_that_nothing_reads_as_integers_become_floats() -> None:
     )
 
 
-def moved(*, other: bool = False, padded: bool = False) -> Graph:
+def build_moves(*, other: bool = False, padded: bool = False) -> Graph:
     """Stored numbers dequantized, moved twice, and convolved with dequantized weights; or stored again."""
     new = Builder("moved")
     x = new.add("Quantize", [new.input("x", DType.F32, (1, 5, 5, 3))], outputs=[new.reserve_output("q", X)])[
@@ -104,22 +104,22 @@ def moved(*, other: bool = False, padded: bool = False) -> Graph:
 
 
 def test_what_is_only_moved_stays_stored() -> None:
-    after = fuse_quantize(moved())
+    after = fuse_quantize(build_moves())
     assert [n.op.name for n in after.nodes] == ["Quantize", "MaxPool", "Concat", "Conv"]
     assert all(t.quant for t in after.inputs_of(after.nodes[-1]) if t)
-    same_numbers(moved(), after)
+    same_numbers(build_moves(), after)
 
 
 def test_what_puts_other_numbers_beside_them_reads_floats() -> None:
-    after = fuse_quantize(moved(padded=True))
+    after = fuse_quantize(build_moves(padded=True))
     assert [n.op.name for n in after.nodes][:4] == ["Quantize", "MaxPool", "Dequantize", "Pad"]
-    same_numbers(moved(padded=True), after)
+    same_numbers(build_moves(padded=True), after)
 
 
 def test_what_is_stored_again_is_rounded_once_from_integers() -> None:
-    after = fuse_quantize(moved(other=True))
+    after = fuse_quantize(build_moves(other=True))
     assert [n.op.name for n in after.nodes] == ["Quantize", "MaxPool", "Concat", "Quantize"]
-    same_numbers(moved(other=True), after)
+    same_numbers(build_moves(other=True), after)
 
 
 def test_storing_as_before_is_nothing() -> None:

@@ -15,7 +15,7 @@ from mace_transform_standard.cleanup.merge_axes import merge_axes
 Shape = tuple[int, ...]
 
 
-def moved(shape: Shape, op: str, attrs: dict[str, Shape], quant: Quant | None = None) -> Graph:
+def build_move(shape: Shape, op: str, attrs: dict[str, Shape], quant: Quant | None = None) -> Graph:
     """A vector that is reshaped, moved, and reshaped to a vector."""
     builder = Builder("moved")
     x = builder.input("x", DType.I8, (prod(shape),), quant)
@@ -47,7 +47,7 @@ def check(graph: Graph, merged: Graph) -> None:
     ],
 )
 def test_axes_that_stay_neighbors_are_one(shape: Shape, perm: Shape, axes: int) -> None:
-    graph = moved(shape, "Transpose", {"perm": perm})
+    graph = build_move(shape, "Transpose", {"perm": perm})
     merged = merge_axes(graph)
     check(graph, merged)
     assert rank(merged, "Transpose") == axes
@@ -68,7 +68,7 @@ def test_axes_that_stay_neighbors_are_one(shape: Shape, perm: Shape, axes: int) 
 def test_axes_that_are_taken_whole_are_one(
     shape: Shape, starts: Shape, sizes: Shape, steps: Shape, axes: int
 ) -> None:
-    graph = moved(shape, "Slice", {"starts": starts, "sizes": sizes, "steps": steps})
+    graph = build_move(shape, "Slice", {"starts": starts, "sizes": sizes, "steps": steps})
     merged = merge_axes(graph)
     check(graph, merged)
     assert rank(merged, "Slice") == axes
@@ -80,16 +80,16 @@ def test_random_moves_keep_every_element(seed: int) -> None:
     shape = tuple(int(d) for d in random.integers(1, 4, int(random.integers(5, 7))))
     if seed % 2:
         attrs = {"perm": tuple(int(axis) for axis in random.permutation(len(shape)))}
-        graph = moved(shape, "Transpose", attrs)
+        graph = build_move(shape, "Transpose", attrs)
     else:
         sizes = tuple(int(random.choice([d, random.integers(1, d + 1)])) for d in shape)
         starts = tuple(int(random.integers(0, d - n + 1)) for d, n in zip(shape, sizes, strict=True))
-        graph = moved(shape, "Slice", {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)})
+        graph = build_move(shape, "Slice", {"starts": starts, "sizes": sizes, "steps": (1,) * len(shape)})
     check(graph, merge_axes(graph))
 
 
 def test_the_storage_of_elements_stays() -> None:
-    graph = moved((1, 3, 4, 2, 5), "Transpose", {"perm": (0, 1, 2, 4, 3)}, Quant.of(0.5, 3))
+    graph = build_move((1, 3, 4, 2, 5), "Transpose", {"perm": (0, 1, 2, 4, 3)}, Quant.of(0.5, 3))
     merged = merge_axes(graph)
     assert len({tensor.storage for tensor in merged.tensors.values()}) == 1
     assert merged.tensors[merged.outputs[0]] == graph.tensors[graph.outputs[0]]
@@ -109,10 +109,10 @@ def test_what_is_read_with_all_its_axes_stays() -> None:
     ("shape", "perm"), [((3, 4, 2, 5), (0, 1, 3, 2)), ((2, 3, 2, 3, 2), (4, 3, 2, 1, 0))]
 )
 def test_four_axes_and_axes_that_all_part_stay(shape: Shape, perm: Shape) -> None:
-    graph = moved(shape, "Transpose", {"perm": perm})
+    graph = build_move(shape, "Transpose", {"perm": perm})
     assert merge_axes(graph).nodes == graph.nodes
 
 
 def test_no_element_is_left_alone() -> None:
-    graph = moved((1, 0, 4, 2, 5), "Transpose", {"perm": (0, 1, 2, 4, 3)})
+    graph = build_move((1, 0, 4, 2, 5), "Transpose", {"perm": (0, 1, 2, 4, 3)})
     assert merge_axes(graph).nodes == graph.nodes

@@ -34,7 +34,7 @@ def inverse(e: Expressions, variance: str) -> str:
     )()
 
 
-def divided(e: Expressions, x: str, variance: str) -> str:
+def divide_by_deviation(e: Expressions, x: str, variance: str) -> str:
     return e.pick(
         lambda: e("Div", x, e("Sqrt", variance)),
         lambda: e("Div", x, e("Pow", variance, 0.5)),
@@ -50,7 +50,7 @@ def variance_of(e: Expressions, x: str, mean: str, axes: tuple[int, ...]) -> str
 
 def whole(e: Expressions, x: str, axes: tuple[int, ...], affine: tuple[str, str] | None) -> str:
     mean = e("ReduceMean", x, axes=axes)
-    y = divided(e, e("Sub", x, mean), variance_of(e, x, mean, axes))
+    y = divide_by_deviation(e, e("Sub", x, mean), variance_of(e, x, mean, axes))
     return e("Add", e("Mul", y, affine[0]), affine[1]) if affine else y
 
 
@@ -111,7 +111,7 @@ def test_without_means_it_is_the_norm_of_squares(seed: int) -> None:
     x = e("Sin", e.input(*shape))
     total = e.pick(lambda: square(e, x), lambda: e("Mul", x, x))()
     size = e.pick(lambda: e("ReduceMean", total, axes=(-1,)), lambda: e("ReduceSum", total, axes=(-1,)))()
-    y = divided(e, x, e("Add", size, 1e-3))
+    y = divide_by_deviation(e, x, e("Add", size, 1e-3))
     graph = e.graph(e.pick(lambda: y, lambda: e("Mul", y, e.constant(shape[-1])))())
     assert ops_after(PASSES, graph, 2e-5) == ["Sin", "RMSNorm"]
 
@@ -145,20 +145,26 @@ def test_what_is_nearly_it_stays(seed: int) -> None:
     mean = e("ReduceMean", x, axes=(3,))
     variance = variance_of(e, x, mean, (3,))
     form = e.pick(
-        lambda: divided(e, e("Sub", y, mean), variance),  # of another tensor
-        lambda: divided(e, e("Sub", x, e("ReduceMean", x, axes=(2,))), variance),  # along other axes
-        lambda: divided(e, e("Sub", x, e("ReduceMax", x, axes=(3,))), variance),  # less something else
-        lambda: divided(e, e("Sub", x, mean), e("Sub", variance, 0.5)),  # a negative epsilon
+        lambda: divide_by_deviation(e, e("Sub", y, mean), variance),  # of another tensor
+        lambda: divide_by_deviation(
+            e, e("Sub", x, e("ReduceMean", x, axes=(2,))), variance
+        ),  # along other axes
+        lambda: divide_by_deviation(
+            e, e("Sub", x, e("ReduceMax", x, axes=(3,))), variance
+        ),  # less something else
+        lambda: divide_by_deviation(e, e("Sub", x, mean), e("Sub", variance, 0.5)),  # a negative epsilon
         lambda: whole(e, x, (0,), None),  # axes that no norm takes
         lambda: whole(e, x, (1,), None),
         lambda: whole(e, x, (1, 3), None),
-        lambda: divided(e, x, e("Add", e("ReduceMean", square(e, x), axes=(1, 2)), 1e-3)),
+        lambda: divide_by_deviation(e, x, e("Add", e("ReduceMean", square(e, x), axes=(1, 2)), 1e-3)),
         # differences that are no variance: neither of squares, nor of a mean, nor less a square
-        lambda: divided(e, e("Sub", x, mean), e("Sub", e("Add", e("Abs", x), 9.0), square(e, mean))),
-        lambda: divided(
+        lambda: divide_by_deviation(
+            e, e("Sub", x, mean), e("Sub", e("Add", e("Abs", x), 9.0), square(e, mean))
+        ),
+        lambda: divide_by_deviation(
             e, e("Sub", x, mean), e("Sub", e("ReduceMean", square(e, x), axes=(3,)), e("Neg", y))
         ),
-        lambda: divided(
+        lambda: divide_by_deviation(
             e, e("Sub", x, mean), e("Sub", e("ReduceMean", square(e, y), axes=(3,)), square(e, mean))
         ),
     )
@@ -197,7 +203,7 @@ def test_moments_that_lose_their_axis_lie_along_another(seed: int) -> None:
     apart = e("ReduceMean", square(e, e("Sub", x, mean)), axes=(1,), keepdims=keep[2])
     by_squares = e("Sub", e("ReduceMean", square(e, x), axes=(1,), keepdims=keep[2]), square(e, again))
     variance = e("Add", e.pick(apart, by_squares) if not (keep[0] and keep[2]) else by_squares, 2.0)
-    found = ops_after(PASSES, e.graph(divided(e, e("Sub", x, mean), variance)), 2e-5)
+    found = ops_after(PASSES, e.graph(divide_by_deviation(e, e("Sub", x, mean), variance)), 2e-5)
     assert not {"LayerNorm", "RMSNorm"} & set(found)
 
 
@@ -207,7 +213,7 @@ def test_a_variance_that_something_else_reads_stays(seed: int) -> None:
     x = e.input(2, 3, 4)
     mean = e("ReduceMean", x, axes=(2,))
     variance = variance_of(e, x, mean, (2,))
-    y = divided(e, e("Sub", x, mean), variance)
+    y = divide_by_deviation(e, e("Sub", x, mean), variance)
     also = e.pick(lambda: variance, lambda: e("Exp", variance), lambda: mean, lambda: e("Exp", mean))()
     assert "LayerNorm" not in ops_after(PASSES, e.graph(y, also), 2e-5)
 
@@ -216,7 +222,7 @@ def test_a_mean_that_is_stored_as_integers_stays() -> None:
     e = Expressions(0)
     x = e.input(2, 3, 4)
     mean = e("ReduceMean", x, axes=(2,), storage=STORED)
-    graph = e.graph(divided(e, e("Sub", x, mean), variance_of(e, x, mean, (2,))))
+    graph = e.graph(divide_by_deviation(e, e("Sub", x, mean), variance_of(e, x, mean, (2,))))
     assert "LayerNorm" not in ops_after(PASSES, graph, 2e-5)
 
 

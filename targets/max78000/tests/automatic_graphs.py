@@ -143,7 +143,7 @@ def sample_of(graph: Graph, seed: int = 0) -> Array:
     return np.random.default_rng(seed).integers(-128, 128, tensor.shape).astype(np.int8)
 
 
-def computed(
+def compute_layers(
     formed: LegalizedGraph, x: Array, device: Chip, options: Options | None = None
 ) -> tuple[Array, ...]:
     """What every layer computes: [channels, rows, columns]."""
@@ -158,7 +158,9 @@ def assert_same(graph: Graph, device: Chip, seed: int = 0) -> LegalizedGraph:
     formed, x = legalize_graph(graph, device), sample_of(graph, seed)
     expected = execute(graph, {graph.inputs[0]: x})
     compared = 0
-    for layer, tensor, found in zip(formed.layers, formed.tensors, computed(formed, x, device), strict=True):
+    for layer, tensor, found in zip(
+        formed.layers, formed.tensors, compute_layers(formed, x, device), strict=True
+    ):
         assert found.shape == (layer.out_channels, *layer.out_dim), (layer.name, found.shape, layer.out_dim)
         if tensor in expected:
             want = expected[tensor]

@@ -40,7 +40,7 @@ class Maker:
                 if self.random.random() < 0.75
                 else self.tensors[self.random.integers(len(self.tensors))]
             )
-            steps: tuple[Step, ...] = (conv, conv, conv, pooled, summed, joined, doubled, grouped)
+            steps: tuple[Step, ...] = (conv, conv, conv, pooled, summed, concat_alike, doubled, grouped)
             made = steps[self.random.integers(len(steps))](self, x)
             if made != x:
                 self.tensors.append(made)
@@ -123,7 +123,7 @@ def summed(maker: Maker, x: str) -> str:
     return maker.writer.one("Relu", [made]) if maker.random.random() < 0.3 else made
 
 
-def joined(maker: Maker, x: str) -> str:
+def concat_alike(maker: Maker, x: str) -> str:
     alike = [t for t in maker.tensors if maker.spatial(t) == maker.spatial(x) and t != x]
     other = alike[-1] if alike else maker.writer.conv(x, maker.pick(4, 8, 5), (1,) * len(maker.spatial(x)))
     made = maker.writer.one("Concat", [x, other], {"axis": len(maker.writer.shape(x)) - 1})

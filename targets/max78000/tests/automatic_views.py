@@ -36,7 +36,7 @@ class ViewMaker(Maker):
             return self.writer.graph(last, others[self.random.integers(len(others))])
         return self.writer.graph(last)
 
-    def computed(self, tensor: str) -> bool:
+    def compute_layers(self, tensor: str) -> bool:
         """Whether a tensor is more than the input counted anew, which cannot be a result."""
         nodes = {o: n for n in self.writer.build.nodes for o in n.outputs}
         while tensor in nodes and nodes[tensor].op.name == "Reshape":

@@ -94,7 +94,7 @@ def place(made: Layer, in_offset: int = 0, out_offset: int = 0x4000, **changes: 
     )
 
 
-def told(given: Network, device: Chip = MAX78000, **options: Any) -> list[str]:
+def list_faults(given: Network, device: Chip = MAX78000, **options: Any) -> list[str]:
     """Layer and key of each fault."""
     return [f"{fault.layer}: {fault.key}" for fault in find_faults(given, device, Options(**options))]
 

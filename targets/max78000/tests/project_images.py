@@ -51,7 +51,7 @@ class Recorder:
         return self.memory.get(address, 0)
 
 
-def written(image: Image) -> Iterator[tuple[int, int, int]]:
+def list_writes(image: Image) -> Iterator[tuple[int, int, int]]:
     """What a program writes for an image up to the end of its start."""
     for steps in (image.init,):
         yield from ((s.address, s.value, 4) for s in steps if isinstance(s, Write))

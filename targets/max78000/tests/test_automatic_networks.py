@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from as_onnx import write_onnx
-from automatic_graphs import computed
+from automatic_graphs import compute_layers
 from references import MODELS, Reference, references
 
 from mace_core import pipeline
@@ -55,7 +55,7 @@ def test_same_results(reference: Reference, registry: Registry, tmp_path: Path) 
     assert not any("random inputs" in note for note in formed.notes)
     sample = network.sample.astype(np.int8)[None]
     split = any(layer.operands > 1 and len(layer.inputs) == 1 for layer in network.layers)
-    found = computed(
+    found = compute_layers(
         formed, np.moveaxis(sample, 1, -1) if split else sample, reference.device, reference.options
     )
     made = outputs(network, reference.options)

@@ -18,7 +18,7 @@ from mace_target_max78002.device import MAX78002
 SAME = {"strides": (1, 1), "dilations": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1)}
 
 
-def made(graph: Graph, device: Chip, policy: QuantizationPolicy | None = None) -> DesignedNetwork:
+def design(graph: Graph, device: Chip, policy: QuantizationPolicy | None = None) -> DesignedNetwork:
     samples = [{"x": np.random.default_rng(0).uniform(-1, 1, graph.tensors["x"].shape).astype(np.float32)}]
     return design_network(graph, samples, device, Options(), policy or QuantizationPolicy())
 
@@ -36,14 +36,14 @@ def images(size: int, outputs: int) -> Graph:
 @pytest.mark.slow
 def test_results_have_8_bits_where_32_do_not_fit() -> None:
     # 72 * 72 * 4 words of 32 bits are more than the 32 KiB of a data memory.
-    found = made(images(72, 4), MAX78000)
+    found = design(images(72, 4), MAX78000)
     assert not found.network.layers[-1].wide
     (note,) = (note for note in found.network.notes if "8 bits in place of 32" in note)
     assert "layer" in note
 
 
 def test_results_have_32_bits_where_these_fit() -> None:
-    found = made(images(32, 4), MAX78000)
+    found = design(images(32, 4), MAX78000)
     assert found.network.layers[-1].wide
     assert not any("8 bits in place of 32" in note for note in found.network.notes)
 
@@ -52,9 +52,9 @@ def test_results_have_32_bits_where_these_fit() -> None:
 @pytest.mark.slow
 def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None:
     with pytest.raises(MaceError) as refused:
-        made(images(96, 4), MAX78000)
+        design(images(96, 4), MAX78000)
     with pytest.raises(MaceError) as narrow:
-        made(images(96, 4), MAX78000, QuantizationPolicy(wide=False))
+        design(images(96, 4), MAX78000, QuantizationPolicy(wide=False))
     assert str(refused.value) != str(narrow.value)
 
 
@@ -73,7 +73,7 @@ def test_expanded_depthwise_convolutions_are_told(device: Chip, told: int) -> No
     x = builder.one(
         "Conv", [x, builder.weight("p", random.normal(0, 0.2, (4, 3, 3, 8)).astype(np.float32))], SAME
     )
-    notes = [note for note in made(builder.finish([x]), device).network.notes if "depthwise" in note]
+    notes = [note for note in design(builder.finish([x]), device).network.notes if "depthwise" in note]
     assert len(notes) == told
     assert all("the MAX78002 computes" in note for note in notes)
 
@@ -114,9 +114,9 @@ def test_a_unet_of_48x48_gives_results_of_8_bits_on_the_first_generation() -> No
 
     The second generation has room for them.
     """
-    found = made(unet(48), MAX78000)
+    found = design(unet(48), MAX78000)
     assert not found.network.layers[-1].wide
     assert any("8 bits in place of 32" in note for note in found.network.notes)
     project = make_project(found.network, found.options, MAX78000)  # executed in the simulator, and compared
     assert project.results[-1].shape == (4, 48, 48)
-    assert made(unet(48), MAX78002).network.layers[-1].wide
+    assert design(unet(48), MAX78002).network.layers[-1].wide

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from automatic_graphs import computed
+from automatic_graphs import compute_layers
 
 from mace_core import pipeline
 from mace_core.deployment import Model
@@ -55,7 +55,7 @@ def read(path: Path, registry: Registry) -> Graph:
 
 def results(formed: LegalizedGraph, x: Array, device: Chip) -> Array:
     """What the layers that are outputs give, as real numbers."""
-    made = zip(formed.layers, formed.powers, computed(formed, x, device, ROUNDED), strict=True)
+    made = zip(formed.layers, formed.powers, compute_layers(formed, x, device, ROUNDED), strict=True)
     return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
 
 

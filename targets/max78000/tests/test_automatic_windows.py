@@ -21,7 +21,7 @@ from mace_target_max78000.legalize.window_plans import (
 RANDOM = np.random.default_rng(0)
 
 
-def wanted(x: Array, axis: WindowAxis, weights: Array) -> Array:
+def compute_window(x: Array, axis: WindowAxis, weights: Array) -> Array:
     """Each result by its definition."""
 
     def at(i: int) -> int:
@@ -75,7 +75,7 @@ CASES = [
 @pytest.mark.parametrize("axis", CASES, ids=str)
 def test_plans_are_exact(axis: WindowAxis) -> None:
     x, weights = RANDOM.integers(-128, 128, axis.size), RANDOM.integers(-128, 128, len(axis.offsets))
-    expected = wanted(x, axis, weights)
+    expected = compute_window(x, axis, weights)
     (plan,) = plan_fold((axis,), 3)
     assert np.array_equal(by_fold(x, axis, weights, plan), expected)
     for length in (1, 3):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from check_networks import C1, C2, FC, NO, eltwise, layer, mask, network, place, told
+from check_networks import C1, C2, FC, NO, eltwise, layer, list_faults, mask, network, place
 
 from mace_frontend_ai8x.network import (
     BUFFER,
@@ -59,7 +59,7 @@ from mace_target_max78002.device import MAX78002
     ],
 )
 def test_places(made: Layer, changes: dict[str, Any], device: Chip, expected: list[str]) -> None:
-    assert told(network(made, places=(place(made, **changes),)), device) == expected
+    assert list_faults(network(made, places=(place(made, **changes),)), device) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_places(made: Layer, changes: dict[str, Any], device: Chip, expected: li
 )
 def test_fifos(channels: int, changes: dict[str, Any], options: dict[str, Any], expected: list[str]) -> None:
     made = layer(C2, (channels, 4, 4))
-    assert told(network(made, places=(place(made, **changes),)), **options) == expected
+    assert list_faults(network(made, places=(place(made, **changes),)), **options) == expected
 
 
 # Data memory
@@ -103,14 +103,14 @@ def test_fifos(channels: int, changes: dict[str, Any], options: dict[str, Any], 
     ],
 )
 def test_offsets(made: Layer, changes: dict[str, Any], expected: list[str]) -> None:
-    assert told(network(made, places=(place(made, **changes),))) == expected
+    assert list_faults(network(made, places=(place(made, **changes),))) == expected
 
 
 def test_output_over_the_own_input_may_be_allowed() -> None:
     made = layer(C2, (4, 8, 8))
     given = network(made, places=(place(made, 0x100, 0x80),))
-    assert told(given) == ["one: out_offset"]
-    assert told(given, overlap_data=True) == []
+    assert list_faults(given) == ["one: out_offset"]
+    assert list_faults(given, overlap_data=True) == []
 
 
 def chain(*offsets: tuple[int, int], inputs: tuple[tuple[int, ...], ...], **changes: Any) -> Network:
@@ -129,16 +129,16 @@ def test_data_that_a_later_layer_reads_are_kept() -> None:
     assert (fault.layer, fault.key) == ("three", "out_offset")
     assert fault.expected == "memory without data of one, which four reads later"
     assert fault.remedy == "write out_offset: 0x0000, which is free"
-    assert told(given, overlap_data=True) == ["three: out_offset"]
+    assert list_faults(given, overlap_data=True) == ["three: out_offset"]
 
 
 def test_results_are_kept() -> None:
     given = chain((0, 0x100), (0x100, 0x200), (0x200, 0x100), inputs=((INPUT,), (0,), (1,)))
-    assert told(given) == []
+    assert list_faults(given) == []
     result = replace(given, layers=(replace(given.layers[0], output=True), *given.layers[1:]))
     (fault,) = find_faults(result, MAX78000, Options())
     assert (fault.layer, fault.expected) == ("three", "memory without data of one, which are results")
-    assert told(result, overlap_data=True) == []
+    assert list_faults(result, overlap_data=True) == []
 
 
 def test_layers_read_where_data_were_written() -> None:
@@ -149,14 +149,14 @@ def test_layers_read_where_data_were_written() -> None:
         == "two: in_offset: found 0x0104, expected 0x0100, where one is read from; write in_offset: 0x0100"
     )
     moved = replace(given, places=(given.places[0], place(given.layers[1], 0x100, 0x400, processors=0xF0)))
-    assert told(moved) == ["two: processors"]
+    assert list_faults(moved) == ["two: processors"]
 
 
 def test_operands_lie_word_by_word_in_turn() -> None:
     a, b = layer(C2, (4, 8, 8)), layer(C2, (4, 8, 8))
     total = eltwise((4, 8, 8), inputs=(0, 1))
     right = (place(a, 0, 0x200, write_gap=1), place(b, 0, 0x204, write_gap=1), place(total, 0x200, 0x600))
-    assert told(network(a, b, total, places=right)) == []
+    assert list_faults(network(a, b, total, places=right)) == []
     no_gap = (replace(right[0], write_gap=0), *right[1:])
     (fault,) = find_faults(network(a, b, total, places=no_gap), MAX78000, Options())
     assert (fault.layer, fault.key, fault.remedy) == ("three", "in_sequences", "write write_gap: 1 in one")
@@ -180,11 +180,11 @@ def test_copies_may_be_read_where_the_original_lies() -> None:
         place(main, 0, 0x2004, write_gap=1),
         place(total, 0x2000, 0x3000),
     ]
-    assert told(network(first, gap, main, total, places=tuple(places))) == []
+    assert list_faults(network(first, gap, main, total, places=tuple(places))) == []
     pooled = replace(gap, pool=Pool(False, (1, 1), 1))
-    assert told(network(first, pooled, main, total, places=tuple(places))) == ["three: in_sequences"]
+    assert list_faults(network(first, pooled, main, total, places=tuple(places))) == ["three: in_sequences"]
     places[1] = replace(places[1], out_offset=0x10)
-    assert told(network(first, gap, main, total, places=tuple(places)))[0] == "four: in_sequences"
+    assert list_faults(network(first, gap, main, total, places=tuple(places)))[0] == "four: in_sequences"
 
 
 def test_an_original_that_is_read_is_kept() -> None:
@@ -207,9 +207,11 @@ def test_an_original_that_is_read_is_kept() -> None:
 
 def test_later_layers_read_the_networks_input_where_it_lies() -> None:
     a, b = layer(C2, (4, 8, 8)), layer(C2, (4, 8, 8))
-    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800)))) == []
-    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0x20, 0x800)))) == ["two: in_offset"]
-    assert told(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800))), fifo=True) == [
+    assert list_faults(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800)))) == []
+    assert list_faults(network(a, b, places=(place(a, 0, 0x400), place(b, 0x20, 0x800)))) == [
+        "two: in_offset"
+    ]
+    assert list_faults(network(a, b, places=(place(a, 0, 0x400), place(b, 0, 0x800))), fifo=True) == [
         "two: in_sequences"
     ]
 
@@ -218,12 +220,12 @@ def test_joined_data_lie_side_by_side_or_in_passes() -> None:
     a, b = layer(C2, (4, 8, 8), 64), layer(C2, (4, 8, 8), 64)
     joined = layer(C2, (128, 8, 8), 4, inputs=(0, 1))
     places = (place(a, 0, 0x200, write_gap=1), place(b, 0, 0x204, write_gap=1), place(joined, 0x200, 0x600))
-    assert told(network(a, b, joined, places=places)) == []
+    assert list_faults(network(a, b, joined, places=places)) == []
     c, d = layer(C2, (4, 8, 8)), layer(C2, (4, 8, 8))
     side = layer(C2, (8, 8, 8), 4, inputs=(0, 1))
     places = (place(c, 0, 0x200), place(d, 0, 0x200, output_processors=0xF0), place(side, 0x200, 0x600))
-    assert told(network(c, d, side, places=places)) == []
-    assert told(network(c, d, replace(side, inputs=(1, 0)), places=places)) == [
+    assert list_faults(network(c, d, side, places=places)) == []
+    assert list_faults(network(c, d, replace(side, inputs=(1, 0)), places=places)) == [
         "three: processors",
         "three: processors",
     ]
@@ -232,11 +234,11 @@ def test_joined_data_lie_side_by_side_or_in_passes() -> None:
 def test_cropping_moves_the_offset() -> None:
     first, second = layer(C2, (4, 8, 8)), layer(C2, (4, 5, 8), inputs=(0,))
     places = (place(first, 0, 0x200), place(second, 0x200 + 4 * 8, 0x600, in_crop=(1, 2)))
-    assert told(network(first, second, places=places)) == []
-    assert told(network(first, second, places=(places[0], replace(places[1], in_offset=0x200)))) == [
+    assert list_faults(network(first, second, places=places)) == []
+    assert list_faults(network(first, second, places=(places[0], replace(places[1], in_offset=0x200)))) == [
         "two: in_offset"
     ]
-    assert told(network(first, second, places=(places[0], replace(places[1], in_crop=(1, 1))))) == [
+    assert list_faults(network(first, second, places=(places[0], replace(places[1], in_crop=(1, 1))))) == [
         "two: in_crop"
     ]
 
@@ -247,19 +249,21 @@ def test_buffers_are_read_inside_and_written_by_their_own_layers_only() -> None:
     other = layer(C2, (4, 4, 4), 5)
     sample = np.zeros((4, 4, 4))
     right = (place(other, 0, 0x100), place(read, 0x400, 0x600))
-    assert told(network(other, read, sample=sample, places=right, buffers=(buffer,))) == []
-    assert told(
+    assert list_faults(network(other, read, sample=sample, places=right, buffers=(buffer,))) == []
+    assert list_faults(
         network(other, read, sample=sample, places=(right[0], place(read, 0x404, 0x600)), buffers=(buffer,))
     ) == ["two: in_offset"]
     over = (place(other, 0, 0x3F0), right[1])
-    assert told(network(other, read, sample=sample, places=over, buffers=(buffer,))) == ["one: out_offset"]
+    assert list_faults(network(other, read, sample=sample, places=over, buffers=(buffer,))) == [
+        "one: out_offset"
+    ]
 
 
 def test_unloaded_blocks_lie_in_memory() -> None:
     made = layer(C2, (4, 8, 8))
-    assert told(network(made, unloads=(Unload(0xF, 4, (8, 8), 0x7F00), Unload(0xF, 4, (8, 8), 0x7F04)))) == [
-        ": unload 1"
-    ]
+    assert list_faults(
+        network(made, unloads=(Unload(0xF, 4, (8, 8), 0x7F00), Unload(0xF, 4, (8, 8), 0x7F04)))
+    ) == [": unload 1"]
 
 
 # Streaming
@@ -271,7 +275,7 @@ def streaming(count: int, *, among: int, device: Chip = MAX78000, **changes: Any
     places = tuple(
         place(made, 0x100 * i, 0x100 * (i + 1), streaming=i < count) for i, made in enumerate(layers)
     )
-    return told(network(*layers, places=places), device, fifo=True)
+    return list_faults(network(*layers, places=places), device, fifo=True)
 
 
 def test_streaming_layers() -> None:
@@ -284,28 +288,28 @@ def test_streaming_layers() -> None:
         layer(C2, (4, 6, 6), inputs=(1,)),
     ]
     places = [place(made, 0x100 * i, 0x100 * (i + 1), streaming=i < 2) for i, made in enumerate(layers)]
-    assert told(network(*layers, places=tuple(places)), fifo=True) == ["two: pad"]
-    assert told(network(*layers, places=tuple(places)), MAX78002, fifo=True) == []
+    assert list_faults(network(*layers, places=tuple(places)), fifo=True) == ["two: pad"]
+    assert list_faults(network(*layers, places=tuple(places)), MAX78002, fifo=True) == []
     late = (replace(places[0], streaming=False), *places[1:])
-    assert told(network(*layers, places=late), MAX78002, fifo=True) == ["two: streaming"]
-    assert told(network(*layers, places=tuple(places)), MAX78002) == [": streaming"]
+    assert list_faults(network(*layers, places=late), MAX78002, fifo=True) == ["two: streaming"]
+    assert list_faults(network(*layers, places=tuple(places)), MAX78002) == [": streaming"]
 
 
 def test_streaming_stops_before_linear_layers() -> None:
     layers = [layer(C2, (4, 4, 4)), layer(FC, (4, 4, 4), 4, inputs=(0,), flatten=True)]
     places = tuple(place(made, 0x100 * i, 0x100 * (i + 1), streaming=True) for i, made in enumerate(layers))
-    assert "two: streaming" in told(network(*layers, places=places), fifo=True)
+    assert "two: streaming" in list_faults(network(*layers, places=places), fifo=True)
 
 
 def test_more_layers_than_there_are_registers() -> None:
     layers = [replace(layer(NO, (4, 4, 4), inputs=(i - 1,)), name=f"layer{i}") for i in range(33)]
-    assert told(network(*layers)) == [": layers"]
-    assert told(network(*layers), MAX78002) == []
+    assert list_faults(network(*layers)) == [": layers"]
+    assert list_faults(network(*layers), MAX78002) == []
 
 
 def test_rows_longer_than_row_memory_and_registers() -> None:
     wide = layer(C2, (256, 2, 900), 4)
-    assert told(network(wide, places=(place(wide, 0, 0),)), overlap_data=True) == ["one: in_dim"]
+    assert list_faults(network(wide, places=(place(wide, 0, 0),)), overlap_data=True) == ["one: in_dim"]
     rows = [layer(C2, (4, 20, 1000)), layer(C2, (4, 20, 1000), inputs=(0,), pool=Pool(False, (16, 16), 16))]
     places = tuple(place(made, 0x100 * i, 0x100 * (i + 1), streaming=True) for i, made in enumerate(rows))
-    assert told(network(*rows, places=places), fifo=True) == ["two: streaming", "two: streaming"]
+    assert list_faults(network(*rows, places=places), fifo=True) == ["two: streaming", "two: streaming"]

@@ -126,7 +126,7 @@ def image(device: Chip, *arguments: str, fifo: bool = False) -> Image:
     ).image
 
 
-def written(steps: object, address: int) -> list[int]:
+def list_writes(steps: object, address: int) -> list[int]:
     assert isinstance(steps, tuple)
     return [step.value for step in steps if isinstance(step, Write) and step.address == address]
 
@@ -135,7 +135,7 @@ def written(steps: object, address: int) -> list[int]:
 def test_fifo_go_is_the_first_layers(fifo: bool) -> None:
     made = image(MAX78002, "--fifo-go", fifo=fifo)
     first, second = (
-        [*written(made.configure, MAX78002.layer_register(0, "STREAM1", layer)), 0][0] for layer in (0, 1)
+        [*list_writes(made.configure, MAX78002.layer_register(0, "STREAM1", layer)), 0][0] for layer in (0, 1)
     )
     assert (first >> 25 & 1, second >> 25 & 1) == (1, 0)
 
@@ -146,20 +146,20 @@ def test_wait_states_end_where_the_pipeline_begins(
 ) -> None:
     made = image(MAX78002, "--ready-sel", "1", *arguments)
     control = MAX78002.control_register(0, 0)
-    assert {value >> 1 & 3 for value in written(made.init, control)} == {before}
-    assert {value >> 1 & 3 for value in written(made.start, control)} == {during}
+    assert {value >> 1 & 3 for value in list_writes(made.init, control)} == {before}
+    assert {value >> 1 & 3 for value in list_writes(made.start, control)} == {during}
 
 
 def test_wait_states_of_the_first_generation_hold_always() -> None:
     made = image(MAX78000, "--ready-sel", "1")
     control = MAX78000.control_register(0, 0)
-    assert {value >> 1 & 3 for value in written((*made.init, *made.start), control)} == {1}
+    assert {value >> 1 & 3 for value in list_writes((*made.init, *made.start), control)} == {1}
 
 
 def test_the_pipeline_is_off_from_the_first_write_on() -> None:
     made = image(MAX78002, "--no-pipeline")
     assert all(
-        value >> 5 & 1 for value in written((*made.init, *made.start), MAX78002.control_register(0, 0))
+        value >> 5 & 1 for value in list_writes((*made.init, *made.start), MAX78002.control_register(0, 0))
     )
 
 
@@ -175,7 +175,7 @@ def test_wait_states_of_the_fifo() -> None:
 def test_unused_quadrants_are_powered_down() -> None:
     made = image(MAX78000, "--powerdown", "--ready-sel-aon", "3")
     unused = sum(1 << 12 + q for q in range(4) if q not in made.quadrants)
-    assert written(made.start, INIT_AON) == [unused | 3]
+    assert list_writes(made.start, INIT_AON) == [unused | 3]
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)

@@ -76,7 +76,7 @@ class Made:
 
 
 @cache
-def made(name: str, **changes: object) -> Made:
+def synthesize_reference(name: str, **changes: object) -> Made:
     reference = REFERENCES[name]
     network, options = reference.network, replace(reference.options, **changes)  # type: ignore[arg-type]
     return Made(reference, network, synthesize(network, options, reference.device).image, options)
@@ -86,7 +86,7 @@ def made(name: str, **changes: object) -> Made:
 @pytest.mark.sampled(cases="^(mnist-MAX78000|test-fifo)")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_known_answer_passes(name: str, tmp_path: Path) -> None:
-    outcome = made(name).execute(tmp_path)
+    outcome = synthesize_reference(name).execute(tmp_path)
     assert outcome.passed, outcome.console
 
 
@@ -94,7 +94,7 @@ def test_known_answer_passes(name: str, tmp_path: Path) -> None:
 @pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", NETWORKS[:8])
 def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
-    whole = made(name)
+    whole = synthesize_reference(name)
     first = next(layer for layer in whole.network.layers if layer.weights is not None)
     assert first.weights is not None
     values = first.weights.values.copy()
@@ -114,25 +114,25 @@ def test_one_corrupted_weight_fails(name: str, tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_the_other_compiler(name: str, tmp_path: Path) -> None:
-    assert made(name).execute(tmp_path, "arm-none-eabi").passed
+    assert synthesize_reference(name).execute(tmp_path, "arm-none-eabi").passed
 
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["mnist-MAX78000", "kws20_v3_1-MAX78002"])
 def test_weights_without_the_packing_loader(name: str, tmp_path: Path) -> None:
-    assert made(name, mexpress=False, verify_weights=True).execute(tmp_path).passed
+    assert synthesize_reference(name, mexpress=False, verify_weights=True).execute(tmp_path).passed
 
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["kws20_v3-MAX78000", "svhn_tinierssd-MAX78002"])
 def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
-    packed = made(name, table_driven=True)
+    packed = synthesize_reference(name, table_driven=True)
     assert packed.execute(tmp_path / "packed").passed
     sizes = [
         sum(len(data) for _, data in load_firmware(m.elf(tmp_path / "sizes")).segments)
-        for m in (packed, made(name))
+        for m in (packed, synthesize_reference(name))
     ]
     assert sizes[0] < 0.75 * sizes[1]
 
@@ -153,7 +153,7 @@ def test_tables_do_the_same_in_less_flash(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mlator", [False, True], ids=["plain", "mlator"])
 def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
     """What cnn_unload gives for input that the firmware was not made with is what the layers compute."""
-    whole = made(name, mlator=mlator)
+    whole = synthesize_reference(name, mlator=mlator)
     network, device = whole.network, whole.reference.device
     network = replace(network, sample=np.random.default_rng(1).integers(-128, 128, network.sample.shape))
     blocks = synthesize(network, whole.options, device).image.inputs
@@ -174,7 +174,7 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
 @pytest.mark.sampled(every=9)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_registers_come_back_from_their_table(name: str) -> None:
-    whole = made(name)
+    whole = synthesize_reference(name)
     image = whole.image
     found = make_table(image.configure, image.device)
     assert (*rewritten(found, image.device), *found.rest) == image.configure

@@ -105,7 +105,7 @@ def eye(channels: int, axes: int = 2) -> Array:
     return np.eye(channels, dtype=np.int8).reshape(channels, *(1,) * axes, channels)
 
 
-def same(pad: int) -> dict[str, tuple[int, int]]:
+def pad_evenly(pad: int) -> dict[str, tuple[int, int]]:
     return {"pads_before": (pad, pad), "pads_after": (pad, pad)}
 
 

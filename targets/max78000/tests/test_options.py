@@ -69,13 +69,13 @@ DEFINES = (
 )
 
 
-def of_arguments(asked: dict[str, object], place: str) -> Options:
+def read_arguments(asked: dict[str, object], place: str) -> Options:
     """Read one option as the command line has it."""
     ((name, value),) = asked.items()
     return Options.of_arguments([f"--{name}", str(value)], place)
 
 
-@pytest.mark.parametrize("read", [Options.of, of_arguments])
+@pytest.mark.parametrize("read", [Options.of, read_arguments])
 @pytest.mark.parametrize(
     ("name", "value"),
     [

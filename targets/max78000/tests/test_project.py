@@ -15,8 +15,8 @@ from project_images import (
     builder,
     fed_by_fifo,
     image_of,
+    list_writes,
     network_of,
-    written,
 )
 
 from mace_core.errors import MaceError
@@ -56,7 +56,7 @@ def test_firmware_writes_what_the_image_holds(build: Build, device: Chip, option
     image = image_of(device)
     accelerator = Recorder(device)
     outcome = run_firmware(build(image, network_of(), options), device, accelerator)
-    expected = list(written(image))
+    expected = list(list_writes(image))
     assert accelerator.writes[: len(expected)] == expected
     cleared = [(a, v) for a, v, _ in accelerator.writes[len(expected) :]]
     assert cleared == [(device.control_register(0, 0), 0x100008), (device.control_register(1, 0), 0x100808)]
@@ -72,7 +72,7 @@ def test_fifos_are_fed_in_turn_after_the_start(build: Build, device: Chip) -> No
     image = fed_by_fifo(image_of(device), fifos=3)
     accelerator = Recorder(device, fifo_words=6)
     outcome = run_firmware(build(image, network_of(), Options(fifo=True)), device, accelerator)
-    expected = list(written(image))
+    expected = list(list_writes(image))
     # the last word of FIFO 0 ends the recorder's network, so its interrupt comes before the words of the
     # others
     handled = len(image.quadrants)

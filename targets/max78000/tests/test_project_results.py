@@ -15,9 +15,9 @@ from project_images import (
     builder,
     fed_by_fast_fifo,
     image_of,
+    list_writes,
     network_of,
     strict,
-    written,
 )
 
 from mace_core.errors import MaceError
@@ -147,7 +147,7 @@ def test_the_risc_v_core_runs_the_network(device: Chip, options: Options, tmp_pa
         accelerator,
     )
     assert outcome.passed, outcome.console
-    expected = list(written(image))
+    expected = list(list_writes(image))
     assert [w for w in accelerator.writes if w in expected][: len(expected)] == expected
     starter = build_firmware(project, strict(zig.compiler("cortex-m4")), tmp_path / "arm")
     with pytest.raises(MaceError, match="waits for an interrupt that never comes"):

@@ -95,7 +95,7 @@ def answer(image: Image) -> np.ndarray:
     return x
 
 
-def found(simulator: Simulator) -> np.ndarray:
+def read_result(simulator: Simulator) -> np.ndarray:
     """The result in data memory: int8 [5, 4, 3]."""
     device = simulator.device
     memories = [
@@ -123,7 +123,7 @@ def with_register(
 @pytest.mark.parametrize("fifo", [False, True], ids=["memory", "fifo"])
 def test_computes_what_the_layers_say(device: Chip, fifo: bool) -> None:
     image = program(device, fifo)
-    assert np.array_equal(found(replay(image)), answer(image))
+    assert np.array_equal(read_result(replay(image)), answer(image))
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -195,12 +195,12 @@ def test_interrupt_and_a_second_inference() -> None:
     run(simulator, image.start[-1:])
     assert done == [True]
     assert simulator.read(control) & DONE
-    first = found(simulator)
+    first = read_result(simulator)
     simulator.write(control, simulator.read(control) & ~(DONE | GO))
     simulator.write_block(image.device.data_address(0, 0x2000), bytes(48))
-    assert not np.array_equal(found(simulator), first)
+    assert not np.array_equal(read_result(simulator), first)
     run(simulator, image.start)
-    assert np.array_equal(found(simulator), first)
+    assert np.array_equal(read_result(simulator), first)
     assert len(done) == 2
 
 
@@ -217,7 +217,7 @@ def test_one_layer_at_a_time() -> None:
     simulator.write(control, simulator.read(control) | GO)
     assert simulator.done
     assert len(done) == 2
-    assert np.array_equal(found(simulator), answer(image))
+    assert np.array_equal(read_result(simulator), answer(image))
 
 
 def test_waits_for_the_whole_frame() -> None:
@@ -232,7 +232,7 @@ def test_waits_for_the_whole_frame() -> None:
     assert simulator.waits_for == "FIFO 0 had 55 of 56 words"
     simulator.write(block.address, block.words[-1])
     assert simulator.done
-    assert np.array_equal(found(simulator), answer(image))
+    assert np.array_equal(read_result(simulator), answer(image))
 
 
 def test_a_frame_that_is_too_short() -> None:
