@@ -1,4 +1,4 @@
-"""Tables, quantized floats and copied bytes have the bits of the CPU's on HVX."""
+"""Tables, maxima, quantized floats and copied bytes have the bits of the CPU's on HVX."""
 
 from __future__ import annotations
 
@@ -42,7 +42,24 @@ def shuffle(name: str, channels: int) -> Graph:
     return builder.finish(builder.add("Concat", [x, *flat], {"axis": 3}))
 
 
+def pool(name: str, x: Storage, channels: int, size: int) -> Graph:
+    """Return the maxima of windows, every second one."""
+    builder = Builder(name)
+    attrs = {
+        "kernel": (size, size),
+        "strides": (2, 2),
+        "pads_before": (1, 0),
+        "pads_after": (0, 1),
+        "dilations": (1, 1),
+    }
+    return builder.finish(
+        builder.add("MaxPool", [builder.input("x", x.dtype, (1, 9, 8, channels), x.quant)], attrs)
+    )
+
+
 CASES = (
+    pool("pool", U8, 24, 3),
+    pool("pool_wide", I8, 130, 2),
     bend("table", "Sigmoid", I8, 700),
     bend("table_u8", "Tanh", U8, 61),
     quantize("floats", I8, 1000),
