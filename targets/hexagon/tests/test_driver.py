@@ -67,6 +67,7 @@ def test_calls_have_the_order_of_fastrpc(session: SessionProgram) -> None:
         "rpcmem_alloc",
         "rpcmem_to_fd",
         "remote_session_control",
+        "remote_session_control",
         "remote_handle64_open",
         *load,
         "fastrpc_mmap",
@@ -78,6 +79,7 @@ def test_calls_have_the_order_of_fastrpc(session: SessionProgram) -> None:
         "remote_handle64_close",
     ]
     assert methods(told) == [2, 5, 5, 3]
+    assert " stack 131072 priority -1" in told.calls
 
 
 def test_power_becomes_votes_that_end_with_the_session(session: SessionProgram) -> None:
@@ -141,7 +143,7 @@ def test_a_vote_without_power_is_refused(session: SessionProgram) -> None:
 def test_signed_libraries_ask_for_no_unsigned_process(session: SessionProgram) -> None:
     told = session.run(NEVER, 1, options="hexagon.unsigned=0")
     assert told.status("run") == 0
-    assert "remote_session_control" not in functions(told)
+    assert [line for line in told.calls if "session_control" in line] == ["remote_session_control 1"]
 
 
 def test_a_machine_without_a_dsp_says_so_and_the_cpu_computes(session: SessionProgram) -> None:
@@ -165,7 +167,7 @@ OPEN_FAULTS = {
     "remote_handle64_open:1=2": (MEMORY, "too little memory"),
     f"remote_handle64_open:1={UNABLE_TO_LOAD}": (NO_DEVICE, "0x80000406"),
     f"remote_handle64_open:1={BAD_SIGNATURE}": (NO_DEVICE, "refused the signature"),
-    "remote_session_control:1=20": (NO_DEVICE, "takes no unsigned libraries"),
+    "remote_session_control:2=20": (NO_DEVICE, "takes no unsigned libraries"),
     "rpcmem_alloc:1=1": (MEMORY, "rpcmem_alloc of libcdsprpc.so gave no"),
     "rpcmem_to_fd:1=-1": (MEMORY, "rpcmem_to_fd of libcdsprpc.so answered -1"),
     f"remote_handle64_invoke:1={OUT_OF_MEMORY}": (MEMORY, "load of libcdsprpc.so answered 2"),
@@ -233,7 +235,8 @@ def test_every_function_of_the_header_has_its_fault() -> None:
 
 
 def test_a_failing_hint_changes_nothing(session: SessionProgram) -> None:
-    told = session.run(NEVER, 1, power=BURST, fault="remote_handle64_control:1=20")
+    fault = "remote_handle64_control:1=20,remote_session_control:1=20"
+    told = session.run(NEVER, 1, power=BURST, fault=fault)
     assert told.said("run") == ["run 0 "]
 
 

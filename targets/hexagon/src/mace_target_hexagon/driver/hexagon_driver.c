@@ -64,6 +64,14 @@ mace_status mace_hexagon_judge(mace_device *device, const char *call, int code, 
 
 /* ---- opening ---- */
 
+/* Kernels have frames of 12 KB together, and the stack of a remote call has 16 KB by default. A hint: some
+ * libraries know no such request, or have threads already. */
+static void ask_stack(mace_device *device) {
+  hexagon_thread_params request = {HEXAGON_CDSP, -1, HEXAGON_STACK_BYTES};
+  if (device->library.remote_session_control)
+    device->library.remote_session_control(HEXAGON_THREAD_PARAMS, &request, sizeof request);
+}
+
 static mace_status allow_unsigned(mace_device *device, mace_text text) {
   hexagon_unsigned_module request = {HEXAGON_CDSP, 1};
   int code;
@@ -107,6 +115,7 @@ mace_status mace_hexagon_open_module(mace_device *device, const char *module, ma
     return mace_hexagon_say(text, MACE_STALE, "parts of one model name two DSP libraries; build it again");
   }
   snprintf(device->module, sizeof device->module, "%s", module);
+  ask_stack(device);
   status = allow_unsigned(device, text);
   if (status) return status;
   /* As the vendor's compiler writes it for an interface, with the domain appended. */

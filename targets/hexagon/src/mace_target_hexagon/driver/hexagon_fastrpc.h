@@ -39,8 +39,14 @@ enum { HEXAGON_HEAP_SYSTEM = 25, HEXAGON_HEAP_FLAGS = 1 }; /* RPCMEM_HEAP_ID_SYS
 enum { HEXAGON_MAP_STATIC = 0 };                          /* FASTRPC_MAP_STATIC */
 
 /* Requests to remote_session_control and remote_handle64_control, with their data. */
-enum { HEXAGON_UNSIGNED_MODULE = 2, HEXAGON_PROCESS_KILL = 6, HEXAGON_CONTROL_LATENCY = 1 };
+enum { HEXAGON_THREAD_PARAMS = 1, HEXAGON_UNSIGNED_MODULE = 2, HEXAGON_PROCESS_KILL = 6 };
+enum { HEXAGON_CONTROL_LATENCY = 1 };
 enum { HEXAGON_NO_QOS = 0, HEXAGON_PM_QOS = 1 };
+
+/* Of the threads that execute remote calls; -1: the default. */
+typedef struct hexagon_thread_params {
+  int32_t domain, priority, stack_bytes;
+} hexagon_thread_params;
 
 typedef struct hexagon_unsigned_module {
   int32_t domain, enable;

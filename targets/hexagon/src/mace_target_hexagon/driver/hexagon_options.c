@@ -21,8 +21,8 @@ enum { MAX_LATENCY_US = 1000000, MAX_THREADS = 8 };
 static const char *const corners[] = {"release", "svs2", "svs", "svsplus", "nominal", "nomplus", "turbo"};
 
 /* HexagonPerformanceType without HEXAGON_: corner and latency that MACE's qnn_performance.cc asks for, always
- * without changes of the clock by load. For burst it has a corner above turbo, which HexagonNNCornerType lacks;
- * "system_settings" asks for nothing, as mace_config.power does without a value. */
+ * without changes of the clock by load. For burst it has a corner above turbo, which HexagonNNCornerType
+ * lacks; "system_settings" asks for nothing, as mace_config.power does without a value. */
 static const struct profile {
   const char *name;
   uint32_t corner, latency_us;

@@ -7,7 +7,7 @@
 #include "hexagon_interface.h"
 #include "hexagon_library.h"
 
-enum { HEXAGON_TIMEOUT_MS = 60000, HEXAGON_NAME_BYTES = 128 };
+enum { HEXAGON_TIMEOUT_MS = 60000, HEXAGON_NAME_BYTES = 128, HEXAGON_STACK_BYTES = 128 * 1024 };
 
 /* What the application set with mace_config.options. */
 typedef struct hexagon_settings {

@@ -310,6 +310,11 @@ EXPORT int remote_session_control(uint32_t request, void *data, uint32_t bytes) 
     const hexagon_unsigned_module *unsigned_module = data;
     return unsigned_module->domain == HEXAGON_CDSP ? fault : HEXAGON_EBADPARM;
   }
+  if (request == HEXAGON_THREAD_PARAMS && bytes == sizeof(hexagon_thread_params)) {
+    const hexagon_thread_params *params = data;
+    note(" stack %d priority %d", params->stack_bytes, params->priority);
+    return params->domain == HEXAGON_CDSP ? fault : HEXAGON_EBADPARM;
+  }
   if (request != HEXAGON_PROCESS_KILL || bytes != sizeof(hexagon_process_kill))
     abandon("an unknown request to the session");
   if (process) kill(process, SIGKILL);
