@@ -103,12 +103,11 @@ def count_vectors(graphs: Mapping[str, Graph], folder: Path) -> dict[str, str]:
         4::2
     ]
     layers = json.loads(counted.printed)["layers"]
-    kinds = dict.fromkeys(graphs, PLAIN)
-    for layer, (packets, vectors) in zip(layers, steps, strict=True):
+    totals = {op: [0, 0] for op in graphs}
+    for layer, step in zip(layers, steps, strict=True):
         (op,) = (op for op, graph in graphs.items() if layer["name"].startswith(f"{graph.name}/"))
-        if 8 * vectors >= packets:
-            kinds[op] = VECTORS
-    return kinds
+        totals[op] = [total + count for total, count in zip(totals[op], step, strict=True)]
+    return {op: VECTORS if 8 * vectors >= packets > 0 else PLAIN for op, (packets, vectors) in totals.items()}
 
 
 def write_table(kinds: Mapping[str, str]) -> str:
