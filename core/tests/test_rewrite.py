@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Node, Quant, Storage
 from mace_core.ops import core_ops
@@ -210,7 +211,7 @@ Q, OTHER = Storage(DType.I8, Quant.of(0.5)), Storage(DType.I8, Quant.of(0.25))
     ],
 )
 def test_a_producer_that_moves_integers_as_they_are_does_not_round(
-    op: str, attrs: dict[str, object], storage: Storage, is_found: bool
+    op: str, attrs: dict[str, Attribute], storage: Storage, is_found: bool
 ) -> None:
     builder = Builder("moved")
     x = builder.input("x", DType.I8, (1, 2), Q.quant)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
@@ -130,7 +133,7 @@ def test_storing_as_before_is_nothing() -> None:
     assert [n.op.name for n in fuse_quantize(before).nodes] == ["Quantize", "Transpose"]
 
 
-def stored_behind(*moves: tuple[str, dict[str, object]], source: str, read: int = -1) -> Graph:
+def stored_behind(*moves: tuple[str, Mapping[str, Attribute]], source: str, read: int = -1) -> Graph:
     """A source of real numbers, moves behind it, and a Quantize; result `read` is an output as well."""
     new = Builder("behind")
     x = new.input("x", DType.F32, (1, 5, 5, 3))

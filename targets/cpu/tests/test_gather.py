@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mace_core.api import Target
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, Graph
 from mace_core.levels import with_levels
 from mace_core.run.reference import execute
@@ -38,7 +39,7 @@ def check(cases: Mapping[str, tuple[Graph, list[Array]]], folder: Path, target: 
 
 
 class Cases(dict[str, tuple[Graph, list[Array]]]):
-    def put(self, op: str, arrays: list[Array], attrs: dict[str, object], outputs: int = 1) -> None:
+    def put(self, op: str, arrays: list[Array], attrs: dict[str, Attribute], outputs: int = 1) -> None:
         name = f"{op.lower()}{len(self)}"
         self[name] = (case(name, op, arrays, attrs, outputs=outputs), arrays)
 

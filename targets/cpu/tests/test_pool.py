@@ -16,7 +16,7 @@ from mace_target_cpu import Cpu
 LEVELS = levels_here(Cpu().levels("host"))
 NO_PADDING = {"pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
 CHANNELS = (1, 3, 8, 13, 40)
-GEOMETRIES: dict[str, dict[str, object]] = {
+GEOMETRIES: dict[str, dict[str, Attribute]] = {
     "pairs": {"kernel": (2, 2), "strides": (2, 2)},
     "padded": {"kernel": (3, 3), "strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 1)},
     "dilated": {"kernel": (3, 2), "strides": (1, 2), "dilations": (2, 3), "pads_before": (2, 1), "pads_after": (1, 2)},

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array
 from mace_core.testing.compiled import case
 from mace_target_cpu import Cpu
@@ -48,7 +49,7 @@ CASES = [
 
 @pytest.mark.parametrize(("op", "inputs", "attrs", "code", "remedy"), CASES, ids=[row[0] for row in CASES])
 def test_a_refusal_says_what_it_is_about_and_what_to_change(
-    op: str, inputs: list[Array], attrs: dict[str, object], code: str, remedy: str
+    op: str, inputs: list[Array], attrs: dict[str, Attribute], code: str, remedy: str
 ) -> None:
     graph = case("refused", op, inputs, attrs)
     refusal = Cpu().refuses(graph.nodes[0], graph)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mace_core.api import Target
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, Graph
 from mace_core.levels import with_levels
 from mace_core.ops.grid_sample import Mode, Padding
@@ -32,7 +33,7 @@ class Cases:
         self.graphs: list[Graph] = []
         self.inputs: dict[str, dict[str, Array]] = {}
 
-    def put(self, op: str, arrays: list[Array], attrs: dict[str, object], outputs: int = 1) -> None:
+    def put(self, op: str, arrays: list[Array], attrs: dict[str, Attribute], outputs: int = 1) -> None:
         name = f"{op.lower()}{len(self.graphs)}"
         self.graphs.append(case(name, op, arrays, attrs, outputs=outputs))
         self.inputs[name] = {f"x{i}": a for i, a in enumerate(arrays)}
@@ -68,7 +69,7 @@ def test_grid_sample(tmp_path: Path) -> None:
     for (x, grid), mode, padding, align in product(
         (*GRIDS, ((1, 1, 1, 4), (1, 2, 2, 2))), get_args(Mode), get_args(Padding), (False, True)
     ):
-        attrs: dict[str, object] = {"mode": mode, "padding": padding, "align_corners": align}
+        attrs: dict[str, Attribute] = {"mode": mode, "padding": padding, "align_corners": align}
         cases.put("GridSample", [normal(0, *x), 1.5 * normal(1, *grid)], attrs)
         cases.put("GridSample", [normal(0, *x), wild(normal(2, *grid))], attrs)
     cases.check(tmp_path, target=BEST)
@@ -101,7 +102,7 @@ def test_regions(tmp_path: Path) -> None:
     for channels, size, itype in ((3, (2, 3), np.int64), (9, (7, 7), np.int32)):
         x, rois, where = normal(0, 2, 12, 9, channels), regions(1, 7), images.astype(itype)
         for mode, half, samples in product(("avg", "max"), (False, True), (0, 2)):
-            attrs: dict[str, object] = {
+            attrs: dict[str, Attribute] = {
                 "size": size,
                 "scale": 0.5,
                 "samples": samples,
@@ -182,7 +183,7 @@ def test_nan_is_a_maximum(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_deformed_windows(tmp_path: Path) -> None:
     cases = Cases()
-    attrs: dict[str, object] = {**WINDOWS[0][1]}
+    attrs: dict[str, Attribute] = {**WINDOWS[0][1]}
     for channels, groups in ((6, 1), (6, 2), (40, 2)):
         x, offset = normal(0, 2, 7, 6, channels), 2 * normal(1, 2, 3, 5, groups * 12)
         cases.put("DeformIm2Col", [x, offset], {**attrs, "groups": groups})

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
 from mace_core.levels import with_levels
@@ -92,7 +93,7 @@ WINDOW = {"strides": (1,), "pads_before": (0,), "pads_after": (0,), "dilations":
     ],
 )
 def test_what_kernels_cannot_count_is_refused(
-    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, object], said: str
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Attribute], said: str
 ) -> None:
     new = Builder("huge")
     inputs = [new.input(f"x{i}", DType.F32, shape) for i, shape in enumerate(shapes)]

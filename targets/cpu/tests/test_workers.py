@@ -2,12 +2,14 @@
 
 import ctypes as c
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from quantized_graphs import I8, I16, POOL, U8, conv, graph, storage
 
+from mace_core.attributes import Attribute
 from mace_core.ir import Array, DType, Graph
 from mace_core.levels import with_levels
 from mace_core.run import native
@@ -86,7 +88,7 @@ def shuffled(model: native.LoadedModel, given: dict[str, Array]) -> tuple[dict[s
 def moves() -> list[Graph]:
     x, at = np.zeros((2, 90, 91, 5), np.float32), np.zeros((2000,), np.int64)
     up = {"sizes": (2, 120, 130, 5), "scales": (1.0, 120 / 90, 130 / 91, 1.0)}
-    cases: dict[str, tuple[list[Array], dict[str, object]]] = {
+    cases: dict[str, tuple[list[Array], Mapping[str, Attribute]]] = {
         "Transpose": ([x], {"perm": (3, 1, 2, 0)}),
         "Slice": ([x], {"starts": (0, 1, 90, 4), "sizes": (2, 80, 91, 5), "steps": (1, 1, -1, -1)}),
         "Pad": ([x], {"before": (0, 1, 1, 0), "after": (1, 0, 2, 1)}),
@@ -111,7 +113,7 @@ LSTM = [(7, 9, 6), (2, 20, 6), (2, 20, 5)]
 
 def build_float_graphs() -> list[Graph]:
     """Return graphs of sums, whose order must not depend on the workers, and of kernels with memory for each one."""
-    cases: list[tuple[str, list[tuple[int, ...]], dict[str, object]]] = [
+    cases: list[tuple[str, list[tuple[int, ...]], Mapping[str, Attribute]]] = [
         ("MatMul", [(37, 19), (19, 70)], {}),
         ("MatMul", [(1, 19), (19, 270)], {}),
         ("MatMul", [(3, 19), (19, 130)], {}),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.ops.conv import ClampAttributes
@@ -284,7 +285,7 @@ def test_other_means_stay(axes: tuple[int, ...]) -> None:
         {"strides": (1, 1), "kernel": (17, 4)},
     ],
 )
-def test_means_of_several_windows_and_of_padding_stay(attrs: dict[str, object]) -> None:
+def test_means_of_several_windows_and_of_padding_stay(attrs: dict[str, Attribute]) -> None:
     w = Reals()
     complete = {**pool_window((18, 4)), **attrs}
     rows = 18 if "strides" in attrs or "kernel" in attrs else 17

@@ -7,6 +7,7 @@ import math
 import pytest
 from mdla_rule_cases import conv, one, pad, pool, product, relu, resize
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Tensor
 from mace_target_mdla.cost.estimate import CostModel, GraphCost
@@ -115,7 +116,7 @@ def chain_of(*ops: str, second_reader: bool = False) -> Graph:
     values = []
     for op in ops:
         inputs = [tensor]
-        attrs: dict[str, object] = {}
+        attrs: dict[str, Attribute] = {}
         if op == "Conv":
             source = conv()
             inputs.append(builder.weight("w", source.weights["w"]))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from opencl_device import load_on_device, require_device
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.ops import core_ops
@@ -155,7 +156,7 @@ def build_case(number: int, entry: OpCase) -> Graph:
 
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-RECURRENT: tuple[tuple[str, dict[str, object], bool], ...] = (
+RECURRENT: tuple[tuple[str, dict[str, Attribute], bool], ...] = (
     ("LSTM", {}, True),
     ("LSTM", {"direction": "bidirectional", "clip": 0.5, "cell_clip": 0.3}, True),
     (
@@ -172,7 +173,7 @@ RECURRENT: tuple[tuple[str, dict[str, object], bool], ...] = (
 """Op, attributes, and whether the optional operands are there."""
 
 
-def build_recurrent(number: int, entry: tuple[str, dict[str, object], bool]) -> Graph:
+def build_recurrent(number: int, entry: tuple[str, dict[str, Attribute], bool]) -> Graph:
     op, attrs, is_full = entry
     time, batch, width, hidden = 5, 2, 3, 6
     count = 2 if attrs.get("direction") == "bidirectional" else 1
@@ -231,7 +232,7 @@ def test_rows_that_are_cut_off_are_loaded_as_they_are_aligned(count: int, deep: 
     ],
 )
 def test_a_transform_without_a_small_matrix_is_refused(
-    shape: tuple[int, ...], attrs: dict[str, object], reason: str
+    shape: tuple[int, ...], attrs: dict[str, Attribute], reason: str
 ) -> None:
     graph = case("dft", "DFT", [np.zeros(shape, np.float32)], attrs)
     refusal = Opencl().refuses(graph.nodes[0], graph)
