@@ -184,7 +184,7 @@ def _try_candidate(
 
 
 def _join_reasons(node: Node, reasons: Mapping[str, Refused]) -> Refused:
-    if len(reasons) == 1:
+    if len({str(reason) for reason in reasons.values()}) == 1:
         return next(iter(reasons.values()))
     if not reasons:
         return Refused(f"no candidate for {node.op.name} serves every level", code="unsupported-op")

@@ -109,3 +109,10 @@ def test_each_candidate_computes_the_same(tmp_path: Path, monkeypatch: pytest.Mo
     expected, outputs = execute(merged, inputs), model.run(inputs)
     errors = {name: measure_error(outputs[name], expected[name]) for name in merged.port_outputs}
     assert max(errors.values()) < 1e-5, errors
+
+
+def test_a_reason_that_all_candidates_have_is_told_once() -> None:
+    graph = case("m", "MatMul", [np.zeros((4, 4)), np.ones((4, 4))], constants=(1,))
+    refusal = Opencl().refuses(graph.nodes[0], graph)
+    assert refusal is not None
+    assert refusal.reason == "no OpenCL kernel computes MatMul of f64"

@@ -194,6 +194,40 @@ def test_ops_have_the_bits_of_the_cpu(tmp_path: Path) -> None:
         assert [name for name in expected if not np.array_equal(actual[name], expected[name])] == []
 
 
+TILES = {
+    "small": [
+        build_conv((1, 16, 34, 32), (36, 1, 2, 32)),
+        build_conv((1, 15, 40, 64), (36, 1, 1, 64), zero=131),
+        build_conv((1, 17, 33, 36), (68, 2, 2, 36)),
+        build_conv((1, 16, 36, 80), (64, 3, 2, 40), 2),
+    ],
+    "large": [build_conv((1, 1, 4096, 32), (64, 1, 1, 32))],
+}
+"""Convolutions of bytes by tiles of 32 columns, and of 64."""
+
+
+@pytest.mark.parametrize(("size", "columns"), [("small", 32), ("large", 64)])
+def test_large_products_of_bytes_are_computed_by_tiles(size: str, columns: int) -> None:
+    for graph in TILES[size]:
+        (call,) = Opencl().lower(graph).calls
+        assert call.kernel.template.name == "tile_dots.cl.in"
+        assert call.kernel.params["tile_columns"] == columns
+
+
+@pytest.mark.device
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("size", TILES)
+def test_tiles_of_bytes_have_the_bits_of_the_cpu(size: str, tmp_path: Path) -> None:
+    require_device()
+    graph = merge("tiles", TILES[size])
+    device = load_on_device([graph], tmp_path / "device")["tiles"]
+    cpu = load_on_cpu(graph, tmp_path / "cpu")["tiles"]
+    inputs = full_range(graph)
+    expected, actual = cpu.run(inputs), device.run(inputs)
+    assert [name for name in expected if not np.array_equal(actual[name], expected[name])] == []
+    assert all(len({*array.ravel()}) > 9 for array in expected.values()), "not clamped to few numbers"
+
+
 @pytest.mark.device
 @pytest.mark.exhaustive
 def test_convolutions_compute_what_the_references_do(tmp_path: Path) -> None:

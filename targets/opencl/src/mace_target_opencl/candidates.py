@@ -43,13 +43,17 @@ REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
 }
 """What the candidates of an op ask for, by their names."""
 
+INTEGER_REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {"Conv": PRODUCTS, "MatMul": PRODUCTS}
+"""The same over quantized tensors."""
+
 
 def offer_candidates(
     lowerings: Mapping[str, Lower | Sequence[Candidate]],
+    requests: Mapping[str, Mapping[str, KernelRequest]],
 ) -> dict[str, Lower | Sequence[Candidate]]:
-    """Return the lowerings, with candidates for the ops in `REQUESTS`."""
+    """Return the lowerings, with candidates for the ops in `requests`."""
     return {
-        op: _list_candidates(lower, REQUESTS[op]) if op in REQUESTS else lower
+        op: _list_candidates(lower, requests[op]) if op in requests else lower
         for op, lower in lowerings.items()
     }
 

@@ -54,14 +54,16 @@ class Opencl(KernelTarget):
     @property
     def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
         """The lowering of each op that has kernels, read on first use."""
-        from mace_target_opencl.candidates import offer_candidates
+        from mace_target_opencl.candidates import REQUESTS, offer_candidates
 
-        return offer_candidates(rows("mace_target_opencl.lower", "LOWERINGS"))
+        return offer_candidates(rows("mace_target_opencl.lower", "LOWERINGS"), REQUESTS)
 
     @property
-    def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]
+    def quantized(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
         """The lowerings of ops over quantized tensors."""
-        return rows("mace_target_opencl.quantized", "LOWERINGS")
+        from mace_target_opencl.candidates import INTEGER_REQUESTS, offer_candidates
+
+        return offer_candidates(rows("mace_target_opencl.quantized", "LOWERINGS"), INTEGER_REQUESTS)
 
     def levels(self, abi: str) -> tuple[Level, ...]:
         """Return nothing: the driver of the device compiles the kernels."""

@@ -195,17 +195,25 @@ def choose_tile(dtype: DType, product: MatrixProduct, request: int | None = None
         return _choose_by_groups(product) if _is_tileable(dtype, product) else None
     tile = next((tile for tile in TILES if tile.columns == request), None)
     if tile and not _is_tileable(dtype, product):
-        reason = f"tiles of {request} columns need f32, and multiples of 4 everywhere"
+        reason = f"tiles of {request} columns need f32 or bytes, and multiples of 4 everywhere"
         raise Refused(reason, code="shape", remedy="leave the choice to the target")
     return tile
 
 
 def _is_tileable(dtype: DType, product: MatrixProduct) -> bool:
     numbers = (product.columns, product.depth, *product.strides, product.image)
-    is_vector = dtype is DType.F32 and all(number % 4 == 0 for number in numbers)
+    is_vector = (dtype is DType.F32 or _has_dots(product)) and all(number % 4 == 0 for number in numbers)
     is_aligned = all(step % 4 == 0 for step in (axis[6] for axis in product.axes))
     is_aligned = is_aligned and all(_has_aligned_steps(view) for view in product.views)
-    return is_vector and is_aligned and not product.transposed and product.depth >= BLOCK
+    return is_vector and is_aligned and not product.transposed and product.depth >= _choose_block(product)
+
+
+def _has_dots(product: MatrixProduct) -> bool:
+    return product.integer is not None and product.integer.dots
+
+
+def _choose_block(product: MatrixProduct) -> int:
+    return BYTE_BLOCK if _has_dots(product) else BLOCK
 
 
 def _choose_by_groups(product: MatrixProduct) -> ProductTile | None:
@@ -226,31 +234,35 @@ def _count_groups(product: MatrixProduct, tile: ProductTile) -> int:
 BLOCK = 16
 """Elements of the depth that lie in local memory at a time: 8 KiB of both factors for the largest tile."""
 
+BYTE_BLOCK = 32
+"""The same of bytes: half of the memory for twice the depth, and half of the barriers."""
+
 
 def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: ProductTile) -> None:
     """Append the call of a product by tiles."""
     items = tile.across * tile.down
     constants = {
         **_constants(product),
-        "type": FLOAT,
+        **(_describe_dots(product.integer) if product.integer else {"type": FLOAT}),
         "across": tile.across,
         "down": tile.down,
         "column_parts": tile.column_parts,
         "row_parts": tile.row_parts,
         "tile_rows": tile.rows,
         "tile_columns": tile.columns,
-        "block": BLOCK,
+        "block": _choose_block(product),
         "taps": prod(axis[2] for axis in product.axes),
     }
     groups = (-(-product.columns // tile.columns), -(-product.count // tile.rows), product.batch)
     launch = Launch(
-        "tile",
+        "tile_dots" if product.integer else "tile",
         {"x": product.x, "w": product.w, **product.others},
         {"y": product.y},
         (groups[0] * items, groups[1], groups[2]),
         constants,
         (items, 1, 1),
         product.steps,
+        product.integer.types if product.integer else {},
     )
     enqueue(lowering, node, launch)
 
