@@ -90,6 +90,7 @@ class DspCosts:
             # Without vectors every element of four bytes costs about what a multiply-add does.
             return (macs + moved / 4) * self.float_packets
         if _is_depthwise(node, graph):
+            # One product for each weight and place: rounding and stores take longer than products.
             return macs / self.depthwise_macs_per_packet
         if macs:
             return macs / self.macs_per_packet + self._count_packets_of_rows(node, graph)
@@ -100,6 +101,7 @@ class DspCosts:
         result, weights = graph.tensors[node.outputs[0]], graph.tensors[node.inputs[1]]
         columns = result.shape[-1]
         taps = math.prod(weights.shape[1:-1]) if node.op.name == "Conv" else 1
+        # A window of one place is read where it lies.
         gathered = taps if taps > 1 else 0
         panels = math.ceil(columns / PANEL)
         of_a_row = self.packets_per_row + self.packets_per_panel * panels + self.packets_per_tap * gathered

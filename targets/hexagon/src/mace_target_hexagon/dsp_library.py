@@ -65,8 +65,10 @@ def write_library(model: str, parts: Sequence[Part], default_abi: str) -> Mappin
     default_abi: that of the DSP where there are no parts, which state it otherwise.
     """
     module = module_name(model)
+    # FastRPC opens a library by one name, so that the regions of a model share one, weights and threads too.
     bodies = [_body_of(part) for part in parts]
     plans = [_plan_of(body) for body in bodies]
+    # All regions of a model are compiled with its options, so the first one tells the ABI of all.
     abi = next((body.built_for for body in bodies), default_abi)
     entries = [
         RegionEntry(CString(body.digest), CIdentifier(f"{module}_{plan.name}_program"))

@@ -96,6 +96,7 @@ def list_methods(
 
     regions: name, inputs and outputs of each.
     """
+    # The vendor's compiler numbers methods as they stand: those that the driver calls by number come first.
     return (*COMMON_METHODS, *(_region_method(*region) for region in regions))
 
 
@@ -106,6 +107,7 @@ def _region_method(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor
 
 
 def _tensor_parameter(mode: str, name: str, tensor: Tensor) -> RemoteParameter:
+    # Octets whatever the type is: FastRPC swaps no bytes, and both processors are little-endian.
     shape = " x ".join(map(str, tensor.shape)) or "scalar"
     return RemoteParameter(mode, SEQUENCE, name, f"{tensor.bytes} octets, {tensor.dtype.value} {shape}")
 

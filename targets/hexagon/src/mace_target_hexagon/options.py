@@ -59,6 +59,7 @@ class HexagonOptions:
         if faults:
             raise MaceError.of(faults)
         regions = options.get("regions", "auto")
+        # With `runtime: dsp` alone the user has chosen; with both, the faster one is wanted.
         shares = {"cpu", "dsp"} <= {*runtimes}
         is_selective = regions == "worthwhile" or (regions == "auto" and shares)
         assert isinstance(vtcm_kb, int)

@@ -62,6 +62,7 @@ class Hvx(Cpu):
         """The CPU's lowerings; depthwise convolutions of bytes have a kernel of their own at one level."""
         products = conv.LOWERINGS["Conv"]
         assert not callable(products)
+        # The CPU's candidate orders channels by the halves of AVX2's registers; those of HVX are whole.
         depthwise = replace(DEPTHWISE, lower=lower_depthwise_for_hvx, levels=(str(HVX.name),))
         others = (candidate for candidate in products if candidate is not DEPTHWISE)
         return {**super().quantized, "Conv": (depthwise, *others), **self._sums()}
@@ -73,6 +74,7 @@ class Hvx(Cpu):
         for op in SIGNS:
             plain = super().quantized[op]
             assert callable(plain)
+            # Still there for the level without vectors, and for scales that words cannot hold.
             others = Candidate("floats", plain, estimate_elements)
             sums[op] = (Candidate("words", lower_sum, estimate_sum, levels), others)
         return sums
@@ -97,6 +99,7 @@ def pad_weight(weight: Weight) -> Weight:
     """Return the weight with zeros behind it up to a whole register."""
     elements = math.prod(weight.shape)
     missing = -weight.bytes % REGISTER
+    # Zeros, which products with whatever lies in the same register leave as they are.
     if not missing or not elements:
         return weight
     padding = missing // (weight.bytes // elements)

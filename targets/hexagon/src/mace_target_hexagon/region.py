@@ -55,10 +55,12 @@ def compile_remote(region: Region, config: BuildConfig, options: HexagonOptions)
     processor, abi = Hvx(), options.abi
     graph = region.graph.with_name(region.name)
     inputs, outputs = region.ports(SPACE)
+    # Refused here and not by the call, of which only the user of a phone would learn.
     for side, ports in (("inputs", inputs), ("outputs", outputs)):
         _check_ports(
             f"model {config.model.name!r}: region {region.name}", side, [p.tensor.bytes for p in ports]
         )
+    # As a build for the DSP itself compiles it: kernels, levels and packing are the DSP's, not the library's.
     calls = compile_region(Region(processor, graph), replace(config, abi=abi, target=abi))
     assert isinstance(calls.body, CallsBody)
     calls = replace(calls, body=replace(calls.body, fast=describe_vtcm(options.vtcm_kb)))
@@ -66,6 +68,7 @@ def compile_remote(region: Region, config: BuildConfig, options: HexagonOptions)
     digest = _digest(plan, processor, abi)
     sizes = [port.tensor.bytes for port in (*inputs, *outputs)]
     module = module_name(config.model.name).encode()
+    # The driver knows sizes alone: it copies bytes into shared memory, and what they mean only the DSP knows.
     code = struct.pack("<4I", MAGIC, len(inputs), len(outputs), len(module)) + digest.encode()
     code += struct.pack(f"<{len(sizes)}I", *sizes) + module
     body = RegionBody(code, built_by=BUILT_BY, built_for=abi, plan=plan, digest=digest)
@@ -106,8 +109,10 @@ def _check_ports(place: str, side: str, sizes: Sequence[int]) -> None:
 
 def _digest(plan: Plan, processor: Hvx, abi: str) -> str:
     """Return what identifies a region: a library with another program or other weights has another digest."""
+    # Of the sources and not of the graph: another version of a kernel makes another program, too.
     sources = bundle("region", [plan], {processor.name: processor.levels(abi)})
     digest = hashlib.sha256(f"{plan.name} {abi}".encode())
+    # Each file with its length, so that no bytes can pass from one to the next without another digest.
     for name, content in sorted(sources.files.items()):
         data = content.encode() if isinstance(content, str) else bytes(content)
         digest.update(name.encode() + struct.pack("<Q", len(data)) + data)

@@ -51,6 +51,7 @@ class Hexagon(Target):
 
         Speed counts only where the processor shares the model.
         """
+        # What no call can pass stays on the processor whatever was asked for: the build would fail of it.
         if max(len(region.inputs), len(region.outputs)) > MAX_BUFFERS:
             return False
         return not self.options.is_selective or self.options.costs.is_worth(region)
@@ -71,6 +72,7 @@ class Hexagon(Target):
         from mace_target_hexagon.dsp_library import describe_library
         from mace_target_hexagon.region import module_name
 
+        # One for each model: a process on the DSP loads only those of the models that it opens.
         libraries = (
             describe_library(module_name(model.name), HexagonOptions.of_model(model).abi) for model in models
         )

@@ -59,7 +59,9 @@ def build_emulator(folder: Path, native: Compiler, dsp: Compiler, flags: Sequenc
     folder.mkdir(parents=True, exist_ok=True)
     includes = tuple(f"-I{PACKAGE / name}" for name in ("driver", "dsp", "emulator"))
     shared = (*native.cc, *native.flags, *FLAGS, "-fPIC", "-shared", "-fvisibility=hidden", *flags, *includes)
+    # The driver opens the stand-in by the name that it asks a phone for, so that is its own name as well.
     _compile((*shared, f"-Wl,-soname,{STAND_IN}", str(PACKAGE / "emulator/cdsprpc.c")), folder / STAND_IN)
+    # Static, because QEMU would look for a dynamic loader that nobody has for this processor.
     static = (*dsp.cc, *dsp.flags, *dsp.program, *FLAGS, *includes)
     sources = [str(PACKAGE / "emulator" / name) for name in ("dsp_loader.c", "dsp_system.c")]
     _compile((*static, *sources, "-lm", "-pthread"), folder / LOADER)

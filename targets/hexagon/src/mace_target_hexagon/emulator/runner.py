@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from ctypes.util import find_library
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,6 +18,7 @@ from mace_core.registry import Registry
 from mace_core.run.runners import linux, processor
 from mace_target_hexagon.emulator import (
     ABI,
+    FLAGS,
     LOADER,
     PACKAGE,
     EmulatedDsp,
@@ -35,12 +37,8 @@ SYSROOTS: Mapping[str, str] = MappingProxyType(
 )
 """Processor -> where Debian has its C library, which a static program needs too once it calls dlopen."""
 
-SOURCES = (
-    "emulator/cdsprpc.c",
-    "emulator/dsp_loader.c",
-    "emulator/emulator_protocol.h",
-    "driver/hexagon_fastrpc.h",
-)
+SOURCES = ("emulator/*.[ch]", "driver/*.h", "dsp/*.h")
+"""What the emulated DSP is made of: a change of any of them makes another one."""
 
 
 def has_dsp() -> bool:
@@ -73,7 +71,9 @@ class BesideDsp(Runner):
         variables = _make_emulator(name).environment(libraries)
         words = linux(name).command(program, arguments)
         if name != processor():
+            # Where QEMU looks for what the program opens: the C library for its processor, not for this one.
             words[1:1] = ["-L", SYSROOTS[name]]
+        # By `env`, because a runner states a command alone, and nothing else may see the stand-in.
         return ["env", *(f"{key}={value}" for key, value in variables.items()), *words]
 
 
@@ -98,9 +98,9 @@ def _make_emulator(name: str) -> EmulatedDsp:
     registry = Registry.load()
     native = _find_compiler(registry, name)
     dsp = registry.find_toolchain(ABI).compiler(ABI)
-    digest = hashlib.sha256(repr((native, dsp)).encode())
-    for source in SOURCES:
-        digest.update((PACKAGE / source).read_bytes())
+    digest = hashlib.sha256(repr((native, dsp, FLAGS)).encode())
+    for source in sorted(chain.from_iterable(map(PACKAGE.glob, SOURCES))):
+        digest.update(source.read_bytes())
     cache = private_folder(cache_folder("hexagon"))
     if cache is None:
         raise MaceError(
