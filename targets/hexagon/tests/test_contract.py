@@ -12,7 +12,7 @@ from mace_core.testing.target import TargetContract
 from mace_target_hexagon.processor import Hvx
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 class TestHvx(TargetContract):
     target = Hvx()
     abi = "hexagon-v66"

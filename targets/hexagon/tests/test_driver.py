@@ -26,7 +26,8 @@ from dsp_session import (
     small_graph,
 )
 
-pytestmark = pytest.mark.slow  # compilers make driver, stand-in and DSP library
+# Compilers make driver, stand-in and DSP library, and on a new machine a C library for it, which takes minutes.
+pytestmark = pytest.mark.exhaustive
 
 HEADER = Path(__file__).parents[1] / "src/mace_target_hexagon/driver/hexagon_library.h"
 DEVICE = "hexagon: compute DSP through libcdsprpc.so, 4 threads"
@@ -269,7 +270,6 @@ def test_a_dsp_that_does_not_answer_is_killed_in_time(session: SessionProgram) -
     assert list(told.outputs) == session.expected()
 
 
-@pytest.mark.exhaustive
 def test_a_dsp_library_of_another_build_is_refused(
     session: SessionProgram, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

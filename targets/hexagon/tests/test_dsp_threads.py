@@ -45,7 +45,7 @@ def run_probe(probe: Path, workers: int, meets: bool, environment: Mapping[str, 
     return done.stdout.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", [2, 4])
 def test_every_worker_computes_and_every_task_runs_once(probe: Path, workers: int) -> None:
     expected = [f"workers {workers}", "missed 0 clashes 0"]
@@ -53,7 +53,7 @@ def test_every_worker_computes_and_every_task_runs_once(probe: Path, workers: in
     assert run_probe(probe, workers, True, {}) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_pool_has_a_worker_for_each_vector_unit(probe: Path) -> None:
     assert run_probe(probe, 0, True, {"MACE_DSP_UNITS": "3"}) == ["workers 3", "missed 0 clashes 0"]
     assert run_probe(probe, 0, False, {"MACE_DSP_UNITS": "1"}) == ["workers 1"]
@@ -61,7 +61,7 @@ def test_the_pool_has_a_worker_for_each_vector_unit(probe: Path) -> None:
     assert run_probe(probe, 99, False, {})[0] == "workers 8"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_workers_without_a_vector_unit_leave_their_tasks_to_the_others(probe: Path) -> None:
     expected = ["workers 4", "missed 0 clashes 0"]
     assert run_probe(probe, 4, False, {"MACE_DSP_UNITS": "2"}) == expected

@@ -76,7 +76,7 @@ def test_the_interface_file_states_every_region(interface: dict[str, Packed]) ->
     assert interface["hexagon0"] == Packed(0x05020200, 3, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_driver_calls_what_the_interface_file_states(
     interface: dict[str, Packed], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -69,7 +69,7 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Sequence[tuple[Rows, list
     return list(zip(cases, fields, strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_boxes_cover_their_rows(boxes: Sequence[tuple[Rows, list[int]]]) -> None:
     """All rows up to the limit; where a stride has no field, the first row."""
     for rows, (width, height, stride, rest) in boxes:
@@ -88,7 +88,7 @@ def test_boxes_cover_their_rows(boxes: Sequence[tuple[Rows, list[int]]]) -> None
             assert covers((width, height, stride), line), f"{rows}: {line} is not in the box"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_boxes_are_small(boxes: Sequence[tuple[Rows, list[int]]]) -> None:
     for rows, (width, height, _, _) in boxes:
         assert width * height <= MAX_BYTES, rows

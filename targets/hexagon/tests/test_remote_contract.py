@@ -63,13 +63,12 @@ def dsp(emulator: EmulatedDsp, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 class TestHexagon(TargetContract):
     target = Hexagon()
     seeds = 1
 
     # Half a minute of the compiler, in nine libraries.
-    @pytest.mark.exhaustive
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         """In groups, because a remote call passes no more than 254 tensors each way."""
         groups: list[list[Graph]] = [[]]
