@@ -40,12 +40,15 @@ def examine(node: Node, graph: Graph, options: MdlaOptions) -> Acceptance:
     weights alone.
     """
     judgment, refusal = _examine_as_is(node, graph, options)
+    # Asked for even where the rules take the node: options that demand uint8 must not silently compile int8.
     conversion = refuse_conversion(node, graph, options)
     if conversion is not None:
         return Acceptance(conversion, judgment, rule="weights-per-channel")
+    # With these options the build rewrites even what is legal as it stands, so its steps are judged.
     changes_integers = options.stores_uint8 or options.weights_per_tensor
     if refusal is None and not changes_integers:
         return Acceptance(None, judgment)
+    # The node by itself: the whole graph for each of its nodes would take time with the square of its size.
     rewritten, losses = legalize_for(isolate(node, graph), options)
     if rewritten.nodes == (node,):
         return Acceptance(refusal, judgment)

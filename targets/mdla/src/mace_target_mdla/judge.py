@@ -67,6 +67,7 @@ def judge(node: Node, graph: Graph, table: RuleTable, uses: Mapping[str, int] | 
     findings = [*filter(None, (_apply(rule, operation) for rule in table.rules.values()))]
     if listed := _judge_operator(operation, table):
         findings.insert(0, listed)
+    # The sort is stable, so that of findings of one verdict that about the operator itself stays first.
     findings.sort(key=lambda finding: -finding.verdict.rank)
     return Judgment(operation.operator, tuple(findings))
 
@@ -75,6 +76,7 @@ def _is_refused(finding: RuleFinding, options: MdlaOptions) -> bool:
     if finding.verdict is Verdict.SOFTWARE:
         return not options.accepts_software
     if finding.verdict is Verdict.UNKNOWN:
+        # Where only a remark of the guide is lost, the operator's own row still promises that the node runs.
         return not finding.is_computed and not options.accepts_unknown
     return finding.verdict is Verdict.UNSUPPORTED
 

@@ -32,6 +32,7 @@ def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[Weigh
     `weights_per_tensor` of the options changes numbers: returns what the weights of each node lose by it.
     """
     losses: tuple[WeightLoss, ...] = ()
+    # Before the signs change: weights with scales along an axis would stay int8, those with one scale follow.
     if options.weights_per_tensor:
         graph, losses = weights_per_tensor(graph)
     if options.stores_uint8:
@@ -40,8 +41,11 @@ def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[Weigh
     # functions: they add roots, which not every generation has.
     graph = functions_by_steps(norms_by_steps(graph), absent_ops(options))
     graph = clips_as_limits(graph, absent_clamps(options))
+    # One asks for both: they are software on MDLA 1.5 and hardware from 2.0 on (guide 272 to 284).
     if _is_refused("SPACE_TO_DEPTH", options):
         graph = blocks_as_convolutions(graph, every=True)
+    # The adapter's FULLY_CONNECTED gives two axes, and its MEAN keeps the scale; what replaces them becomes
+    # legal with all the rest.
     return legalize(means_as_convolutions(products_of_rows(graph))), losses
 
 
@@ -72,6 +76,7 @@ def absent_clamps(options: MdlaOptions) -> tuple[tuple[float, float], ...]:
 
 
 def _is_refused(operator: str, options: MdlaOptions) -> bool:
+    # A compiler that the options name reads the file, and the file format has these operators.
     if operator in ABSENT_IN_ADAPTER and not options.is_compiled_before:
         return True
     table = read_table(options.generation)

@@ -37,6 +37,7 @@ def lint_graph(graph: Graph, options: MdlaOptions) -> LintReport:
     cost = CostModel(graph, taken, rates).estimate(regions)
     nodes = []
     for node in graph.nodes:
+        # Judged again with the readers counted: `examine` looks at one node and leaves such rules out.
         judgment = judge(node, graph, table, uses)
         described = _describe(node, judgment, answers[node.name], options)
         group = f"{cost.groups[node.name]}" if node.name in cost.groups else ""

@@ -17,6 +17,7 @@ import tflite
 
 from mace_core.ir import Array
 
+# Little-endian, because a FlatBuffer is so whatever machine has written it.
 NUMPY: Mapping[int, np.dtype[Any]] = {
     tflite.TensorType.FLOAT32: np.dtype("<f4"),
     tflite.TensorType.FLOAT16: np.dtype("<f2"),

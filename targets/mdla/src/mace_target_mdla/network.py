@@ -28,6 +28,7 @@ VERSION = 1
 RELAX_FLOAT = 1
 """Flag: the device may compute real numbers of 32 bits with 16."""
 
+# The driver reads these in place as C structures: mdla_network.c asserts their sizes of 80, 48 and 24 bytes.
 _HEADER = struct.Struct("<8s2IQ8I3Q")
 _CHECKED = 16
 """Bytes in front of what the checksum covers."""
@@ -153,6 +154,7 @@ def _encode_table(table: NetworkTable, ports: Sequence[int]) -> _Sections:
     count = len(ports)
     operands, operations = [], []
 
+    # Tables name places in the pool by the number of a word, as mdla_network.h does.
     def append(data: bytes) -> int:
         nonlocal count
         words.append(data)
@@ -183,6 +185,7 @@ def _encode_table(table: NetworkTable, ports: Sequence[int]) -> _Sections:
         inputs = append(struct.pack(f"<{len(call.inputs)}I", *call.inputs))
         outputs = append(struct.pack(f"<{len(call.outputs)}I", *call.outputs))
         name = len(table.data) + len(names)
+        # The driver reads a name up to its first NUL.
         names += call.name.encode().replace(b"\0", b"?") + b"\0"
         counts = (len(call.inputs), inputs, len(call.outputs), outputs)
         operations.append(_OPERATION.pack(call.code, *counts, name))
@@ -199,10 +202,12 @@ def _join(kind: NetworkKind, flags: int, counts: tuple[int, int, int], sections:
     words = sum(map(len, sections.words)) // 4
     start = -(-(_HEADER.size + len(tables)) // _DATA_ALIGNMENT) * _DATA_ALIGNMENT
     size = start + len(sections.data)
+    # The last is a reserved word, behind which the 64-bit numbers of the C structure are aligned.
     sizes = (len(sections.operands), len(sections.operations), words, inputs, outputs, 0)
     fields = (int(kind), flags, *sizes, start, len(sections.data), tflite_bytes)
     header = _HEADER.pack(MAGIC, VERSION, 0, size, *fields)
     body = bytearray(header + tables)
     body += bytes(start - len(body)) + sections.data
+    # Last, because the checksum lies in front of what it covers; a view spares a copy of the weights.
     struct.pack_into("<I", body, 12, zlib.crc32(memoryview(body)[_CHECKED:]))
     return bytes(body)

@@ -80,6 +80,7 @@ def _lower_arithmetic(code: NeuronOperation, options: type) -> Lower:
 def _lower_concatenation(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.ConcatenationOptions)
     if options.FusedActivationFunction():
+        # NNAPI's operation has no operand for one, and MediaTek's delegate refuses such files as well.
         raise make_error(operator, "the adapter joins tensors without an activation")
     axis = options.Axis() % len(table.model.tensors[operator.inputs[0]].shape)
     operands = [table.tensor(number) for number in operator.inputs]
@@ -96,6 +97,7 @@ def _lower_resize(code: NeuronOperation, options: type) -> Lower:
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         choices = operator.options(options)
         height, width = table.model.tensors[operator.outputs[0]].shape[1:3]
+        # NNAPI names the width before the height, and its first flag says that the data are NHWC.
         flags = (False, bool(choices.AlignCorners()), bool(choices.HalfPixelCenters()))
         operands = [table.tensor(operator.inputs[0]), table.int32(width), table.int32(height)]
         table.call(code, [*operands, *map(table.boolean, flags)], operator)
@@ -121,6 +123,7 @@ def _lower_block(code: NeuronOperation, options: type) -> Lower:
 def _lower_batch_to_space(operator: LiteOperator, table: NetworkTable) -> None:
     data, block, crops = operator.inputs
     if np.any(table.read(crops)):
+        # NNAPI's operation has an operand for the block alone; the delegate takes crops of 0 only, too.
         raise make_error(operator, "the adapter does not crop")
     table.call(NeuronOperation.BATCH_TO_SPACE_ND, [table.tensor(data), table.tensor(block)], operator)
 
@@ -132,6 +135,7 @@ def _lower_reduction(code: NeuronOperation) -> Lower:
         if code is NeuronOperation.REDUCE_SUM:
             _require_real(operator, table)
         source, result = table.model.tensors[data], table.model.tensors[operator.outputs[0]]
+        # NNAPI's MEAN, REDUCE_MAX and REDUCE_MIN give the scale of their operand.
         if (source.scales, source.zero_points) != (result.scales, result.zero_points):
             raise make_error(operator, f"{result.name!r} has another scale than {source.name!r}")
         listed = [int(axis) for axis in np.atleast_1d(table.read(axes))]
@@ -146,6 +150,7 @@ def _lower_pad_with_value(operator: LiteOperator, table: NetworkTable) -> None:
     data, pads, value = operator.inputs
     tensor = table.model.tensors[data]
     number = table.read(value).reshape(-1)[0]
+    # NNAPI takes the value as it is stored: an int32 beside quantized data.
     scalar = table.int32(int(number)) if tensor.scales else table.real(float(number), tensor)
     table.call(NeuronOperation.PAD_V2, [table.tensor(data), table.tensor(pads), scalar], operator)
 
@@ -154,6 +159,7 @@ def _lower_strided_slice(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.StridedSliceOptions)
     if options.EllipsisMask() or options.NewAxisMask():
         raise make_error(operator, "the adapter has neither an ellipsis nor new axes in a slice")
+    # NNAPI has operands for these three of the five masks of TFLite.
     masks = (options.BeginMask(), options.EndMask(), options.ShrinkAxisMask())
     operands = [table.tensor(number) for number in operator.inputs]
     table.call(NeuronOperation.STRIDED_SLICE, [*operands, *map(table.int32, masks)], operator)
@@ -178,6 +184,7 @@ def _lower_extreme_index(code: NeuronOperation) -> Lower:
 def _lower_gather(operator: LiteOperator, table: NetworkTable) -> None:
     options = operator.options(tflite.GatherOptions)
     if options.BatchDims():
+        # NNAPI's GATHER has no operand for batch axes.
         raise make_error(operator, "the adapter gathers without batch axes")
     data, indices = operator.inputs
     operands = [table.tensor(data), table.int32(options.Axis()), table.tensor(indices)]
@@ -197,6 +204,7 @@ def _lower_leaky_relu(operator: LiteOperator, table: NetworkTable) -> None:
     if data.scales:
         raise make_error(operator, "the adapter would round its integers otherwise")
     kind = np.float16 if data.type == tflite.TensorType.FLOAT16 else np.float32
+    # As MediaTek's plugin for LiteRT does: the adapter has no LEAKY_RELU.
     slope = np.array([operator.options(tflite.LeakyReluOptions).Alpha()], kind)
     operands = [table.tensor(operator.inputs[0]), table.array(slope, data)]
     table.call(NeuronOperation.PRELU, operands, operator)
@@ -240,6 +248,7 @@ def _lower_quantize(operator: LiteOperator, table: NetworkTable) -> None:
         data = replace(data, scales=result.scales, zero_points=zero_points, offset=0, size=0)
         operand = table.intermediate(NeuronOperation.MUL, operands, data)
     if data.scales:
+        # NNAPI's QUANTIZE reads real numbers alone.
         real = data.__class__(data.name, tflite.TensorType.FLOAT32, data.shape, (), (), 0, 0, 0)
         operand = table.intermediate(NeuronOperation.DEQUANTIZE, [operand], real)
     table.call(NeuronOperation.QUANTIZE, [operand], operator)

@@ -18,6 +18,7 @@ PLACE = "MDLA network"
 ALIGNMENT = 4
 """Bytes, of each constant: the widest element that a processor may read in place."""
 
+# An old quantized MobileNet has biases whose scales differ from the product by one part in 8 million.
 BIAS_TOLERANCE = 1e-6
 """By how much the scale of a bias may differ from the product, relative to it: some bits of a float."""
 
@@ -25,6 +26,7 @@ TENSOR_TYPES: Mapping[int, OperandType] = {
     tflite.TensorType.FLOAT32: OperandType.TENSOR_FLOAT32,
     tflite.TensorType.FLOAT16: OperandType.TENSOR_FLOAT16,
     tflite.TensorType.INT32: OperandType.TENSOR_INT32,
+    # Symmetric: the writer refuses 16 bits with a zero point, which LiteRT's kernels ignore.
     tflite.TensorType.INT16: OperandType.TENSOR_QUANT16_SYMM,
     tflite.TensorType.INT8: OperandType.TENSOR_QUANT8_ASYMM_SIGNED,
     tflite.TensorType.UINT8: OperandType.TENSOR_QUANT8_ASYMM,
@@ -132,6 +134,7 @@ class NetworkTable:
         tensor = self.model.tensors[number]
         if len(tensor.scales) < 2:
             return self.tensor(number)
+        # The adapter has one type of filters with several scales: int8 with zero points of 0.
         if tensor.type != tflite.TensorType.INT8 or tensor.axis != axis or any(tensor.zero_points):
             raise MaceError(
                 PLACE,
@@ -158,6 +161,7 @@ class NetworkTable:
         kind = TENSOR_TYPES[data.type] if is_real else OperandType.TENSOR_INT32
         scale = 0.0
         if not is_real and len(filters.scales) == 1:
+            # In single precision, as operands hold scales: a product of doubles may differ in its last bit.
             scale = float(np.float32(data.scales[0]) * np.float32(filters.scales[0]))
         if number < 0:
             width = 2 if kind is OperandType.TENSOR_FLOAT16 else 4
@@ -178,6 +182,7 @@ class NetworkTable:
                 problem = f"the bias {tensor.name!r} has the scale {tensor.scales[0]}, and must have {scale}"
                 raise MaceError(PLACE, problem, "quantize it with the product of data and filters")
             scale = tensor.scales[0]
+        # With the scale, which is 0 beside filters with several: one tensor may be the bias of both kinds.
         key = ("bias", number, scale)
         if key not in self._constants:
             operand = Operand(kind, tensor.shape, scale, offset=self._place(tensor), size=tensor.size)

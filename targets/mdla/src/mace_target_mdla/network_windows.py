@@ -22,6 +22,7 @@ FUSED = {
     tflite.ActivationFunctionType.RELU_N1_TO_1: FusedActivation.RELU1,
     tflite.ActivationFunctionType.RELU6: FusedActivation.RELU6,
 }
+# NNAPI's windows of explicit padding are not needed: the format itself pads SAME or VALID alone.
 PADDING = {tflite.Padding.SAME: Padding.SAME, tflite.Padding.VALID: Padding.VALID}
 
 
@@ -42,6 +43,7 @@ def lower_pool(code: NeuronOperation) -> Lower:
 
     def lower(operator: LiteOperator, table: NetworkTable) -> None:
         options = operator.options(tflite.Pool2DOptions)
+        # NNAPI names the width before the height, of strides and of windows.
         numbers = (
             PADDING[options.Padding()],
             options.StrideW(),
@@ -74,6 +76,7 @@ def lower_depthwise(operator: LiteOperator, table: NetworkTable) -> None:
     before = (PADDING[options.Padding()], options.StrideW(), options.StrideH(), multiplier)
     numbers = (*before, read_activation(operator, options.FusedActivationFunction()))
     dilation = (options.DilationWFactor(), options.DilationHFactor())
+    # Filters are [1, height, width, channels] here, so that their scales lie along axis 3. False says NHWC.
     operands = [*_filter_operands(operator, table, 3), *map(table.int32, numbers), table.boolean(False)]
     if dilation != (1, 1):
         operands += map(table.int32, dilation)
@@ -99,6 +102,7 @@ def lower_fully_connected(operator: LiteOperator, table: NetworkTable) -> None:
     """Lower FULLY_CONNECTED with a result of batch and units."""
     options = operator.options(tflite.FullyConnectedOptions)
     if options.WeightsFormat():
+        # Shuffled weights (Shuffled4x16Int8) are in the order that LiteRT's own kernels want, not in NNAPI's.
         raise make_error(operator, "its weights are shuffled")
     result = table.model.tensors[operator.outputs[0]]
     if len(result.shape) != 2:

@@ -144,18 +144,21 @@ def storage_class(tensor: Tensor, is_constant: bool = False) -> str:
 
 def _choose_conv(node: Node, graph: Graph) -> str:
     w, group = graph.tensors[node.inputs[1]], node.attributes(ConvAttributes).group
+    # As the writer states it: one channel by itself is a CONV_2D, and the format's CONV_3D has one group.
     is_depthwise = group > 1 and w.shape[-1] == 1
     flat = "DEPTHWISE_CONV_2D" if is_depthwise else "CONV_2D"
     return {4: flat, 5: "CONV_3D" if group == 1 else ""}.get(len(w.shape), "")
 
 
 def _choose_transposed(node: Node, graph: Graph) -> str:
+    # The format's transposed convolutions have no groups.
     if node.attributes(ConvAttributes).group > 1:
         return ""
     return {4: "TRANSPOSE_CONV", 5: "CONV_3D_TRANSPOSE"}.get(len(graph.tensors[node.inputs[1]].shape), "")
 
 
 def _choose_product(node: Node, graph: Graph) -> str:
+    # The writer states FULLY_CONNECTED for stored weights of two axes alone.
     is_matrix = node.inputs[1] in graph.weights and len(graph.tensors[node.inputs[1]].shape) == 2
     return "FULLY_CONNECTED" if is_matrix else "BATCH_MATMUL"
 

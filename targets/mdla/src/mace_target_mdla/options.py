@@ -139,6 +139,8 @@ def _choose_generation(options: Json, place: str) -> tuple[Soc | None, str]:
 
 
 def _is_number(value: object) -> bool:
+    # A boolean of YAML is an integer of Python. A clock or bandwidth of 0 would divide by zero, and a factor
+    # below 1 would make small filters faster than the peak.
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < math.inf
 
 

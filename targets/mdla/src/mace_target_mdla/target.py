@@ -44,6 +44,7 @@ class Mdla(Target):
 
     name = "mdla"
     device = "apu"
+    # The host as well, for `mace lint` and for the stub of the adapter that the tests compute with.
     abis: ClassVar[tuple[str, ...]] = ("arm64*", "host")
 
     def __init__(self, options: MdlaOptions | None = None) -> None:
@@ -159,6 +160,7 @@ def _has_int8_results(graph: Graph) -> bool:
 
 def _note_squares(region: Region) -> tuple[str, ...]:
     """Return which norms can overflow: their steps square numbers that the hardware holds with 16 bits."""
+    # The square of 256 is 65,536, and half precision ends at 65,504.
     names = [node.name for node in region.graph.nodes if node.op.name in SQUARING]
     if not names:
         return ()

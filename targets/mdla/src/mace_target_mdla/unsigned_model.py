@@ -40,6 +40,7 @@ class UnsignedModel(LiteModel):
         offset = 0
         if tensor.is_constant:
             offset = len(content)
+            # Widened first, because int8 does not hold the sum.
             content += (self.read(tensor).astype(np.int16) + OFFSET).astype(np.uint8).tobytes()
         zero_points = (tensor.zero_points[0] + OFFSET,)
         return replace(tensor, type=tflite.TensorType.UINT8, zero_points=zero_points, offset=offset)

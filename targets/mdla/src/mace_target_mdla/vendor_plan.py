@@ -14,6 +14,7 @@ import re
 from mace_core.errors import MaceError
 from mace_core.lint import PlannedOperation, VendorPlan
 
+# Lines may begin with spaces and the branches of a drawn tree, which the patterns skip.
 OPERATION = re.compile(r"\W*OP\[\d{1,9}\]:\s*([A-Z][A-Z0-9_]*)\b")
 UNIT = re.compile(r"\W*Target:\s*([A-Za-z][A-Za-z0-9_.]*)\s*$")
 REFUSED_UNIT = re.compile(r"\W*([A-Z][A-Z0-9_]*):\s*(?:unsupported|not supported)\b", re.IGNORECASE)

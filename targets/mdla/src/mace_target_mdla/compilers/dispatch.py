@@ -42,6 +42,7 @@ def read_dispatched(file: bytes, place: str) -> DispatchedNetwork:
     """
     try:
         return _read_graphs(_find_bytecode(file, place), place)
+    # The readers of `tflite` and `flatbuffers` check no offset: a damaged file shows as any of these.
     except (struct.error, IndexError, TypeError, ValueError, AssertionError, KeyError) as error:
         problem = f"LiteRT wrote a file of another form than is known here ({type(error).__name__}: {error})"
         raise MaceError(place, problem, "install another version of ai-edge-litert") from None
@@ -53,6 +54,7 @@ def _find_bytecode(file: bytes, place: str) -> bytes:
     graph = model.Subgraphs(0)
     operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
     codes = [model.OperatorCodes(operator.OpcodeIndex()).CustomCode() for operator in operators]
+    # A part is one network, and an operator that the compiler leaves would have nobody who computes it.
     if codes != [DISPATCH]:
         left = sum(code != DISPATCH for code in codes)
         raise MaceError(
@@ -96,6 +98,7 @@ def _read_version(root: Table) -> tuple[int, ...]:
 
 def _slot(field: int) -> int:
     """Return where a table's directory has a field."""
+    # The directory begins with its own size and that of the table, two bytes each, like its entries.
     return 4 + 2 * field
 
 
@@ -130,6 +133,7 @@ def _vector(table: Table, field: int) -> tuple[int, int]:
     if not offset:
         raise ValueError(f"field {field} is absent")
     count = table.VectorLen(offset)
+    # A damaged file may state any count, and the vector is read element by element.
     if count > len(table.Bytes):
         raise ValueError(f"{count} elements")
     return table.Vector(offset), count

@@ -74,6 +74,7 @@ class NccCompiler(VendorCompiler):
 
     def compile(self, tflite: bytes, place: str) -> Compiled:
         """Compile a file for the generation; MaceError with the compiler's words, or if it wrote nothing."""
+        # Options change between versions of the SDK, so none is used that this compiler's help does not name.
         advertised = self.probe(place)
         self._check(advertised, place)
         arguments = self._arguments(advertised, tflite)
@@ -131,6 +132,7 @@ class NccCompiler(VendorCompiler):
         arguments = [f"--arch={_architecture(self.options)}"]
         if _has_floats(tflite) and "--relax-fp32" in advertised.flags:
             arguments.append("--relax-fp32")
+        # NeuroPilot 6 has `-o` for the outputs of its mode of execution.
         return [*arguments, "-d", PRODUCT, SOURCE]
 
     def _run(self, arguments: list[str], folder: Path, place: str) -> list[str]:

@@ -61,6 +61,7 @@ def _estimate_transposed(load: NodeLoad) -> Interval:
     """
     bounds = _estimate_convolution(load)
     zeros = prod(load.operation.node.attributes(ConvAttributes).strides)
+    # The guide's remark is about MDLA 1.5 and 2.0 only (line 418).
     if load.rates.generation == "3.0":
         return bounds
     provenance = (*bounds.provenance, "inferred: zeros between rows may be multiplied as well")
@@ -89,12 +90,14 @@ def _estimate_pool(load: NodeLoad) -> Interval:
     x, result = operation.inputs[0], operation.outputs[0]
     factor = table_rate("pools", operation.operator, "factors", type_column(x))
     attributes = operation.node.attributes(PoolAttributes)
+    # The guide has NA for L2 pools of half precision (line 612), and its formula is for images.
     if factor is None or len(x.shape) != 4:
         return UNRATED
     height = x.shape[1] + attributes.pads_before[0] + attributes.pads_after[0]
     (ps_h, ps_w), (s_h, s_w) = attributes.kernel, attributes.strides
     row = ps_w * ps_h + (result.shape[2] - 1) * ps_h * s_w
     rows = (height - ps_h) // s_h + 1
+    # A rest of channels takes a whole group of 16, because they are stored so (inferred).
     cycles = x.shape[0] * row * rows * math.ceil(x.shape[3] / 16) * factor.value
     return Interval(cycles, cycles, (factor.provenance, "seed: guide 625: cycles of a tile of a pool"))
 
@@ -117,6 +120,7 @@ def _estimate_elementwise(load: NodeLoad) -> Interval:
 def _estimate_arithmetic(load: NodeLoad) -> Interval:
     """Bound an operation with a constant by the guide's rows for two operands and for normalization."""
     operation = load.operation
+    # That rows of batch normalization hold for all constants is our reading, so both rows bound the result.
     names = {"ADD": "BN_ADD", "SUB": "BN_ADD", "MUL": "BN_MUL"}
     has_constant = len(operation.activations) < 2
     more = (names[operation.operator],) if has_constant and operation.operator in names else ()

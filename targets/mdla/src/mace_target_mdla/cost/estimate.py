@@ -94,6 +94,8 @@ class CostModel:
         )
         switch = read_rates()["switch_ms"]
         moved = self._conversion_bytes()
+        # Caches are synchronized in both directions (guide 686), hence 2. Conversions count at the upper end
+        # alone, because the vendor's compiler can be asked to leave them out (guide 23 and 84).
         high = milliseconds.high + 2 * regions * switch["high"] + self.rates.milliseconds_of_bytes(moved)
         low = milliseconds.low + 2 * regions * switch["low"]
         unrated = [name for name, cost in costs.items() if math.isinf(cost.cycles.high)]
@@ -132,6 +134,7 @@ class CostModel:
         internal = self._internal_tensors(groups)
         for name, number in groups.items():
             cost, group = costs[name], sums[number]
+            # One open interval would make the sum say nothing; `mace lint` names what is left out.
             high = 0.0 if math.isinf(cost.cycles.high) else cost.cycles.high
             # Stages of a group are a pipeline: its slowest stage is a lower bound, their sum an upper one.
             group.cycles = Interval(max(group.cycles.low, cost.cycles.low), group.cycles.high + high)
@@ -156,6 +159,7 @@ class CostModel:
         return sum(layouts.padded_bytes(self.graph.tensors[name], self.layouts[name]) for name in names)
 
     def _fastest(self, group: _Group) -> float:
+        # Several cores lower this end alone: how work is spread over them is not published.
         cycles = group.cycles.low / (self.rates.cores or 1)
         return max(self.rates.milliseconds_of_cycles(cycles), self.rates.milliseconds_of_bytes(group.bytes))
 

@@ -30,6 +30,7 @@ GROUPS: Mapping[str, str] = {
 SAFE_AFTER_CONV = ("MATH1", "ACT1", "ACT2", "POOL")
 CONVERTED = ("CONV_2D", "FULLY_CONNECTED")
 """Operators that a conversion of types behind them is fused with."""
+# PAD comes first, because it is fused into what follows it (guide 251).
 STAGES = ("PAD", "CONV", "RESIZE", "MATH1", "MATH2", "ACT1", "ACT2", "POOL", "REQUANT")
 """The order of stages in the optimistic prediction: each once, any of them left out."""
 MAX_CONVS = 2
@@ -80,6 +81,7 @@ def _joins_safely(chain: Sequence[TfliteOperation], operation: TfliteOperation, 
     first, group = chain[0].operator, GROUPS.get(operation.operator)
     if GROUPS.get(first) != "CONV":
         return False
+    # Line 664 gives pairs as examples of rule A, and nothing longer. Rule F puts RESIZE between (line 675).
     if len(chain) == 1:
         is_conversion = group in ("REQUANT", "DEQUANTIZE") and first in CONVERTED
         return group in SAFE_AFTER_CONV or is_conversion or (group == "RESIZE" and generation == "3.0")
@@ -92,9 +94,11 @@ def _joins_hopefully(chain: Sequence[TfliteOperation], operation: TfliteOperatio
     stage = _stage(operation)
     if stage is None or _stage(chain[-1]) is None:
         return False
+    # Deep layer fusion has no limit of layers (line 675), and its constraints are lost.
     if generation == "3.0":
         return True
     convs = sum(_stage(member) == "CONV" for member in chain)
+    # A second convolution begins group 2 of rule C, whose stages start again (line 667).
     if stage in ("CONV", "PAD"):
         return convs < MAX_CONVS
     return STAGES.index(stage) > STAGES.index(_stage(chain[-1]) or "PAD")
@@ -104,4 +108,5 @@ def _stage(operation: TfliteOperation) -> str | None:
     if operation.operator == "PAD":
         return "PAD"
     group = GROUPS.get(operation.operator)
+    # Both are fused behind a convolution that nothing else reads (lines 727 and 737).
     return "REQUANT" if group == "DEQUANTIZE" else group

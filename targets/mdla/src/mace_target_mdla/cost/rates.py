@@ -77,6 +77,7 @@ def type_column(tensor: Tensor) -> int:
     """Return the number of a tensor's column in the guide's tables; floats are computed as f16."""
     if tensor.quant is None or tensor.dtype.is_float:
         return TYPE_COLUMNS.index("f16")
+    # Activations of int8 count as asymmetric; the guide's rates of sym8 and asym8 are equal.
     return TYPE_COLUMNS.index("sym16" if tensor.dtype is DType.I16 else "asym8")
 
 
@@ -99,6 +100,7 @@ def batch_utilization(generation: str, batch: int) -> tuple[Rate, Rate]:
     table = read_rates()["fully_connected"]
     shares: Mapping[int, float] = table[generation]
     below = max((size for size in shares if size <= batch), default=min(shares))
+    # The largest batch of the list reaches the peak, so a larger one does as well.
     above = min((size for size in shares if size >= batch), default=max(shares))
     return tuple(  # type: ignore[return-value]
         Rate(shares[size], _cite(table["source"], f"FULLY_CONNECTED of batch {size} at {shares[size]:.1%}"))
@@ -114,6 +116,7 @@ def elementwise_rate(name: str, generation: str, column: int) -> Rate | None:
     known = [g for g in GENERATIONS if g in entry and g <= generation]
     if not known:
         return None
+    # A row holds until the guide states another one for a later generation (inferred).
     value = entry[known[-1]][column]
     return Rate(value, _cite(entry["source"], f"{name} {value} elements/cycle in {TYPE_COLUMNS[column]}"))
 

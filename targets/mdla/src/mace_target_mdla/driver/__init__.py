@@ -29,6 +29,7 @@ def manifests(library: str) -> tuple[Manifest, ...]:
             library,
             copies={name: folder / name for name in (*_SOURCES, *_HEADERS)},
             units=tuple(Unit(name, reads=_HEADERS) for name in _SOURCES),
+            # The vendor's libraries are opened at run time, so that nothing of theirs is linked.
             libraries=("dl",),
             loads={ADAPTERS[0]: remedy},
             drivers=(SYMBOL,),

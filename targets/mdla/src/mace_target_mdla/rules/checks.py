@@ -53,6 +53,7 @@ def check_weight_type(operation: TfliteOperation, limits: Limits) -> str:
     """Compare the types of activation and filter with the pairs in `allowed`, but for hybrid operators."""
     x, w = operation.inputs[:2]
     activation, weight = storage_class(x), storage_class(w, is_constant=True)
+    # Other activations and hybrid operators break rules of their own, which say more.
     if activation not in limits["allowed"] or _is_hybrid(activation, weight):
         return ""
     if weight in limits["allowed"][activation]:
@@ -79,6 +80,7 @@ def check_max_rank(operation: TfliteOperation, limits: Limits) -> str:
 def check_max_dimension(operation: TfliteOperation, limits: Limits) -> str:
     """Compare every dimension of activations and results but the batch with `max`."""
     for tensor in (*operation.activations, *operation.outputs):
+        # The pages limit height, width and channels here, and the batch by a number of its own.
         axes = tensor.shape[1:] if _has_batch(tensor) else tensor.shape
         if max(axes, default=0) > limits["max"]:
             return f"{tensor.name} has a dimension of {max(axes)}"
@@ -99,6 +101,7 @@ def check_channel_alignment(operation: TfliteOperation, limits: Limits) -> str:
     """Report results whose channels are more than `small` and no multiple of `step`."""
     step = limits["step"]
     for tensor in operation.outputs:
+        # The guide's layouts are those of NHWC tensors (line 66).
         channels = tensor.shape[-1] if len(tensor.shape) >= 4 else 0
         if channels > limits["small"] and channels % step:
             return f"{tensor.name} has {channels} channels, which are stored as {-(-channels // step) * step}"

@@ -97,6 +97,7 @@ def read_table(generation: str) -> RuleTable:
     """Return the rules of a generation, those that it inherits among them."""
     document = _read(f"generation_{generation.replace('.', '_')}.yml")
     before = read_table(document["inherits"]) if "inherits" in document else None
+    # The guide states the first generation of an operator; later ones keep it unless a row says otherwise.
     operators = dict(before.operators) if before else {}
     operators.update({name: _read_operator(entry) for name, entry in document["operators"].items()})
     rules = dict(before.rules) if before else {}
