@@ -78,6 +78,7 @@ def compare(content: bytes, options: EthosUOptions, name: str) -> Agreement:
     try:
         refusals = list_refusals(content, options, name)
     except MaceError as error:
+        # Vela judges a file as a whole or not at all, so that no operator is left to compare.
         return Agreement(name, options.accelerator, (), str(error))
     verdicts = []
     for operator in read_operators(content):

@@ -27,6 +27,7 @@ class _Written(Target):
         raise NotImplementedError("nothing is compiled for a comparison")
 
 
+# The partition needs a target for every node, and which one computes the rest does not matter here.
 class _Rest(_Written):
     """Takes everything."""
 

@@ -28,6 +28,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="every operator, for programs")
     chosen = parser.parse_args(words)
+    # One of each generation, so that the table that U55 and U65 share is compared for both.
     accelerators = chosen.accelerator or ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
     try:
         results = _compare_all(chosen.files, accelerators)

@@ -38,6 +38,7 @@ class Constraint:
         fault = self.check(operator, self.limits) if self.check else None
         if fault is None:
             return None
+        # Sentences of several lines list cases, of which the fault itself names the one that it is about.
         first_line = self.sentence.splitlines()[0].rstrip(":.")
         return Refusal(self.code, f"{fault} (Vela, {self.name}: {first_line})", self.remedy)
 
@@ -61,6 +62,7 @@ class Rules:
                 f"Ethos-{self.generation.upper()} has no {operator.code}",
                 "replace it, or leave it to another target",
             )
+        # A generator, because later checks read all weights and the first refusal is enough.
         refusals = (constraint.judge(operator) for constraint in constraints)
         return next(filter(None, refusals), None)
 

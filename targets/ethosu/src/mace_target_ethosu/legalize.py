@@ -38,6 +38,7 @@ def _widen(match: Match) -> Sequence[str] | None:
         return None
     if wide != Storage(DType.I16, Quant.of(x.quant.scale[0])):
         return None
+    # Half of a scale has the same bits but for the exponent, so that the file states it exactly.
     half = Storage(DType.I16, Quant.of(x.quant.scale[0] / 2))
     name = match.builder.reserve_output(f"{node.outputs[0]}/doubled", half)
     return match.emit("Quantize", [match.builder.one("Quantize", node.inputs, outputs=[name], like=node)])

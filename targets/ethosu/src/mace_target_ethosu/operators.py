@@ -169,6 +169,7 @@ def _option_reader(operator: Any) -> OptionReader:
     kinds = {number: name for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
     options = getattr(tflite, kinds[operator.BuiltinOptionsType()])()
     options.Init(table.Bytes, table.Pos)
+    # A field that the table lacks raises AttributeError, by which checks of strides and dilations know it.
     return lambda name: getattr(options, name)()
 
 
@@ -197,5 +198,6 @@ def _read_data(buffer: Any, dtype: str, shape: tuple[int, ...]) -> Array | None:
     """Return a constant's elements; None for a tensor without data, or of a type without numbers."""
     if not buffer.DataLength() or not hasattr(np, dtype.lower()):
         return None
+    # A FlatBuffer is little-endian on every machine.
     data: Array = np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(dtype.lower()).newbyteorder("<"))
     return data.reshape(shape) if data.size == np.prod(shape, dtype=np.int64) else None

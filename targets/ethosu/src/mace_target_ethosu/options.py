@@ -17,6 +17,7 @@ ACCELERATORS = (
 )
 """Generation and multiply-accumulate units of each NPU that Vela 5.2 compiles for."""
 
+# The name becomes a word of Vela's command line, where it must not pass for an option.
 SECTION = re.compile(r"[A-Za-z0-9_]+")
 """A name of a section of Vela's configuration file, behind System_Config. or Memory_Mode."""
 
@@ -73,6 +74,7 @@ def _faults_of_values(values: Mapping[str, object], place: str) -> list[MaceErro
             problem = f"{name}: {str(values[name])[:40]!r} is no name of a section"
             faults.append(MaceError(place, problem, "`vela --list-configs Arm/vela.ini` lists the names"))
     size = values.get("arena_cache_size", 1)
+    # A boolean of YAML is an integer of Python.
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         problem = f"arena_cache_size: {str(size)[:40]!r} is no positive integer"
         faults.append(MaceError(place, problem, "write a number of bytes"))

@@ -48,6 +48,7 @@ def encode_network(network: CompiledNetwork, name: str) -> Encoded:
     # The driver copies inputs and results, and cannot reach fast memory of the vendor's driver.
     if max(regions, default=0) >= MAX_REGIONS or used != {network.scratch_region}:
         raise MaceError(name, f"Vela lays tensors into the regions {sorted(used)}", "report a bug of MACE")
+    # The command stream names base addresses by number, so that a number that is not used has a row as well.
     rows = [regions.get(number, (UNUSED, 0)) for number in range(max(regions) + 1)]
     places = ((port.region, port.offset, port.bytes) for port in ports)
     words = [*chain.from_iterable(rows), *chain.from_iterable(places)]
@@ -57,6 +58,7 @@ def encode_network(network: CompiledNetwork, name: str) -> Encoded:
     table = struct.pack(f"<{HEADER_WORDS + len(words)}I", *header, *words)
     code = table.ljust(start, b"\0") + network.stream
     fast = network.fast_bytes
+    # The driver looks for the fast memory at the same multiple behind the arena (FAST_ALIGNMENT).
     scratch = HOST.round_up(network.scratch_bytes) + fast if fast else network.scratch_bytes
     return Encoded(code, network.weights, scratch)
 

@@ -17,6 +17,7 @@ def judge_node(node: Node, graph: Graph, generation: str) -> Refusal | None:
     if refusal := refuses_after_rewrites(node, graph):
         return refusal
     rules = load_rules(generation)
+    # With the generation's own rewrites, so that the rules judge what Vela would read.
     operators = read_operators(write_tflite(legalize_region(isolate(node, graph), generation)))
     judged = (rules.judge(operator) for operator in operators)
     return next(filter(None, judged), None)

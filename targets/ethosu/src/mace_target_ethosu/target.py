@@ -21,6 +21,7 @@ class EthosU(Target):
 
     name = "ethosu"
     device = "npu"
+    # The driver is plain C and reads its tables byte by byte, so that any processor can run it.
     abis: ClassVar[tuple[str, ...]] = ("*",)
 
     def __init__(self, options: EthosUOptions | None = None) -> None:

@@ -150,6 +150,7 @@ def _explain_failure(printed: str, name: str) -> MaceError:
         return MaceError(name, problem, remedy)
     lines = printed.splitlines()
     refusals = [f"{r.code} ({r.output!r}): {r.reason}" for r in read_refusals(lines)]
+    # The last line of a traceback, what Vela's parser of options prints, and Vela's own errors.
     errors = [line for line in lines if re.match(r"(\w+\.)*\w*Error: |.*vela: error: |Error: ", line)]
     complaint = "; ".join([*refusals, *errors]) or printed
     remedy = "correct the options of target 'ethosu', or give these nodes to another target"
@@ -174,8 +175,10 @@ def _read_summary(file: Path) -> Mapping[str, str]:
 
 def _read_network(content: bytes, figures: Mapping[str, str], name: str) -> CompiledNetwork:
     """Read the arrays of Vela's raw output; those that hold Python objects are left alone."""
+    # Vela pickles quantization into the file as dictionaries; they are not needed, and a pickle can run code.
     with np.load(BytesIO(content), allow_pickle=False) as raw:
         stream, weights = raw["cmd_data"].tobytes(), raw["weight_data"].tobytes()
+        # With `--separate-io-regions` Vela writes COP2, which the driver does not read.
         if stream[:4] != FOURCC or len(stream) % 4:
             raise MaceError(name, "Vela wrote no payload of the form COP1", f"install Vela 5.2: {INSTALL}")
         if raw["variable_region"].size:

@@ -20,6 +20,7 @@ Check = Callable[[OperatorView, Limits], str | None]
 @cache
 def all_checks() -> Mapping[str, Check]:
     """Return every check by its name in constraints.yml."""
+    # Not at the top, because these modules import the types of this one.
     from mace_target_ethosu.checks import images, products, shapes, types
 
     modules = (images, products, shapes, types)

@@ -47,6 +47,7 @@ def has_max_window(operator: OperatorView, limits: Limits) -> str | None:
 def resizes_by_powers(operator: OperatorView, limits: Limits) -> str | None:
     """Check the factors of a resize on Ethos-U55 and U65."""
     (in_h, in_w), (out_h, out_w) = operator.ifm.shape[1:3], operator.ofm.shape[1:3]
+    # Vela's sentence leaves out images of one pixel and resizes that change nothing.
     if (in_h, in_w) == (1, 1) or operator.ifm.shape == operator.ofm.shape:
         return None
     factors = [_factor(operator, *sizes) for sizes in ((in_h, out_h), (in_w, out_w))]
@@ -104,6 +105,7 @@ def has_transpose_conv_strides(operator: OperatorView, limits: Limits) -> str | 
     height, width = operator.ifm.shape[1:3]
     is_row = height == 1 and kernel[0] == 1
     is_column = width == 1 and kernel[1] == 1
+    # Vela writes strides as W x H; here the height stands first.
     allowed = (
         strides in ((1, 1), (2, 2)) or (strides == (1, 2) and is_row) or (strides == (2, 1) and is_column)
     )
@@ -116,6 +118,7 @@ def _strides(operator: OperatorView) -> tuple[int, int]:
         height, width = operator.option("StrideH"), operator.option("StrideW")
     except AttributeError:  # its table of options has no strides
         return 1, 1
+    # None is the answer of an operator without any table of options.
     return height or 1, width or 1
 
 
@@ -141,6 +144,7 @@ def _factors(operator: OperatorView) -> list[float]:
 
 
 def _factor(operator: OperatorView, size: int, result: int) -> float:
+    # Distances between the outermost pixels; a single pixel has none.
     if operator.option("AlignCorners") and size > 1:
         return (result - 1) / (size - 1)
     return result / size

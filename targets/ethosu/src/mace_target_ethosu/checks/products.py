@@ -17,11 +17,13 @@ def has_weights_of_8_bits(operator: OperatorView, limits: Limits) -> str | None:
 def has_weight_sum(operator: OperatorView, limits: Limits) -> str | None:
     """Check the sum of absolute weights of each output channel, zero point subtracted."""
     weights = operator.weights
+    # Vela states limits for inputs of 8 and 16 bits, and computed weights have no sum yet.
     if weights is None or weights.data is None or operator.ifm.bits not in limits:
         return None
     # Depthwise filters are [1, H, W, channels]; all others have the output channels first.
     axis = 3 if operator.code == "DEPTHWISE_CONV_2D" else 0
     zero_points = np.asarray(weights.zero_points or (0,), np.int64)
+    # In 64 bits: the limit of Ethos-U85 beside 16 bits is 2,130,706,432, close to where int32 wraps.
     values = np.moveaxis(weights.data, axis, 0).reshape(weights.shape[axis], -1).astype(np.int64)
     sums = np.abs(values - zero_points.reshape(-1, 1)).sum(axis=1)
     largest = int(sums.max(initial=0))
@@ -54,6 +56,7 @@ def has_bias_on_channels(operator: OperatorView, limits: Limits) -> str | None:
 def has_bias_below(operator: OperatorView, limits: Limits) -> str | None:
     """Check the values of a bias of 64 bits."""
     bias = operator.bias
+    # An int32 bias reaches neither limit, 40 bits nor 48.
     if bias is None or bias.data is None or bias.dtype != "INT64":
         return None
     largest = max(map(abs, (int(bias.data.max(initial=0)), int(bias.data.min(initial=0)))))
@@ -91,6 +94,7 @@ def has_product_axis(operator: OperatorView, limits: Limits) -> str | None:
 
 def _is_dynamic(operator: OperatorView) -> bool:
     """Tell whether an operator multiplies two matrices that are computed."""
+    # Vela's sentence counts every matrix product, and fully connected layers whose weights are computed.
     if operator.code == "BATCH_MATMUL":
         return True
     return operator.weights is not None and operator.weights.data is None

@@ -92,6 +92,7 @@ def slices_a_volume(operator: OperatorView, limits: Limits) -> str | None:
     if any(step < 1 for step in steps) or 0 in operator.ofm.shape:
         return f"its steps are {steps}"
     inner = steps[-3:-1] if len(steps) > 2 else []
+    # No step is below 1, so that equal products mean steps of 1 on all other axes.
     return None if prod(steps) == prod(inner) else f"its steps are {steps}"
 
 
@@ -109,6 +110,7 @@ def transposes_int32(operator: OperatorView, limits: Limits) -> str | None:
     if len(operator.ifm.shape) > 4:
         return "it has more than 4 axes of 32-bit integers"
     n, h, w, c = shape
+    # In the order of Vela's sentence: NHWC, NWHC and NHCW; it supports no other permutation.
     allowed: dict[tuple[int, ...], bool] = {
         (0, 1, 2, 3): c <= 2**16,
         (0, 2, 1, 3): n == 1 and max(h, w) <= 2**16 and c <= 2**14,
@@ -130,6 +132,7 @@ def transposes_small_axes(operator: OperatorView, limits: Limits) -> str | None:
     if permutation == tuple(range(rank)):
         return None
     outer, order = prod(shape[:-3]), tuple(axis - rank + 3 for axis in permutation[-3:])
+    # Each axis has a limit where only height, width and channels move, and products of axes otherwise.
     if outer == 1 and permutation[:-3] == tuple(range(rank - 3)) and order in SMALL_PERMUTATIONS:
         too_large = max(shape[-3:]) > limit
     else:

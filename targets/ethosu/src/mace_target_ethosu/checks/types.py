@@ -83,6 +83,7 @@ def keeps_quantization(operator: OperatorView, limits: Limits) -> str | None:
 
 
 def _computed_with(operator: OperatorView) -> tuple[TensorView, ...]:
+    # Without the bias: Vela demands quantization parameters of inputs, outputs and weights.
     return (*operator.feature_maps, *filter(None, (operator.weights,)))
 
 
@@ -93,6 +94,7 @@ def _breaks_u55(tensor: TensorView) -> bool:
 
 
 def _breaks_u85_input(tensor: TensorView) -> bool:
+    # Vela's table for inputs; every type that it does not name must have the zero point 0.
     ranges = {"INT8": range(-128, 128), "UINT8": range(256), "UINT16": (0, 32768)}
     allowed = ranges.get(tensor.dtype, (0,))
     return any(z not in allowed for z in tensor.zero_points)
