@@ -37,6 +37,7 @@ class Encoder:
     def vector(self, offsets: Sequence[int]) -> int:
         """Write a vector of tables and return its offset."""
         self._builder.StartVector(4, len(offsets), 4)
+        # A FlatBuffer grows towards its front, so the last element is written first.
         for offset in reversed(offsets):
             self._builder.PrependUOffsetTRelative(offset)
         return int(self._builder.EndVector())
@@ -58,6 +59,7 @@ class Encoder:
     def _align(self, data: bytes) -> int:
         """Write bytes that begin at a multiple of ALIGNMENT."""
         builder = self._builder
+        # CreateByteVector of `flatbuffers` aligns to the 4 bytes of the count alone.
         builder.StartVector(1, len(data), ALIGNMENT)
         builder.head -= len(data)
         builder.Bytes[builder.head : builder.head + len(data)] = data

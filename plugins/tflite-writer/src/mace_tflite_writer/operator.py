@@ -18,6 +18,7 @@ A = TypeVar("A", bound=Attributes)
 OptionValue: TypeAlias = "bool | int | float | Array"
 
 
+# Compared by identity: the writer looks an operand up in a tuple, and arrays do not compare to one boolean.
 @dataclass(frozen=True, eq=False)
 class ConstantOperand:
     """An operand whose elements the graph does not hold in this form: axes, or reordered weights."""

@@ -34,6 +34,7 @@ def fused_activation(low: float, high: float, result: Tensor) -> int:
     for function, bounds in ACTIVATIONS.items():
         if bounds == (low, high):
             return function
+        # Stored integers end with their type, so that activations of other bounds may clamp to the same.
         if result.storage and _integer_range(bounds, result.storage) == _range_of_ir(
             (low, high), result.storage
         ):
@@ -150,6 +151,7 @@ def _check_bias(view: NodeView, x: Tensor, w: Tensor) -> None:
         "quantize the bias to int32",
     )
     assert bias.quant is not None
+    # LiteRT takes scales that differ more (kernel_util.cc), and computes as if they did not.
     expected, actual = np.asarray(bias_quant(x, w).scale), np.asarray(bias.quant.scale)
     need(
         bool(np.all(np.abs(actual - expected) <= SCALE_TOLERANCE * expected)),

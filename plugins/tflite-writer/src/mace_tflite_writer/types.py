@@ -55,6 +55,7 @@ TYPES_TAKEN: Mapping[str, TypesTaken] = MappingProxyType(
         "MAXIMUM": _types("f32 i32 i64", "i8 u8 i16"),
         "MINIMUM": _types("f32 i32 i64", "i8 u8 i16"),
         "MEAN": _types("f32 i32 i64", "i8 u8 i16"),
+        # The kernels of int8 and int16 wrap.
         "SUM": _types("f32 i32 i64", "u8"),
         "REDUCE_MAX": _types("f32 i32 i64", "i8 u8 i16"),
         "REDUCE_MIN": _types("f32 i32 i64", "i8 u8 i16"),
@@ -71,6 +72,7 @@ TYPES_TAKEN: Mapping[str, TypesTaken] = MappingProxyType(
         "RESIZE_NEAREST_NEIGHBOR": _types("f32", "i8 u8 i16"),
         "CAST": _types("f32 f16 i8 u8 i16 i32 i64 bool"),
         "QUANTIZE": _types("f32", "i8 u8 i16"),
+        # Half precision as well: converters write DEQUANTIZE behind weights of it.
         "DEQUANTIZE": _types("f16", "i8 u8 i16"),
     }
 )

@@ -17,6 +17,7 @@ I8, I16, I32, I64, U8 = DType.I8, DType.I16, DType.I32, DType.I64, DType.U8
 _BYTES: Mapping[DType, int] = MappingProxyType({I8: 2})
 _WIDE_TOO: Mapping[DType, int] = MappingProxyType({I8: 2, I16: 3})
 _WIDE_LATER: Mapping[DType, int] = MappingProxyType({I8: 2, I16: 4})
+# Activations of 16 bits beside int8 weights have no version of their own in op_version.cc.
 _CONVOLUTION: Mapping[DType, int] = MappingProxyType({I8: 3})
 
 BY_TYPE: Mapping[str, Mapping[DType, int]] = MappingProxyType(
@@ -85,6 +86,7 @@ def _version_for_options(code: str, inputs: Sequence[Tensor | None], options: Ma
     if code == "DEPTHWISE_CONV_2D":
         return 2 if (options["DilationHFactor"], options["DilationWFactor"]) != (1, 1) else 1
     if code == "FULLY_CONNECTED":
+        # Version 6 allows to leave out the bias, which the writer always states.
         return 5 if options["KeepNumDims"] else 1
     if code == "TRANSPOSE_CONV":
         # A fused activation came after the bias, which the writer always states.

@@ -138,6 +138,7 @@ class _File:
 
     def encode(self, operators: list[BuiltinOperator]) -> bytes:
         """Return the bytes of the file."""
+        # Before the operators: an input that none of them reads must be among the tensors as well.
         for name in self.graph.inputs:
             self._index(name)
         tables = [self._operator(operator) for operator in operators]

@@ -62,12 +62,14 @@ def _softmax(view: NodeView, code: str, storages: Mapping[DType, tuple[float, in
     need_storage(view, storages)
     if code == "LOG_SOFTMAX":
         return view.operator(code)
+    # The schema's default of the factor is 0, with which all results would be equal.
     return view.operator(code, options=OperatorOptions("SoftmaxOptions", {"Beta": 1.0}))
 
 
 def _reduce(view: NodeView, code: str) -> BuiltinOperator:
     attrs = view.attributes(ReduceAttributes)
     need_operands_alike(view)
+    # Their result is one of the stored integers, which the kernels copy.
     if code in ("REDUCE_MAX", "REDUCE_MIN"):
         need_same_storage(view)
     rank = len(view.x.shape)

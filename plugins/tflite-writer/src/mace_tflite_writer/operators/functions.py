@@ -77,6 +77,7 @@ def _hard_swish(view: NodeView) -> BuiltinOperator:
         # The kernel shifts by this ratio to the right only (HardSwishPrepare in kernels/activations.cc).
         ratio = view.x.quant.scale[0] / 128 / view.y.quant.scale[0]
         need(
+            # A little less than 1, because the kernel computes the ratio in single precision.
             ratio < 1 - 2**-20,
             "the scale of its result is below a 128th of that of its input, which the kernel does not take",
             "quantization",

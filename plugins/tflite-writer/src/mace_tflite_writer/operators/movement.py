@@ -33,8 +33,11 @@ from mace_tflite_writer.operator import (
 if TYPE_CHECKING:
     from mace_tflite_writer.operators import Statement
 
+# More axes need version 8 of TRANSPOSE (op_version.cc), which older runtimes refuse.
 MAX_TRANSPOSED_RANK = 6
+# The limit of LiteRT's kernels (PadKernelMaxDimensionCount of kernels/internal/reference/pad.h).
 MAX_PADDED_RANK = 5
+# What the helper of kernels/slice.cc takes (kMaxDim).
 MAX_SLICED_RANK = 5
 
 

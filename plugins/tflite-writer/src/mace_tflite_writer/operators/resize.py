@@ -66,6 +66,7 @@ def _resize(view: NodeView) -> BuiltinOperator:
 
 def _agrees(attrs: ResizeAttributes, shape: tuple[int, ...], coordinates: Coordinates) -> bool:
     """Tell whether interpolation at these coordinates, from the ratio of sizes, weighs the same elements."""
+    # The format states no scales: its kernels take the ratio of the sizes.
     scales = tuple(float(a) / b for a, b in zip(attrs.sizes, shape, strict=True))
     plain = replace(attrs, coordinates=coordinates, scales=scales, roi=())
     for axis in (1, 2):

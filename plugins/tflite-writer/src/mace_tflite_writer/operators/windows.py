@@ -29,6 +29,7 @@ def _pool(view: NodeView, code: str) -> BuiltinOperator:
         set(attrs.dilations) == {1},
         f"its window has gaps {list(attrs.dilations)}, which the format's pools have not",
     )
+    # Kernels of pools assume one scale for operand and result (kernels/pooling.cc) and convert nothing.
     need_same_storage(view)
     windows = Windows.of(attrs.kernel, attrs)
     size, count = view.x.shape[1:-1], view.y.shape[1:-1]

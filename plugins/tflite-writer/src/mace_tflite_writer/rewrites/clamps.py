@@ -83,5 +83,5 @@ def _add_bound(site: Site, bound: float, storage: Storage | None) -> str:
     real = np.asarray(bound, np.float64)
     if storage is not None:
         return site.builder.weight(f"{site.y.name}/bound", quantize(real, storage), storage.quant)
-    # An integer bound that lies between two integers clamps to the one inside; ClipAttributes says so too.
+    # A bound that lies between two integers is cut towards zero, as the reference of Clip does.
     return site.builder.weight(f"{site.y.name}/bound", np.asarray(bound).astype(site.x.dtype.numpy))

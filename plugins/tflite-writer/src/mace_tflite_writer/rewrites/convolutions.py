@@ -34,6 +34,7 @@ def _product(site: Site) -> Sequence[str] | None:
     if len(w.shape) != 2 or len(site.x.shape) < 2:
         return None
     quant = w.quant
+    # Results lie along axis 1 of a matrix and along axis 0 of filters.
     if quant is not None and quant.axis is not None:
         if quant.axis != 1:
             return None
@@ -83,6 +84,7 @@ def _mean(site: Site) -> Sequence[str] | None:
     if len(site.x.shape) != 4 or axes != [1, 2] or site.x.dtype not in (DType.I8, DType.U8):
         return None
     channels, kernel = site.x.shape[-1], site.x.shape[1:3]
+    # Of the activations' type, because the format has no products of uint8 and int8.
     ones = np.ones((channels, *kernel, 1), site.x.dtype.numpy)
     weights = site.builder.weight(
         f"{site.y.name}/ones", ones, Quant.of(float(np.float32(1 / math.prod(kernel))))

@@ -32,6 +32,7 @@ def functions_by_steps(graph: Graph, absent: Collection[str] = ()) -> Graph:
 def _by_steps(site: Site, absent: Collection[str]) -> Sequence[str] | None:
     name = site.node.op.name
     steps = (ONE_STEP if site.x.quant is not None else STEPS).get(name)
+    # STEPS has an Elu of another alpha by that of alpha 1, which a chip without Elu lacks too.
     if name == "Elu" and "Elu" in absent and site.x.quant is None:
         steps = _elu_by_exponential
     if steps is None or not site.x.real.dtype.is_float or not (name in absent or site.is_refused):
@@ -95,6 +96,7 @@ def _hard_swish(site: Site) -> Sequence[str]:
 
 def _gelu(site: Site) -> Sequence[str] | None:
     """Write x / 2 * (1 + tanh(sqrt(2 / pi) * x * (1 + 0.044715 * x * x)))."""
+    # The exact form needs the error function, for which the format has no operator.
     if site.attributes(GeluAttributes).approximate != "tanh":
         return None
     x = site.node.inputs[0]
@@ -111,6 +113,7 @@ def _root(exponent: float) -> SiteRule:
 
 def _leaky_relu(site: Site) -> Sequence[str] | None:
     alpha = site.attributes(LeakyReluAttributes).alpha
+    # A slope of 0 would be stored with a scale of 0, see `_factor`.
     if alpha == 0:
         return site.last("Relu", [site.node.inputs[0]])
     return site.last("PRelu", [site.node.inputs[0], _factor(site, alpha)])

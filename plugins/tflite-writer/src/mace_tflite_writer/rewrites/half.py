@@ -18,6 +18,7 @@ def widen_halves(graph: Graph) -> Graph:
 
 
 def _widen(site: Site) -> Sequence[str] | None:
+    # The format has casts of half precision, and the nodes added here are such.
     if site.node.op.name == "Cast":
         return None
     tensors = [site.input(i) for i in range(len(site.node.inputs))]

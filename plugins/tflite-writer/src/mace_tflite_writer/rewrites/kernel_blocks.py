@@ -70,6 +70,7 @@ def _by_blocks(site: Site, largest: int) -> Sequence[str] | None:
 
 def _choose_blocks(kernel: Shape, stride: int, largest: int) -> _Blocks:
     """Return the smallest blocks, a multiple of the stride, over which the kernel is small enough."""
+    # Blocks of one pixel would leave the kernel as it is.
     size = stride if stride > 1 else 2
     while True:
         small = tuple(-(-(size - stride + k) // size) for k in kernel)
@@ -83,6 +84,7 @@ def _spread(array: Array, blocks: _Blocks, stride: int, zero: int) -> Array:
     outputs, height, width, inputs = array.shape
     size, phases = blocks.size, blocks.phases
     shape = (phases, phases, outputs, blocks.kernel[0] * size, blocks.kernel[1] * size, inputs)
+    # Places outside of the kernel store the zero point, which is the weight 0.
     spread = np.full(shape, zero, array.dtype)
     for row in range(phases):
         for column in range(phases):

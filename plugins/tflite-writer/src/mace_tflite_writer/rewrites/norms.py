@@ -88,6 +88,7 @@ def _lp_pool(site: Site) -> Sequence[str] | None:
     x = site.node.inputs[0]
     powers = site.inner("Mul", [x, x]) if attrs.p == 2 else site.inner("Abs", [x])
     shared = {field.name: getattr(attrs, field.name) for field in fields(PoolAttributes)}
+    # Padding counts, so that each mean is of a whole kernel; its zeros add nothing to the sum.
     means = site.inner("AveragePool", [powers], {**shared, "count_pad": True})
     size = _number(site, math.prod(attrs.kernel))
     if attrs.p == 1:

@@ -57,6 +57,7 @@ def _one_scale(site: Site, losses: list[WeightLoss]) -> Sequence[str] | None:
     array = site.builder.weights.get(w.name)
     if array is None or site.x.quant is None or any(w.quant.zero_point):
         return None
+    # With a smaller one, the largest weights of some channel would not fit their type.
     scale = max(w.quant.scale)
     real = dequantize(array, w.quant)
     storage = Storage(w.dtype, Quant.of(scale))

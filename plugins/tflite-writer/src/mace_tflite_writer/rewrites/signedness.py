@@ -81,6 +81,7 @@ def _in_int16(site: Site, widened: dict[str, str]) -> Sequence[str] | None:
         return None
     if (x.dtype, y.dtype) != (DType.I8, DType.I16) or x.quant is None or x.quant.axis is not None:
         return None
+    # One conversion for all readers: the four gates of an LSTM multiply the same activations.
     if x.name not in widened:
         wide = Storage(DType.I16, Quant.of(x.quant.scale[0]))
         widened[x.name] = site.inner("Quantize", [x.name], storage=wide)
@@ -149,6 +150,7 @@ def _add_inputs(graph: Graph, builder: Builder, moved: set[str], after: DType) -
 
 def _restore_output(graph: Graph, builder: Builder, name: str) -> str:
     """Return an output in its own type, of a tensor that has changed it."""
+    # Inputs have kept their type, so that one that is an output too has it already.
     if name in graph.inputs:
         return name
     inner = builder.reserve_output(f"{name}/{graph.tensors[name].dtype.value}", graph.tensors[name].storage)

@@ -131,11 +131,13 @@ def _split_conv(site: Site, largest: int) -> Sequence[str] | None:
     windows = Windows.of(w.shape[1:-1], attrs)
     padded = _pad_for(site, windows)
     rank = len(windows.kernel)
+    # Only the whole sum may be clamped, by the Clip behind the last part.
     plain = replace(attrs, pads_before=(0,) * rank, pads_after=(0,) * rank, low=-math.inf, high=math.inf)
     total = ""
     for place, size in _tiles(windows.kernel, largest):
         tile = array[(slice(None), *(slice(p, p + s) for p, s in zip(place, size, strict=True)))]
         part = _slice_for(site, padded, windows, place, size)
+        # The first part brings the bias for all of them.
         bias = site.node.inputs[2:] if not total else ()
         weights = site.builder.weight(f"{w.name}/tile", tile)
         sums = site.inner("Conv", [part, weights, *bias], plain)

@@ -25,6 +25,7 @@ def _requantize_inputs(site: Site) -> Sequence[str] | None:
     op, storage = site.node.op, site.y.storage
     if storage is None or storage.quant.axis is not None or not (op.moves or op.name in SELECTING):
         return None
+    # Parts of a Split may have several storages, and its operand can be converted to one of them only.
     if any(site.old.tensors[name].storage != storage for name in site.node.outputs):
         return None
     inputs = [_convert(site, name, storage) for name in site.node.inputs]

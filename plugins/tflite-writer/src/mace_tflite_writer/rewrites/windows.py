@@ -48,8 +48,10 @@ def _separate_pads(site: Site) -> Sequence[str] | None:
     window_attrs = site.attributes(WindowAttributes)
     changed: dict[str, Any] = {"pads_before": zeros, "pads_after": zeros}
     if isinstance(window_attrs, PoolAttributes):
+        # What the last window reaches is padded now, so that it counts without `ceil`.
         changed["ceil"] = False
     if isinstance(window_attrs, AveragePoolAttributes):
+        # No padding is left that a mean could leave out.
         changed["count_pad"] = False
     return site.last(site.node.op.name, [padded, *site.node.inputs[1:]], replace(window_attrs, **changed))
 
