@@ -56,6 +56,33 @@ def test_clips_become_limits(bounds: tuple[float, float]) -> None:
         check_graph(rewritten, inputs)
 
 
+INTEGER_BOUNDS = [
+    (0, 3e9),
+    (-3e9, 5),
+    (3e9, 4e9),
+    (0.5, 8.5),
+    (-2.5, -0.5),
+    (-math.inf, 9.9),
+    (2**53 + 1, 1e30),
+]
+
+
+@pytest.mark.parametrize("dtype", [DType.I32, DType.I64])
+@pytest.mark.parametrize("bounds", INTEGER_BOUNDS)
+def test_clips_of_integers_keep_bounds_that_their_type_cannot_hold(
+    bounds: tuple[float, float], dtype: DType
+) -> None:
+    grower = Grower(0, dtype, False)
+    x = grower.input((6,))
+    limits = np.iinfo(dtype.numpy)
+    grower.samples[x] = np.array([limits.min, -7, 0, 1, 7, limits.max], dtype.numpy)
+    graph, inputs = node_graph(grower, "Clip", [x], {"min": bounds[0], "max": bounds[1]})
+    legal = legalize(graph)
+    assert "Clip" not in [node.op.name for node in legal.nodes]
+    check_rewrite(graph, legal, inputs)
+    check_graph(legal, inputs)
+
+
 @pytest.mark.parametrize("op", ["Concat", "Maximum", "Minimum", "Transpose", "Split"])
 def test_operands_get_the_storage_of_the_result(op: str) -> None:
     attributes = {"Concat": {"axis": 1}, "Transpose": {"perm": (1, 0)}, "Split": {"axis": 1, "sizes": (2, 2)}}

@@ -70,6 +70,15 @@ class ClipAttributes(Attributes):
     min: int | float = -math.inf
     max: int | float = math.inf
 
+    def integer_bounds(self, dtype: DType) -> tuple[int, int]:
+        """Return the bounds as integers of a type: cut towards zero, and saturated where it cannot hold them.
+
+        Compared with floats, integers of 64 bits would lose their low bits.
+        """
+        limits = np.iinfo(dtype.numpy)
+        low, high = int(limits.min), int(limits.max)
+        return _cut_bound(self.min, low, high), _cut_bound(self.max, low, high)
+
 
 @dataclass(frozen=True)
 class IsInfAttributes(Attributes):
@@ -124,14 +133,16 @@ def _is_inf(x: Array, attrs: IsInfAttributes) -> Array:
 
 
 def _clip(x: Array, attrs: ClipAttributes) -> Array:
-    low, high = attrs.min, attrs.max
-    if x.dtype.kind != "f":
-        # Bounds become integers of the type: compared with floats, 64-bit integers would lose their low bits.
-        limits = np.iinfo(x.dtype)
-        low = limits.min if low <= limits.min else int(low)
-        high = limits.max if high >= limits.max else int(high)
+    low, high = (attrs.min, attrs.max) if x.dtype.kind == "f" else attrs.integer_bounds(DType.of(x))
     # The maximum first: where min is above max the result is max, as ONNX defines it.
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
+
+
+def _cut_bound(bound: int | float, low: int, high: int) -> int:
+    # Compared before it is cut, because infinity is no integer; Python compares the two kinds exactly.
+    if bound <= low:
+        return low
+    return high if bound >= high else int(bound)
 
 
 def _floats(inputs: Inputs, attrs: Attributes) -> list[Spec]:

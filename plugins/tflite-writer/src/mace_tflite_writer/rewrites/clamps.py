@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mace_core.ir import Graph, Storage
+from mace_core.ir import Array, Graph, Storage
 from mace_core.lowering import Refused
 from mace_core.ops.conv import ClampAttributes
 from mace_core.ops.unary_attrs import ClipAttributes
@@ -61,8 +61,8 @@ def _clips_as_limits(site: Site, absent: Collection[Bounds]) -> Sequence[str] | 
     # both.
     if site.node.op.name not in ("Clip", "Relu"):
         return None
-    attrs = site.node.attrs
-    bounds = (attrs.min, attrs.max) if isinstance(attrs, ClipAttributes) else (0.0, math.inf)
+    attrs = site.node.attrs if isinstance(site.node.attrs, ClipAttributes) else ClipAttributes(0.0)
+    bounds = (attrs.min, attrs.max)
     if bounds not in absent and not site.is_refused:
         return None
     x, storage = site.node.inputs[0], site.y.storage
@@ -70,18 +70,31 @@ def _clips_as_limits(site: Site, absent: Collection[Bounds]) -> Sequence[str] | 
         return None  # a result of real numbers from stored ones: no bound has both types
     if storage is not None and site.x.storage != storage:
         x = site.inner("Quantize", [x], storage=storage)
-    steps = [(op, b) for op, b in zip(("Maximum", "Minimum"), bounds, strict=True) if not math.isinf(b)]
-    for op, bound in steps[:-1]:
-        x = site.inner(op, [x, _add_bound(site, bound, storage)], storage=storage)
+    elements = _bound_elements(site, attrs, storage)
+    # A bound at infinity lets everything through on its side.
+    steps = [
+        (op, element)
+        for op, bound, element in zip(("Maximum", "Minimum"), bounds, elements, strict=True)
+        if not math.isinf(bound)
+    ]
+    for op, element in steps[:-1]:
+        x = site.inner(op, [x, _add_bound(site, element, storage)], storage=storage)
     if not steps:
         return site.last("Identity", [x])
-    op, bound = steps[-1]
-    return site.last(op, [x, _add_bound(site, bound, storage)])
+    op, element = steps[-1]
+    return site.last(op, [x, _add_bound(site, element, storage)])
 
 
-def _add_bound(site: Site, bound: float, storage: Storage | None) -> str:
-    real = np.asarray(bound, np.float64)
+def _bound_elements(site: Site, attrs: ClipAttributes, storage: Storage | None) -> Sequence[Array]:
+    """Return the bounds as elements of the result: stored, cut to integers, or rounded to floats."""
+    bounds: tuple[float, float] = (attrs.min, attrs.max)
     if storage is not None:
-        return site.builder.weight(f"{site.y.name}/bound", quantize(real, storage), storage.quant)
-    # A bound that lies between two integers is cut towards zero, as the reference of Clip does.
-    return site.builder.weight(f"{site.y.name}/bound", np.asarray(bound).astype(site.x.dtype.numpy))
+        return [quantize(np.asarray(bound, np.float64), storage) for bound in bounds]
+    if not site.x.dtype.is_float:
+        # numpy's conversion of a float wraps where an integer type cannot hold it.
+        bounds = attrs.integer_bounds(site.x.dtype)
+    return [np.asarray(bound, site.x.dtype.numpy) for bound in bounds]
+
+
+def _add_bound(site: Site, element: Array, storage: Storage | None) -> str:
+    return site.builder.weight(f"{site.y.name}/bound", element, storage.quant if storage else None)

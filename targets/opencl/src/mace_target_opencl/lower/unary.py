@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
 from mace_core.attributes import values_of
 from mace_core.emit.text import Code
 from mace_core.ir import DType, Node
@@ -111,10 +109,7 @@ def clip(node: Node, lowering: Lowering) -> None:
     if x.dtype.is_float:
         bounds = literal(float(attrs.min)), literal(float(attrs.max))
     else:
-        limits = np.iinfo(x.dtype.numpy)
-        # Integer bounds: as floats, those of 64 bits would lose their low bits.
-        low = limits.min if attrs.min <= limits.min else int(attrs.min)
-        high = limits.max if attrs.max >= limits.max else int(attrs.max)
+        low, high = attrs.integer_bounds(x.dtype)
         bounds = integer_literal(low, x.dtype), integer_literal(high, x.dtype)
     low_text, high_text = bounds
     raised = f"(x < {low_text} ? {low_text} : x)"
