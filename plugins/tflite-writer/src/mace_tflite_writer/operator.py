@@ -94,7 +94,8 @@ class NodeView:
         """
         self._check_types(code)
         operands = self.node.inputs if inputs is None else tuple(inputs)
-        version = version_of(code, self.graph.inputs_of(self.node), options.fields if options else {})
+        fields = options.fields if options else {}
+        version = version_of(code, self.graph.inputs_of(self.node), self.graph.outputs_of(self.node), fields)
         return BuiltinOperator(code, operands, self.node.outputs, options, version)
 
     def _check_types(self, code: str) -> None:

@@ -2,6 +2,10 @@
 
 The numbers are those that TensorFlow's converter writes (tensorflow/lite/tools/versioning/op_version.cc). A
 runtime refuses a version that it does not know, so none is higher than the node needs.
+
+ADD and MUL of half precision keep version 1 and not 6 and 8, which op_version.cc has since the CPU got
+kernels: such a node is for an accelerator, and a runtime without these kernels would refuse the file before
+it asks the accelerator.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from mace_core.ir import DType, Tensor
 
@@ -19,6 +25,8 @@ _WIDE_TOO: Mapping[DType, int] = MappingProxyType({I8: 2, I16: 3})
 _WIDE_LATER: Mapping[DType, int] = MappingProxyType({I8: 2, I16: 4})
 # Activations of 16 bits beside int8 weights have no version of their own in op_version.cc.
 _CONVOLUTION: Mapping[DType, int] = MappingProxyType({I8: 3})
+# The same types of operands and results count, and the highest version of the two.
+_CAST: Mapping[DType, int] = MappingProxyType({DType.F16: 5, DType.F64: 5, DType.U16: 4, I8: 3, DType.U32: 2})
 
 BY_TYPE: Mapping[str, Mapping[DType, int]] = MappingProxyType(
     {
@@ -45,19 +53,27 @@ BY_TYPE: Mapping[str, Mapping[DType, int]] = MappingProxyType(
         "TILE": {I8: 3},
         "GATHER": {I8: 2, DType.BOOL: 3, I16: 4},
         "DEQUANTIZE": {I8: 2, I16: 3, DType.F16: 3},
-        "CAST": {I8: 3, DType.F16: 5},
+        "CAST": _CAST,
     }
 )
 """Operator -> type of its first input -> version, where it is not 1."""
 
+BY_RESULT: Mapping[str, Mapping[DType, int]] = MappingProxyType({"CAST": _CAST, "QUANTIZE": {I16: 2}})
+"""Operator -> type of its first output -> version, for operators that convert; where it is not 1."""
 
-def version_of(code: str, inputs: Sequence[Tensor | None], options: Mapping[str, Any]) -> int:
-    """Return the version of an operator with these inputs and options."""
+
+def version_of(
+    code: str, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], options: Mapping[str, Any]
+) -> int:
+    """Return the version of an operator with these inputs, outputs and options."""
     first = inputs[0]
     assert first is not None
-    version = BY_TYPE.get(code, {}).get(first.dtype, 1)
+    by_type = BY_TYPE.get(code, {}).get(first.dtype, 1)
+    by_result = BY_RESULT.get(code, {}).get(outputs[0].dtype, 1)
     rank = max(len(t.shape) for t in inputs if t)
-    return max(version, _version_for_shapes(code, rank), _version_for_options(code, inputs, options))
+    by_shape = _version_for_shapes(code, rank)
+    by_product = _version_for_product(code, inputs, outputs[0])
+    return max(by_type, by_result, by_shape, by_product, _version_for_options(code, inputs, options))
 
 
 def _version_for_shapes(code: str, rank: int) -> int:
@@ -94,5 +110,15 @@ def _version_for_options(code: str, inputs: Sequence[Tensor | None], options: Ma
     if code in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):
         aligned = code == "RESIZE_NEAREST_NEIGHBOR" and options["AlignCorners"]
         return 3 if options["HalfPixelCenters"] or aligned else 1
-    # A product of scales above the scale of the result is one of the cases that version 3 brought.
-    return 3 if code == "MUL" and first.quant and first.dtype is not I16 else 1
+    return 1
+
+
+def _version_for_product(code: str, inputs: Sequence[Tensor | None], result: Tensor) -> int:
+    """Return 3 for a MUL whose kernel multiplies sums by 1 or more, which earlier ones could not; else 1."""
+    quants = [tensor.quant for tensor in (*inputs, result) if tensor]
+    if code != "MUL" or None in quants:
+        return 1
+    # In single precision, as op_version.cc computes it from the scales that the file holds.
+    a, b, y = (np.float32(quant.scale[0]) for quant in quants if quant)
+    with np.errstate(over="ignore"):
+        return 3 if a * b / y >= 1 else 1
