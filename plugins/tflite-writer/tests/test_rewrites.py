@@ -11,7 +11,7 @@ import pytest
 from rewrite_checks import SEEDS, TYPES, check_rewrite, conv, conv_attributes, growers, node_graph
 from writer_cases import random_graph
 from writer_grower import Grower
-from writer_oracle import check_graph, real
+from writer_oracle import check_graph, evaluate, real
 from writer_wild import wild_graph
 
 from mace_core.ir import DType, Graph, Quant, Storage
@@ -138,6 +138,34 @@ def test_functions_that_a_chip_lacks_become_steps(op: str) -> None:
         assert op not in [node.op.name for node in rewritten.nodes]
         check_rewrite(graph, rewritten, inputs, 4e-7)
         check_graph(rewritten, inputs)
+
+
+def test_a_hard_swish_of_half_precision_keeps_large_numbers() -> None:
+    grower = Grower(0, DType.F16, False)
+    x = grower.input((6,))
+    largest = float(np.finfo(np.float16).max)
+    grower.samples[x] = np.array([-largest, -10920, 10912, 10920, 32768, largest], np.float16)
+    graph, inputs = node_graph(grower, "HardSwish", [x])
+    rewritten = functions_by_steps(graph, ["HardSwish"])
+    assert "HardSwish" not in [node.op.name for node in rewritten.nodes]
+    (expected,), (actual,) = evaluate(graph, inputs), evaluate(rewritten, inputs)
+    np.testing.assert_array_equal(expected, [0, 0, 10912, 10920, 32768, largest])
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.F32])
+def test_the_steps_of_a_hard_swish_round_three_times(dtype: DType) -> None:
+    grower = Grower(0, dtype, False)
+    x = grower.input((4001,))
+    grower.samples[x] = np.linspace(-4, 4, 4001).astype(dtype.numpy)
+    graph, inputs = node_graph(grower, "HardSwish", [x])
+    (expected,), (actual,) = (evaluate(g, inputs) for g in (graph, functions_by_steps(graph, ["HardSwish"])))
+    error = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    step = float(np.finfo(dtype.numpy).eps)
+    # The sum rounds by at most 2 steps of 1, which the sixth makes a third. The constant, the ramp, the result
+    # and that of the reference each round by half a step of numbers up to |x|.
+    bound = step * np.abs(grower.samples[x].astype(np.float64)) * (1 / 3 + 4 / 2) * 1.001
+    assert (error <= bound).all()
 
 
 def test_a_softmax_moves_its_axis_to_the_end() -> None:

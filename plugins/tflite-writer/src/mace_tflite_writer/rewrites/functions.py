@@ -88,10 +88,11 @@ def _elu_by_exponential(site: Site) -> Sequence[str]:
 
 
 def _hard_swish(site: Site) -> Sequence[str]:
-    """Write x * relu6(x + 3) / 6."""
+    """Write x * (relu6(x + 3) / 6)."""
     x = site.node.inputs[0]
     moved = site.inner("Clip", [site.inner("Add", [x, _number(site, 3.0)])], {"min": 0.0, "max": 6.0})
-    return site.last("Mul", [site.inner("Mul", [x, moved]), _number(site, 1 / 6)])
+    # A sixth first: x * 6 would overflow half precision from 10,918 on, where the op gives x.
+    return site.last("Mul", [x, site.inner("Mul", [moved, _number(site, 1 / 6)])])
 
 
 def _gelu(site: Site) -> Sequence[str] | None:
