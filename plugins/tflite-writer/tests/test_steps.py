@@ -82,6 +82,18 @@ def test_norms_of_windows_become_means(power: int) -> None:
         check_legal(graph, inputs)
 
 
+def test_a_norm_of_windows_keeps_sums_that_half_precision_cannot_hold() -> None:
+    grower = Grower(0, DType.F16, False)
+    x = grower.input((1, 5, 5, 2))
+    grower.samples[x] = np.full((1, 5, 5, 2), 100, np.float16)
+    attrs: dict[str, Any] = {"kernel": (5, 5), "strides": (1, 1), "dilations": (1, 1), "p": 2}
+    graph, inputs = node_graph(grower, "LpPool", [x], {**attrs, "pads_before": (0, 0), "pads_after": (0, 0)})
+    (expected,), (actual,) = evaluate(graph, inputs), evaluate(norms_by_steps(graph), inputs)
+    # The sum of the 25 squares is 250,000; half precision ends at 65,504.
+    np.testing.assert_array_equal(expected, np.full((1, 1, 1, 2), 500))
+    np.testing.assert_array_equal(actual, expected)
+
+
 @pytest.mark.parametrize("changed", [{"ceil": True}, {"p": 3}])
 def test_norms_of_other_windows_stay(changed: dict[str, Any]) -> None:
     grower = Grower(0, DType.F32, False)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mdla_rule_cases import one
 from operator_files import stub_network
 
 from mace_core.api import BuildConfig, Region
@@ -213,6 +214,19 @@ def test_the_part_notes_what_squares_with_16_bits_overflow() -> None:
     x = builder.input("x", DType.F32, (1, 4, 16))
     scale = builder.weight("scale", np.ones(16, np.float32))
     graph = builder.finish([builder.one("LayerNorm", [x, scale, scale])])
+    assert [note for note in notes_of(graph) if "squares overflow" in note]
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_pools_of_magnitudes_square_nothing(power: int) -> None:
+    window = {"kernel": (2, 2), "strides": (2, 2), "pads_before": (0, 0), "pads_after": (0, 0)}
+    graph = one("LpPool", [(1, 4, 4, 16)], {**window, "dilations": (1, 1), "p": power})
+    notes = [note for note in notes_of(graph) if "squares overflow" in note]
+    assert len(notes) == (1 if power == 2 else 0)
+
+
+def notes_of(graph: Graph) -> tuple[str, ...]:
+    """Return what the target tells of a graph as one part."""
     target = Mdla(MdlaOptions("2.0"))
     part = target.compile(Region(target, graph), BuildConfig("host", "host+mdla", Model("m", ())))
-    assert [note for note in part.notes if "squares overflow" in note]
+    return part.notes

@@ -24,10 +24,11 @@ from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph, Node
 from mace_core.json_types import Json
 from mace_core.lint import LintReport, VendorPlan
+from mace_core.ops.pool import LpPoolAttributes
 from mace_target_mdla.options import MdlaOptions
 
 SQUARING = ("LayerNorm", "RMSNorm", "LpPool")
-"""Ops whose steps square numbers, see `norms_by_steps`."""
+"""Ops whose steps may square numbers, see `_squares_numbers`."""
 DRIVER = "mace_mdla_driver"
 """The C symbol of the driver."""
 BUILT_BY = "mace-target-mdla 0.1.0"
@@ -161,8 +162,18 @@ def _has_int8_results(graph: Graph) -> bool:
 def _note_squares(region: Region) -> tuple[str, ...]:
     """Return which norms can overflow: their steps square numbers that the hardware holds with 16 bits."""
     # The square of 256 is 65,536, and half precision ends at 65,504.
-    names = [node.name for node in region.graph.nodes if node.op.name in SQUARING]
+    names = [node.name for node in region.graph.nodes if _squares_numbers(node)]
     if not names:
         return ()
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return (f"mdla: {listed}: squares overflow with 16 bits where a number is 256 or more from the mean",)
+    return (
+        f"mdla: {listed}: squares overflow with 16 bits where a number is 256 or more, of a LayerNorm 256 or "
+        "more from the mean",
+    )
+
+
+def _squares_numbers(node: Node) -> bool:
+    """Tell whether the steps of a node square numbers, see `norms_by_steps`."""
+    attrs = node.attrs
+    # A pool of magnitudes (p of 1) adds them up as they are.
+    return node.op.name in SQUARING and not (isinstance(attrs, LpPoolAttributes) and attrs.p == 1)

@@ -80,7 +80,7 @@ def _scale(site: Site, x: str) -> Sequence[str]:
 
 
 def _lp_pool(site: Site) -> Sequence[str] | None:
-    """Write the sums of windows as means times their size: of squares below a root, or of magnitudes."""
+    """Write the sums of windows as means times their size: the root of squares, or magnitudes."""
     attrs = site.attributes(LpPoolAttributes)
     # The mean of a window that reaches beyond the padding is one of fewer elements.
     if attrs.ceil or attrs.p not in (1, 2):
@@ -90,10 +90,12 @@ def _lp_pool(site: Site) -> Sequence[str] | None:
     shared = {field.name: getattr(attrs, field.name) for field in fields(PoolAttributes)}
     # Padding counts, so that each mean is of a whole kernel; its zeros add nothing to the sum.
     means = site.inner("AveragePool", [powers], {**shared, "count_pad": True})
-    size = _number(site, math.prod(attrs.kernel))
+    size = math.prod(attrs.kernel)
     if attrs.p == 1:
-        return site.last("Mul", [means, size])
-    return site.last("Sqrt", [site.inner("Mul", [means, size])])
+        return site.last("Mul", [means, _number(site, size)])
+    # Roots of the two factors: their product, the sum of squares, may overflow half precision where its root
+    # does not.
+    return site.last("Mul", [site.inner("Sqrt", [means]), _number(site, math.sqrt(size))])
 
 
 STEPS: Mapping[str, SiteRule] = MappingProxyType(
