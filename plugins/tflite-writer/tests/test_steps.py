@@ -23,6 +23,7 @@ from mace_tflite_writer.rewrites import (
     products_in_int16,
     products_of_rows,
     split_kernels,
+    splits_as_slices,
 )
 
 pytestmark = pytest.mark.slow  # every graph runs in LiteRT
@@ -101,6 +102,32 @@ def test_norms_of_other_windows_stay(changed: dict[str, Any]) -> None:
     attrs |= {"pads_before": (0, 0), "pads_after": (0, 0), **changed}
     graph, _ = node_graph(grower, "LpPool", [grower.input((1, 7, 8, 3))], attrs)
     assert norms_by_steps(graph).nodes == graph.nodes
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_parts_of_different_lengths_become_slices(axis: int) -> None:
+    for dtype, quantized in ((DType.F32, False), *STORED):
+        grower = Grower(0, dtype, quantized)
+        graph, inputs = node_graph_of_split(grower, axis, (2, 1, 3))
+        rewritten = splits_as_slices(graph)
+        assert [node.op.name for node in rewritten.nodes] == ["Slice"] * 3
+        check_rewrite(graph, rewritten, inputs)
+        check_graph(rewritten, inputs)
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (6, 0), (6,)])
+def test_parts_of_one_length_and_empty_ones_stay(sizes: tuple[int, ...]) -> None:
+    graph, _ = node_graph_of_split(Grower(0, DType.F32, False), 1, sizes)
+    assert splits_as_slices(graph).nodes == graph.nodes
+
+
+def node_graph_of_split(grower: Grower, axis: int, sizes: tuple[int, ...]) -> tuple[Graph, list[Array]]:
+    names = [f"y{n}" for n in range(len(sizes))]
+    x = grower.input((2, 6, 6))
+    graph = grower.builder.finish(
+        grower.builder.add("Split", [x], {"axis": axis, "sizes": sizes}, outputs=names)
+    )
+    return graph, grower.inputs(graph)
 
 
 def test_products_have_their_rows_on_one_axis() -> None:

@@ -9,8 +9,9 @@ from mdla_rule_cases import one, relu
 from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.run.reference import execute
 from mace_target_mdla.acceptance import Acceptance, examine
-from mace_target_mdla.legalize import absent_ops
+from mace_target_mdla.legalize import absent_ops, legalize_for
 from mace_target_mdla.options import MdlaOptions
 
 
@@ -106,6 +107,45 @@ def test_blocks_that_software_would_move_are_convolutions_where_software_is_refu
     assert answer.refusal is None
     assert [step.operator for step in answer.steps] == [operator]
     assert examine(node, graph, MdlaOptions("2.0", accepts_software=False)).steps == ()
+
+
+def uneven_split(*sizes: int, dtype: DType = DType.U8) -> Graph:
+    builder = Builder("split")
+    quant = None if dtype.is_float else Quant.of(0.5, 3)
+    x = builder.input("x", dtype, (1, 4, 4, sum(sizes)), quant)
+    names = [f"y{n}" for n in range(len(sizes))]
+    return builder.finish(builder.add("Split", [x], {"axis": -1, "sizes": sizes}, outputs=names))
+
+
+@pytest.mark.parametrize("dtype", [DType.U8, DType.F32])
+@pytest.mark.parametrize("generation", ["2.0", "3.0"])
+def test_splits_of_different_lengths_are_slices(generation: str, dtype: DType) -> None:
+    """The guide lists SPLIT and SLICE, and the format states such a split as SPLIT_V."""
+    graph = uneven_split(4, 12, dtype=dtype)
+    answer = examine_first(graph, generation)
+    assert answer.refusal is None
+    assert answer.judgment.findings[0].rule == "operator-SPLIT_V"
+    assert [step.operator for step in answer.steps] == ["SLICE", "SLICE"]
+    rewritten, _ = legalize_for(graph, MdlaOptions(generation))
+    x = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 16)).astype(dtype.numpy)
+    values = execute(rewritten, {"x": x})
+    np.testing.assert_array_equal(values["y0"], x[..., :4])
+    np.testing.assert_array_equal(values["y1"], x[..., 4:])
+
+
+def test_even_splits_stay_and_parts_without_elements_are_refused() -> None:
+    answer = examine_first(uneven_split(8, 8), "2.0")
+    assert (answer.refusal, answer.judgment.operator, answer.steps) == (None, "SPLIT", ())
+    refusal = examine_first(uneven_split(16, 0), "2.0").refusal
+    assert refusal is not None
+    assert "does not list SPLIT_V" in refusal.reason
+
+
+def test_an_accepted_split_goes_to_the_compiler_as_it_is() -> None:
+    graph = uneven_split(4, 12)
+    options = MdlaOptions("2.0", accepts_unknown=True, compiler="ncc")
+    assert examine(graph.nodes[0], graph, options).steps == ()
+    assert [node.op.name for node in legalize_for(graph, options)[0].nodes] == ["Split"]
 
 
 def test_roots_of_norms_are_powers_where_the_chip_has_no_roots() -> None:

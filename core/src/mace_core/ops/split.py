@@ -17,6 +17,11 @@ class SplitAttributes(AxisAttributes):
 
     sizes: tuple[int, ...]
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all parts have the same length and none is empty."""
+        return len(set(self.sizes)) == 1 and 0 not in self.sizes
+
 
 def _infer(inputs: Inputs, attrs: SplitAttributes) -> list[Spec]:
     (x,) = present(inputs)

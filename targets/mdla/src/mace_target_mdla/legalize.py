@@ -17,11 +17,12 @@ from mace_tflite_writer.rewrites import (
     means_as_convolutions,
     norms_by_steps,
     products_of_rows,
+    splits_as_slices,
     weights_per_tensor,
 )
 from mace_tflite_writer.rewrites.per_tensor import has_weights_of_scales
 
-ABSENT_IN_ADAPTER = ("ELU", "GELU", "RELU_0_TO_1")
+ABSENT_IN_ADAPTER = ("ELU", "GELU", "RELU_0_TO_1", "SPLIT_V")
 """Operators that the Neuron adapter has no code for, and the steps that replace them."""
 
 
@@ -41,6 +42,8 @@ def legalize_for(graph: Graph, options: MdlaOptions) -> tuple[Graph, tuple[Weigh
     # functions: they add roots, which not every generation has.
     graph = functions_by_steps(norms_by_steps(graph), absent_ops(options))
     graph = clips_as_limits(graph, absent_clamps(options))
+    if _is_refused("SPLIT_V", options):
+        graph = splits_as_slices(graph)
     # One asks for both: they are software on MDLA 1.5 and hardware from 2.0 on (guide 272 to 284).
     if _is_refused("SPACE_TO_DEPTH", options):
         graph = blocks_as_convolutions(graph, every=True)

@@ -12,6 +12,7 @@ from mace_core.ops.pad import PadAttributes
 from mace_core.ops.pool import LpPoolAttributes
 from mace_core.ops.resize import ResizeAttributes
 from mace_core.ops.slice import SliceAttributes
+from mace_core.ops.split import SplitAttributes
 from mace_core.ops.unary_attrs import ClipAttributes
 
 DIRECT: Mapping[str, str] = {
@@ -64,7 +65,6 @@ DIRECT: Mapping[str, str] = {
     "Sin": "SIN",
     "Softmax": "SOFTMAX",
     "SpaceToDepth": "SPACE_TO_DEPTH",
-    "Split": "SPLIT",
     "Sqrt": "SQRT",
     "Sub": "SUB",
     "Tanh": "TANH",
@@ -195,6 +195,11 @@ def _choose_slice(node: Node, graph: Graph) -> str:
     return "SLICE" if set(node.attributes(SliceAttributes).steps) <= {1} else "STRIDED_SLICE"
 
 
+def _choose_split(node: Node, graph: Graph) -> str:
+    # The format's SPLIT has no sizes, and the vendor's list has no SPLIT_V.
+    return "SPLIT" if node.attributes(SplitAttributes).is_even else "SPLIT_V"
+
+
 OPERATOR_CHOICES: Mapping[str, Callable[[Node, Graph], str]] = {
     "AveragePool": _choose_pool("AVERAGE_POOL_2D", ""),
     "Clip": _choose_clip,
@@ -206,5 +211,6 @@ OPERATOR_CHOICES: Mapping[str, Callable[[Node, Graph], str]] = {
     "Pad": _choose_pad,
     "Resize": _choose_resize,
     "Slice": _choose_slice,
+    "Split": _choose_split,
 }
 """Ops whose operator depends on shapes or attributes."""

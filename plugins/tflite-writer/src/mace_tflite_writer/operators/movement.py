@@ -140,7 +140,7 @@ def _split(view: NodeView) -> BuiltinOperator:
     attrs = view.attributes(SplitAttributes)
     fields = {"NumSplits": len(attrs.sizes)}
     axis = ConstantOperand(ints(attrs.axis % len(view.x.shape)))
-    if len(set(attrs.sizes)) == 1 and 0 not in attrs.sizes:
+    if attrs.is_even:
         return view.operator("SPLIT", [axis, view.node.inputs[0]], OperatorOptions("SplitOptions", fields))
     inputs: list[Operand] = [view.node.inputs[0], ConstantOperand(ints(attrs.sizes)), axis]
     return view.operator("SPLIT_V", inputs, OperatorOptions("SplitVOptions", fields))

@@ -22,7 +22,7 @@ from mace_tflite_writer.rewrites.signedness import (
     products_in_int8,
     products_in_int16,
 )
-from mace_tflite_writer.rewrites.splits import split_groups, split_kernels
+from mace_tflite_writer.rewrites.splits import split_groups, split_kernels, splits_as_slices
 from mace_tflite_writer.rewrites.storages import requantize_inputs
 from mace_tflite_writer.rewrites.windows import rows_as_images, separate_crops, separate_pads
 
@@ -51,6 +51,7 @@ __all__ = [
     "softmax_along_last",
     "split_groups",
     "split_kernels",
+    "splits_as_slices",
     "weights_per_tensor",
     "widen_halves",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 from mace_core.ir import Graph, Quant, Shape
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.pool import PoolAttributes
+from mace_core.ops.split import SplitAttributes
 from mace_core.ops.windows import Windows
 from mace_tflite_writer.rewrites.kernel_blocks import kernels_by_blocks
 from mace_tflite_writer.rewrites.site import Site, rewrite_sites
@@ -67,6 +68,30 @@ def _split_quant(quant: Quant | None, count: int) -> list[Quant | None]:
     size = len(quant.scale) // count
     cuts = [slice(i * size, (i + 1) * size) for i in range(count)]
     return [Quant(quant.scale[cut], quant.zero_point[cut], 0) for cut in cuts]
+
+
+def splits_as_slices(graph: Graph) -> Graph:
+    """Take each part of a Split whose parts differ in length by a Slice, for chips without SPLIT_V. Exact."""
+    return rewrite_sites(graph, _split_as_slices)
+
+
+def _split_as_slices(site: Site) -> Sequence[str] | None:
+    if site.node.op.name != "Split":
+        return None
+    attrs, shape = site.attributes(SplitAttributes), site.x.shape
+    # A Slice of an empty part is one that no operator of a chip takes either.
+    if attrs.is_even or 0 in attrs.sizes:
+        return None
+    axis, results, start = attrs.axis % len(shape), [], 0
+    for output, length in zip(site.node.outputs, attrs.sizes, strict=True):
+        starts, sizes = [0] * len(shape), list(shape)
+        starts[axis], sizes[axis] = start, length
+        start += length
+        cut = {"starts": tuple(starts), "sizes": tuple(sizes), "steps": (1,) * len(shape)}
+        results.append(
+            site.builder.one("Slice", [site.node.inputs[0]], cut, outputs=[output], like=site.node)
+        )
+    return results
 
 
 def split_kernels(graph: Graph, largest: int) -> Graph:
