@@ -58,6 +58,18 @@ def test_batches_between_listed_ones_are_bounded_by_both() -> None:
     assert (low, high) == (3 * 16 * 16 / 1024, 3 * 16 * 16 / 512)
 
 
+@pytest.mark.parametrize("batch", [3, 5, 9])
+def test_other_batches_are_convolutions_on_the_third_generation(batch: int) -> None:
+    """By the rule `fully-connected-batch`; a listed batch of 2 and 4 reaches a quarter and a half of the peak."""
+    as_convolution = batch * 16 * 16 / 2048
+    assert cycles(product(batch, U8)) == (as_convolution, as_convolution)
+    assert cycles(product(4, U8)) == (4 * 16 * 16 / 1024,) * 2
+    (node,) = estimate(product(batch, U8)).nodes.values()
+    assert "found: page-3.0 FullyConnected: other batches are computed as CONV_2D" in node.cycles.provenance
+    (slowed,) = estimate(product(batch, U8), small_filter_factor=3).nodes.values()
+    assert (slowed.cycles.low, slowed.cycles.high) == (as_convolution, 3 * as_convolution)
+
+
 @pytest.mark.parametrize(("generation", "rate"), [("1.5", 256), ("2.0", 256), ("3.0", 512)])
 def test_depthwise_convolutions_reach_a_quarter_of_the_peak(generation: str, rate: int) -> None:
     assert cycles(conv(U8, group=16), generation) == (64 * 16 / rate,) * 2

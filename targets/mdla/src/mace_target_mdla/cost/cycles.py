@@ -23,6 +23,8 @@ from mace_target_mdla.cost.rates import (
 )
 from mace_target_mdla.cost.work import MacCount
 from mace_target_mdla.operation import TfliteOperation
+from mace_target_mdla.rules.checks import CHECKS
+from mace_target_mdla.rules.table import read_table
 
 PADDING = "inferred: filters and channels are filled up to 16"
 UNRATED = Interval(0.0, math.inf, ("the guide has no rate",))
@@ -46,9 +48,16 @@ def estimate_cycles(load: NodeLoad) -> Interval:
 
 
 def _estimate_convolution(load: NodeLoad) -> Interval:
-    """Divide the products by the peak; the guide's list of small filters that are slower is lost."""
+    return _divide_products(load, load.operation.operator)
+
+
+def _divide_products(load: NodeLoad, convolution: str) -> Interval:
+    """Divide the products by the peak; the guide's list of small filters that are slower is lost.
+
+    convolution: the operator as which the node is computed.
+    """
     peak = mac_rate(load.rates.generation, load.operation.inputs[0])
-    share = utilization(load.operation.operator)
+    share = utilization(convolution)
     cycles = load.macs.padded / (peak.value * share.value)
     high = cycles * load.rates.small_filter_factor
     return Interval(cycles, high, (peak.provenance, share.provenance, PADDING))
@@ -69,7 +78,15 @@ def _estimate_transposed(load: NodeLoad) -> Interval:
 
 
 def _estimate_product(load: NodeLoad) -> Interval:
-    """Divide the products by the peak at the batch; a batch that is not listed lies between its neighbors."""
+    """Divide the products by the peak at the batch; a batch that is not listed lies between its neighbors.
+
+    Where the rules say that such a batch is computed as a convolution, it has that one's rate.
+    """
+    rule = read_table(load.rates.generation).rules.get("fully-connected-batch")
+    if rule and CHECKS[rule.check](load.operation, rule.limits):
+        bounds = _divide_products(load, "CONV_2D")
+        computed = f"{rule.source.mark}: {rule.source}: other batches are computed as CONV_2D"
+        return Interval(bounds.low, bounds.high, (*bounds.provenance, computed))
     result = load.operation.outputs[0]
     batch = prod(result.shape[:-1])
     peak = mac_rate(load.rates.generation, load.operation.inputs[0])
