@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from writer_grower import Grower
-from writer_oracle import check_graph
+from writer_oracle import check_graph, evaluate, outputs, run
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
-from mace_tflite_writer import refuses
+from mace_tflite_writer import refuses, write_tflite
+from mace_tflite_writer.rewrites import legalize
 
 STORAGES = {
     "i8": Storage(DType.I8, Quant.of(0.03, 5)),
@@ -41,7 +44,7 @@ def test_floats_are_quantized_and_back(name: str) -> None:
     check_graph(conversion("Dequantize", STORAGES[name], None))
 
 
-@pytest.mark.parametrize("after", ["f32", "f16", "i32", "i64", "i8"])
+@pytest.mark.parametrize("after", ["f32", "f16", "i32", "i64", "i8", "bool"])
 @pytest.mark.parametrize("before", ["f32", "f16", "i8", "u8", "i32", "bool"])
 def test_casts_keep_numbers(before: str, after: str) -> None:
     builder = Builder("cast")
@@ -49,12 +52,66 @@ def test_casts_keep_numbers(before: str, after: str) -> None:
     graph = builder.finish([builder.one("Cast", ["x"], {"to": after})])
     refusal = refuses(graph.nodes[0], graph)
     # Floats that an integer cannot hold saturate in the IR, and are undefined in the format.
-    if before in ("f32", "f16") and after not in ("f32", "f16"):
+    if before in ("f32", "f16") and after not in ("f32", "f16", "bool"):
         assert refusal is not None
         assert refusal.code == "dtype"
+        assert "a float that its result cannot hold saturates" in refusal.reason
         return
     assert refusal is None
     check_graph(graph)
+
+
+EDGES = {
+    "f32": [0.0, -0.0, 0.3, -1e-40, math.nan, math.inf, 256.0],
+    "f16": [0.0, -0.0, 0.3, 6e-8, math.nan, -math.inf, 256.0],
+    "i8": [0, 1, -1, 127, -128],
+    "u8": [0, 1, 2, 128, 255],
+    "i32": [0, 1, -1, 256, 65536, -(2**31)],
+    "i64": [0, 1, 256, 2**32, -(2**63)],
+}
+
+
+@pytest.mark.parametrize("before", EDGES)
+def test_every_number_but_0_is_cast_to_true(before: str) -> None:
+    builder = Builder("truth")
+    values = np.array(EDGES[before], DType(before).numpy)
+    builder.input("x", DType(before), values.shape)
+    graph = builder.finish([builder.one("Cast", ["x"], {"to": "bool"})])
+    (actual,) = outputs(run(write_tflite(graph), [values]))
+    np.testing.assert_array_equal(actual, evaluate(graph, [values])[0])
+
+
+def gather(storage: Storage, *, constant: bool) -> Graph:
+    builder = Builder("gather")
+    builder.input("x", DType.I8, (4, 3), Quant.of(0.5))
+    indices = builder.weight("i", np.array([2, 0])) if constant else builder.input("i", DType.I64, (2,))
+    y = builder.reserve_output("y", storage)
+    return builder.finish([builder.one("Gather", ["x", indices], {"axis": 0}, outputs=[y])])
+
+
+@pytest.mark.parametrize(
+    ("scale", "constant", "words", "code"),
+    [
+        (0.5, False, "its indices are computed", "other"),
+        (0.25, True, "copies stored integers as they are", "quantization"),
+        (0.25, False, "its indices are computed", "other"),
+    ],
+)
+def test_a_gather_is_refused_for_what_is_wrong_with_it(
+    scale: float, constant: bool, words: str, code: str
+) -> None:
+    graph = gather(Storage(DType.I8, Quant.of(scale)), constant=constant)
+    refusal = refuses(graph.nodes[0], graph)
+    assert refusal is not None
+    assert words in refusal.reason
+    assert refusal.code == code
+    assert refusal.remedy
+
+
+def test_a_gather_of_another_storage_becomes_legal() -> None:
+    legal = legalize(gather(Storage(DType.I8, Quant.of(0.25)), constant=True))
+    assert [refuses(node, legal) for node in legal.nodes] == [None, None]
+    check_graph(legal)
 
 
 @pytest.mark.parametrize("group", [1, 2])

@@ -53,9 +53,10 @@ def _cast(view: NodeView) -> BuiltinOperator:
     if view.x.dtype is DType.F16 and view.y.dtype is DType.F32:
         # What converters write behind weights of half precision, which accelerators look for.
         return view.operator("DEQUANTIZE", options=OperatorOptions("DequantizeOptions"))
-    saturates = view.x.dtype.is_float and view.y.dtype not in (DType.F32, DType.F16, DType.BOOL)
+    # To bool, both give true for every number but 0, NaN among them (CastValue of kernels/cast.cc).
+    saturates = view.x.dtype.is_float and not view.y.dtype.is_float and view.y.dtype is not DType.BOOL
     need(
-        not saturates and view.y.dtype is not DType.BOOL,
+        not saturates,
         "a float that its result cannot hold saturates in the IR, and is undefined in the format",
         "dtype",
     )

@@ -26,6 +26,7 @@ from mace_tflite_writer.operator import (
     NodeView,
     Operand,
     OperatorOptions,
+    is_same_storage,
     need,
     need_same_storage,
 )
@@ -173,12 +174,18 @@ def _tile(view: NodeView) -> BuiltinOperator:
 
 def _gather(view: NodeView) -> BuiltinOperator:
     indices = view.constant(1)
+    if indices is None:
+        raise Refused(
+            "its indices are computed and may be negative, which the format's operator does not read",
+            code="other",
+            remedy="let the model hold them as constants",
+        )
     need(
-        indices is not None and view.y.storage == view.x.storage and len(view.x.shape) > 0,
-        "its indices are computed; the format's operator reads no negative ones, which computed ones may be",
-        "other",
+        is_same_storage(view.x.storage, view.y.storage),
+        f"it gathers {view.x} as {view.y}; the format's operator copies stored integers as they are",
+        "quantization",
+        "put a Quantize before it (rewrite `requantize_inputs`)",
     )
-    assert indices is not None
     axis = view.attributes(GatherAttributes).axis % len(view.x.shape)
     positive = np.where(indices < 0, indices + view.x.shape[axis], indices)
     inputs: list[Operand] = [view.node.inputs[0], ConstantOperand(ints(positive))]
