@@ -54,7 +54,14 @@ def test_the_report_says_that_nothing_ran_on_silicon_and_what_has_no_rate() -> N
 
 
 def test_a_chip_with_an_unknown_number_of_cores_says_so() -> None:
-    assert "no source says how many cores" in " ".join(lint("MT6877").notes)
+    assert "no source says how many cores MT6877 has; one was assumed" in lint("MT6877").notes
+    assert not [note for note in lint("MT8195").notes if "was assumed" in note]
+
+
+def test_a_generation_without_a_chip_says_that_none_is_named() -> None:
+    notes = Mdla(MdlaOptions("2.0")).lint(classifier()).notes
+    assert "no chip is named, and one core was assumed; state `soc` to count those of a chip" in notes
+    assert not [note for note in notes if "no source says" in note]
 
 
 def test_what_is_not_taken_has_no_time() -> None:

@@ -45,7 +45,7 @@ def lint_graph(graph: Graph, options: MdlaOptions) -> LintReport:
         layout = everything[node.name].layout if described.is_taken else ""
         nodes.append(replace(described, group=group, layout=layout, figures=figures))
     figures = {"ms": cost.milliseconds, "cycles": cost.cycles, "bytes": cost.bytes}
-    notes = (*NOTES, *_describe_gaps(cost, rates))
+    notes = (*NOTES, *_describe_gaps(cost, options))
     return LintReport(
         graph.name, "mdla", options.device, tuple(nodes), regions, figures if taken else {}, notes
     )
@@ -91,12 +91,14 @@ def _figures(cost: NodeCost, *, is_taken: bool) -> Mapping[str, Interval]:
     return {**macs, **wasted, "cycles": cost.cycles, "bytes": moved, "ms": cost.milliseconds}
 
 
-def _describe_gaps(cost: GraphCost, rates: DeviceRates) -> list[str]:
+def _describe_gaps(cost: GraphCost, options: MdlaOptions) -> list[str]:
     """Return what the estimate leaves out."""
     notes = []
     if cost.unrated:
         counts = ", ".join(f"{count} {name}" for name, count in Counter(cost.unrated).most_common())
         notes.append(f"the guide has no rate for {counts}: the upper end has their traffic alone")
-    if rates.cores is None:
-        notes.append("no source says how many cores the chip has; one was assumed")
+    if options.soc is None:
+        notes.append("no chip is named, and one core was assumed; state `soc` to count those of a chip")
+    elif options.soc.cores is None:
+        notes.append(f"no source says how many cores {options.soc.name} has; one was assumed")
     return notes
