@@ -1,7 +1,7 @@
 /* opencl_context.c - makes the context and the queue of a session, with hints, or takes the application's.
  *
  * The numbers of the hints: cl_ext.h of the Khronos Group's OpenCL-Headers, but for cl_qcom_priority_hint,
- * which is in the Khronos registry of extensions and in opencl_extension.h of MACE.
+ * which is not there: those of opencl_extension.h of MACE.
  */
 #include <dlfcn.h>
 #include <string.h>
