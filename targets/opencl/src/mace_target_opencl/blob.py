@@ -35,11 +35,13 @@ IMAGE = -2
 """The number of the binding of images; the offset of an operand is the number of one then."""
 CHECKED = 2
 """Flag of a program whose kernels test their accesses."""
+# That of the memory space in target.py: vector loads rely on it for constants too.
 ALIGNMENT = 256
 BRIEF = 4
 """Flag of a program whose long kernels are cut into slices."""
 NEEDS_HALF = 1
 """Flag of a program that devices without cl_khr_fp16 cannot compute."""
+# No -cl-fast-relaxed-math: it assumes that there is no NaN, for which kernels test, and rounds freely.
 COMPILER_OPTIONS = "-cl-std=CL1.2"
 CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQ")
 """Records of calls: kernel, operands that are read, first operand, operands, global and local size.
@@ -242,6 +244,7 @@ class _SourceTable(NamedTuple):
 def _join(first: _Header, tables: _Tables, strings: _SourceTable) -> bytes:
     """Return header and tables."""
     names, labels, source = strings
+    # Negative window bits: a raw stream without zlib's header, as opencl_inflate.c reads it.
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     deflated = compressor.compress(source) + compressor.flush()
     starts, text = [], bytearray()
@@ -264,6 +267,7 @@ def _join(first: _Header, tables: _Tables, strings: _SourceTable) -> bytes:
         len(deflated),
         first.window,
         len(tables.images) // IMAGE_RECORD.size,
+        # Padding: the driver reads the calls in place, and their sizes have 64 bits.
         0,
     )
     pieces = [

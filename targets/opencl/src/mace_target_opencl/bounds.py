@@ -39,6 +39,7 @@ __global char *mace_reach(__global int *faults, int call, int operand,
 """)
 """Returns the address of `width` elements; outside of the tensor, notes it and returns other memory."""
 
+# The digits say how many elements a macro reaches: four for LOADU4_x, one for LOAD_x.
 _HEAD = re.compile(r"[A-Z]+(\d*)_")
 
 

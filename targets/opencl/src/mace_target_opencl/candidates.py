@@ -17,6 +17,7 @@ from mace_target_opencl.options import OpenclOptions
 LEVEL = Level("opencl", (), "", KERNELS)
 """Stands for the device: its kernels are compiled by its driver, so there are no levels of instructions."""
 
+# Buffers, also for a model with cl_mem_type: image: the tuner is to compare both.
 PLAIN = KernelRequest(tile=0, images=False)
 
 GROUPS: Mapping[str, KernelRequest] = {
@@ -29,13 +30,17 @@ GROUPS: Mapping[str, KernelRequest] = {
 PRODUCTS: Mapping[str, KernelRequest] = {
     "plain": PLAIN,
     **{f"tile{tile.columns}": replace(PLAIN, tile=tile.columns) for tile in TILES},
+    # The plain kernel itself has four rows.
     "rows1": replace(PLAIN, rows=1),
     "rows8": replace(PLAIN, rows=8),
+    # Tiles have no such choice: their group follows from their size.
     **GROUPS,
 }
 """Ways to compute a product of matrices: tiles in local memory, or rows of a work-item by itself."""
 
 REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
+    # Depthwise convolutions are Conv as well: there tiles and rows change nothing, and the tuner counts
+    # candidates with equal calls as one.
     "Conv": {"image": KernelRequest(images=True), **PRODUCTS},
     "MatMul": PRODUCTS,
     "MaxPool": GROUPS,
@@ -43,6 +48,7 @@ REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
 }
 """What the candidates of an op ask for, by their names."""
 
+# Without images: read_imagef returns floats.
 INTEGER_REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {"Conv": PRODUCTS, "MatMul": PRODUCTS}
 """The same over quantized tensors."""
 

@@ -45,6 +45,7 @@ class Costs:
         """Return the microseconds of the GPU for a region, with the copies from host memory and back."""
         macs = sum(multiply_adds(node, graph) for node in graph.nodes)
         copied = sum(graph.tensors[name].bytes for name in (*graph.inputs, *graph.outputs))
+        # Each node counts as a launch: a region is judged before it is lowered, when no call is fused yet.
         launches = len(graph.nodes) * self.launch_us + self.sync_us
         kernels = macs / self.gpu_gmacs / 1e3 + _count_bytes(graph.nodes, graph) / self.gpu_gb_s / 1e3
         return launches + kernels + copied / self.copy_gb_s / 1e3

@@ -85,6 +85,7 @@ def enqueue(lowering: Lowering, node: Node, launch: Launch) -> None:
     Raises Refused for tensors with more elements, and for more operands, than kernels take.
     """
     written = [lowering.tensors[tensor] for tensor in launch.writes.values()]
+    # OpenCL 1.2 enqueues no kernel of 0 work-items, and the driver refuses such a call.
     if all(tensor.elements == 0 for tensor in written):
         return
     operands = [
@@ -118,6 +119,7 @@ def operands_of(call: Call) -> Sequence[KernelOperand]:
 
 def make_kernel(template: str, params: Mapping[str, object]) -> Kernel:
     """Return the kernel of a template and everything that its source depends on, named after both."""
+    # Two sources that share these 12 digits are no danger: `blob` compares kernels of one name.
     digest = hashlib.sha256(f"{template} {constants_of(params)}".encode()).hexdigest()[:12]
     return Kernel(f"{template}_{digest}", KERNELS / f"{template}.cl.in", FIELDS, params)
 
@@ -131,6 +133,7 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
     """Return the OpenCL C source of all kernels, each once."""
     unique = {kernel.name: kernel for kernel in kernels}
     sources = [render_kernel(kernel) for kernel in unique.values()]
+    # Each only where a kernel needs it: a type or pragma that the device lacks would fail the whole build.
     if any(map(uses_images, unique.values())):
         sources.insert(0, IMAGE_PRELUDE)
     if any(map(needs_half, unique.values())):
@@ -157,6 +160,7 @@ def uses_images(kernel: Kernel) -> bool:
 
 def _operand(lowering: Lowering, launch: Launch, pair: tuple[str, str], is_written: bool) -> KernelOperand:
     name, tensor = pair
+    # Weights that a lowering has packed are no tensors of the graph, and floats unless it says otherwise.
     described = lowering.tensors.get(tensor)
     elements = prod(lowering.weights[tensor].shape) if described is None else described.elements
     if elements > MAX_ELEMENTS:
@@ -172,6 +176,7 @@ def _sizes(launch: Launch) -> dict[str, tuple[int, ...]]:
     assert 1 <= len(total) <= 3, launch
     if local:
         assert len(local) == len(total), launch
+        # OpenCL 1.2 takes only groups that divide the work.
         total = tuple(-(-n // group) * group for n, group in zip(total, local, strict=True))
         local = local + (1,) * (3 - len(local))
     return {"global_size": total + (1,) * (3 - len(total)), "local_size": local or (0, 0, 0)}

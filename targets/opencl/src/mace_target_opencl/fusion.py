@@ -27,6 +27,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     if (
         not params["is_fusible"]
         or not _agree_on_rounding(first, second)
+        # No other template computes nothing but its steps.
         or second.kernel.template.name != MAP
         or len(first.writes) != 1
     ):
@@ -41,6 +42,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     names = {operand.name: CIdentifier(f"e{len(operands) + n}") for n, operand in enumerate(theirs)}
     pairs = [
         (replace(operand, name=names[operand.name]), read)
+        # The last operand is the result, which is not read.
         for operand, read in zip(theirs, second.reads, strict=False)
         if read != tensor
     ]
@@ -62,6 +64,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
         kernel=make_kernel(template, fused_params),
         reads=(*first.reads, *(read for _, read in pairs)),
         writes=second.writes,
+        # Safe only if neither reads other elements than the one that it writes.
         inplace=first.inplace and second.inplace,
     )
 
@@ -80,6 +83,7 @@ def _extend(second: Call, tensor: str, elements: int) -> tuple[ElementStep, ...]
     operands: Sequence[KernelOperand] = params["operands"]  # type: ignore[assignment]
     steps: tuple[ElementStep, ...] = params["steps"]  # type: ignore[assignment]
     view: View = params["view"]  # type: ignore[assignment]
+    # The view of a part that begins at the first element is the identity as well.
     if operands[-1].elements != elements:
         return None
     name = operands[second.reads.index(tensor)].name

@@ -40,6 +40,7 @@ def _convert_call(call: Call, program: Program) -> Call:
         return call
     converted: dict[str, object] = {**params, "type": HALF_VALUE}
     if template == "windows.cl.in":
+        # windows.cl.in sums all taps at once, and the bound holds for no more than PARTIAL.
         if _count_taps(call) > PARTIAL:
             return call  # its few windows are bound by memory
     else:

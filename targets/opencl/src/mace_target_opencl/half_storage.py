@@ -69,6 +69,7 @@ def _convert_weights(program: Program) -> dict[str, Weight]:
 
 def _fits(weight: Weight) -> bool:
     """Tell whether no finite number of a weight becomes infinite."""
+    # An infinity stays what it is in half precision.
     array = weight.make()
     return bool(np.abs(array, where=np.isfinite(array), out=np.zeros_like(array)).max(initial=0) <= MAX_HALF)
 

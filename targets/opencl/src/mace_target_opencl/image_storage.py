@@ -44,6 +44,7 @@ class Access:
         template = self.call.kernel.template.name
         if template not in TEMPLATES or params["width"] != QUAD or self.operand.type not in (FLOAT, HALF):
             return False
+        # At this width the templates store whole pixels alone.
         if self.operand.is_written:
             return True
         if not all(map(_is_quad, _list_views(self.call, self.operand))):
@@ -89,6 +90,7 @@ def _convert_call(call: Call, forms: Mapping[str, ImageForm]) -> Call:
     operands = tuple(replace(operand, image=forms.get(name, operand.image)) for operand, name in pairs)
     params: Mapping[str, object] = {**call.kernel.params, "operands": operands}
     template = call.kernel.template.name.removesuffix(".cl.in")
+    # In OpenCL 1.2 no kernel reads and writes one image.
     return replace(call, kernel=make_kernel(template, params), inplace=False)
 
 
@@ -154,6 +156,7 @@ def plan_images(program: Program) -> tuple[ImageTensor, ...]:
         form, unit = operand.image, 2 if operand.type == HALF else 4
         assert form is not None
         is_constant = name in program.weights
+        # A constant is written once, when its image is made, so that no tensor may share that.
         slot = (
             number
             if is_constant
@@ -164,8 +167,10 @@ def plan_images(program: Program) -> tuple[ImageTensor, ...]:
 
 
 def _take_slot(slots: list[_Slot], fresh: _Slot, first: int, form: ImageForm) -> int:
+    # The format of an image is fixed when it is made, so halves and floats share none.
     free = [slot for slot in slots if slot.last < first and slot.unit == fresh.unit]
     best = min(free, key=lambda slot: slot.grow(form), default=None)
+    # An image that would grow by more than the tensor's own size saves nothing.
     if best is None or best.grow(form) > form.rows * form.width:
         slots.append(fresh)
         return fresh.number

@@ -67,6 +67,7 @@ class ImageForm:
     @classmethod
     def of_activation(cls, shape: Shape) -> ImageForm | None:
         """Return the form of a tensor [N, H, W, C]; None for a shape that has none."""
+        # `mace_pixel` divides the index of an element, which knows no channels that only fill a pixel.
         if len(shape) != 4 or shape[3] % QUAD:
             return None
         form = cls(shape[0] * shape[1], shape[2], shape[3] // QUAD)
@@ -85,8 +86,10 @@ def list_image_macros(operand: KernelOperand, kind: Code | None) -> Mapping[str,
     """
     form, name = operand.image, operand.name
     assert form is not None, operand
+    # read_imagef and write_imagef convert the halves of an image from and to floats by themselves.
     to_value = "TO_HALF4" if kind == HALF_VALUE else ""
     place = f"mace_pixel((int)(i), {form.columns}, {form.quads})"
+    # No LOAD and no LOADU4: `image_storage` takes only operands that are reached by whole pixels.
     return {
         f"LOAD4_{name}(i)": f"{to_value}(read_imagef({name}, mace_nearest, {place}))",
         f"PIXEL_{name}(column, row)": f"{to_value}(read_imagef({name}, mace_nearest, (int2)(column, row)))",

@@ -84,6 +84,7 @@ class OpenclOptions:
         if regions not in REGIONS:
             faults.append(f"{place}: regions: {regions!r:.40} is not allowed; write {' or '.join(REGIONS)}")
         types = [str(options.get(name, default)) for name, default in zip(TYPED, defaults, strict=True)]
+        # Kernels multiply in half precision only what is stored so: the option would do nothing.
         if types == ["f32", "f16"]:
             faults.append(f"{place}: arithmetic: f16 needs storage in f16 too; write storage: f16 beside it")
         checks = options.get("check_bounds", False)
@@ -92,6 +93,7 @@ class OpenclOptions:
         binaries = options.get("binaries", [])
         if not _is_list_of_strings(binaries):
             faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")
+        # Its faults join the others, so that all are reported at once.
         costs = Costs()
         try:
             costs = read_costs(Costs, options, place)

@@ -73,6 +73,7 @@ class KernelSource:
         )
         body = render(self.kernel.template, **params)
         macros = [_define(operand, self._find_macros(operand)) for operand in self.operands]
+        # All kernels of a part are one source, and most of them have an operand x.
         undefined = [_undefine(operand) for operand in self.operands]
         source = Code("\n".join([*macros, *self._functions(), body, *undefined, ""]))
         return forbid_contraction(source) if is_exact(self.kernel) else source
@@ -99,6 +100,7 @@ class KernelSource:
         lines = [f"const uint store_at = (uint)({index});"]
         first = self.kernel.params.get("value_type") or self._types[CIdentifier(operand)]
         # Steps compute in float, whatever the sums are computed in.
+        # A template with `partial` has added its sums in float already.
         is_half = self._sums_in_half and not self.kernel.params.get("partial")
         result = f"FROM_HALF{suffix}({value})" if is_half else value
         lines.append(f"const {first}{suffix} v0 = {result};")
@@ -179,6 +181,7 @@ def number_group(axis: int) -> Code:
 def _declare(operand: KernelOperand) -> str:
     if operand.image is not None:
         return declare_image(operand)
+    # Tensors share a buffer, and OpenCL passes buffers whole: a sub-buffer wants the device's alignment.
     const = "" if operand.is_written else "const "
     return f"__global {const}{operand.type} *{operand.name}_base, const ulong {operand.name}_offset"
 
@@ -193,6 +196,7 @@ def _list_macros(operand: KernelOperand) -> Mapping[str, str]:
     name = operand.name
     return {
         f"LOAD_{name}(i)": f"{name}[i]",
+        # Not vload4, which promises no alignment: NVIDIA's compiler makes four loads of it.
         f"LOAD4_{name}(i)": f"*(__global const {operand.type}4 *)({name} + (i))",
         f"LOADU4_{name}(i)": f"vload4(0, {name} + (i))",
         f"STORE_{name}(v, i)": f"{name}[i] = (v)",
@@ -221,6 +225,7 @@ def _list_half_loads(operand: KernelOperand) -> Mapping[str, str]:
     if operand.type == HALF:
         loads = f"LOAD_HALF({name}, i)", f"LOAD_HALF4({name}, i)"
     else:
+        # What ports hold stays f32, see `half_storage`.
         loads = f"TO_HALF({name}[i])", f"TO_HALF4(*(__global const {operand.type}4 *)({name} + (i)))"
     return {f"LOAD_{name}(i)": loads[0], f"LOAD4_{name}(i)": loads[1]}
 
@@ -244,10 +249,12 @@ def _define(operand: KernelOperand, macros: Mapping[str, str]) -> str:
 
 def _undefine(operand: KernelOperand) -> str:
     loads, stores = ("LOAD", "LOAD4", "LOADU4", "PIXEL"), ("STORE", "STORE4")
+    # C allows #undef of a macro that an operand does not have.
     macros = (*loads, *stores) if operand.is_written else loads
     return "\n".join(f"#undef {macro}_{operand.name}" for macro in macros)
 
 
 def constants_of(params: Mapping[str, object]) -> str:
     """Return a text that differs wherever the source of two kernels of one template does."""
+    # Sorted: lowerings, fusion and options add the same parameters in different orders.
     return repr(sorted(params.items(), key=lambda item: item[0]))

@@ -109,6 +109,8 @@ class Opencl(KernelTarget):
         from mace_target_opencl.image_storage import store_in_images
 
         program = self.lower(region.graph, config.abi, tuning_of(config.model, config.abi))
+        # The order matters: only factors that are stored in half precision are multiplied so, and an image
+        # has the size and format of elements whose type is settled.
         if self.options.storage == "f16":
             program = store_in_half(program)
         if self.options.arithmetic == "f16":

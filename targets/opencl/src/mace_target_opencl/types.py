@@ -107,6 +107,7 @@ def literal(value: float) -> Code:
 
 def integer_literal(value: int, dtype: DType) -> Code:
     """Return an integer constant of OpenCL C."""
+    # U32 needs no suffix: OpenCL C gives a constant beyond int the type long, which holds it.
     suffix = {DType.U64: "UL", DType.I64: "L"}.get(dtype, "")
     if dtype is DType.I64 and value == -(1 << 63):
         return Code("LONG_MIN")  # its magnitude is no long

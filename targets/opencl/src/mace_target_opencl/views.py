@@ -29,6 +29,7 @@ class View:
         for count, stride in loops:
             if count == 1:
                 continue
+            # Each axis less saves every element a division and a remainder.
             if merged and merged[-1][1] == stride * count:
                 merged[-1] = (merged[-1][0] * count, stride)
             else:
@@ -53,6 +54,7 @@ class View:
 
     def is_aligned(self, width: int) -> bool:
         """Tell whether a view that loads `width` elements does so from a multiple of it, each time."""
+        # The last stride is 0 or 1 wherever vectors are loaded, see `can_load`.
         steps = (self.offset, *self.strides[:-1])
         return all(step % width == 0 for step in steps)
 
@@ -66,6 +68,7 @@ class View:
                 coordinate = f"{index} / {inner}u" if inner > 1 else index
                 # The outermost coordinate needs no remainder.
                 coordinate = coordinate if is_outermost else f"{coordinate} % {count}u"
+                # Signed, because strides may be negative.
                 terms.append(f"(int)({coordinate}) * {stride}" if stride != 1 else f"(int)({coordinate})")
             inner *= count
         offset = [str(self.offset)] if self.offset or not terms else []

@@ -41,6 +41,7 @@ def manifests(library: str) -> tuple[Manifest, ...]:
             library,
             copies={name: folder / name for name in (*_SOURCES, *_HEADERS)},
             units=tuple(Unit(name, reads=_HEADERS) for name in _SOURCES),
+            # dlopen, by which the driver finds OpenCL, has a library of its own in older C libraries.
             libraries=("dl",),
             loads={LIBRARY: remedy},
             drivers=(SYMBOL,),

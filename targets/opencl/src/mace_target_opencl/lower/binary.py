@@ -25,6 +25,7 @@ FLOAT: Mapping[str, str] = {
     "Minimum": "x < y || x != x ? x : y",
     "Maximum": "x > y || x != x ? x : y",
     "PRelu": "x < 0.0f ? x * y : x",
+    # ONNX allows integer exponents, with which the overloaded function would be ambiguous.
     "Pow": "pow(x, (float)y)",
     "ModC": "fmod(x, y)",
     "ModFloor": "fmod(x, y) + (fmod(x, y) != 0.0f && (fmod(x, y) < 0.0f) != (y < 0.0f) ? y : 0.0f)",

@@ -31,6 +31,7 @@ def conv(node: Node, lowering: Lowering) -> None:
         return
     need_floats(lowering.tensors[node.inputs[0]], w)
     tile = read_tile(node, lowering)
+    # Winograd's kernels compute in buffers.
     if tile and not _requests_images(lowering):
         enqueue_winograd(lowering, node, tile)
     else:
@@ -70,6 +71,7 @@ def _shape_filters(node: Node, lowering: Lowering, order: WeightOrder) -> ImageF
 
     Raises Refused in place of None where a candidate asks for images.
     """
+    # product.cl.in reads such filters by fours of inputs and outputs, without an offset for each group.
     group, outputs, taps, depth = order.shape
     form = ImageForm(outputs // QUAD * taps, depth)
     is_constant = lowering.constant(node.inputs[1]) is not None
@@ -94,6 +96,7 @@ def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool)
     # A window of one element that moves by one sees pixel m where the result has it: rows of a matrix.
     is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
     is_pointwise = is_pointwise and not any(windows.before)
+    # Without the size with padding, for which only means of pools ask.
     axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
     return MatrixProduct(
         x.name,
@@ -107,6 +110,7 @@ def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool)
         (View.of([(group, depth)]), View.of([(group, taps * depth * columns)]), View.of([(group, columns)])),
         axes,
         prod(x.shape[1:]),
+        # Each tap of a transposed convolution is tested: it may lie between two elements of x.
         bool(axes) and (transposed or any(_reaches_over(axis) for axis in axes)),
         transposed,
     )
@@ -122,6 +126,7 @@ def order_filters(node: Node, lowering: Lowering) -> WeightOrder:
     """Return the order of filters as [group, taps, depth, columns]."""
     w, group = lowering.tensors[node.inputs[1]], node.attributes(ConvAttributes).group
     shape = (group, w.shape[0] // group, prod(w.shape[1:-1]), w.shape[-1])
+    # Columns last: neighboring work-items read neighboring weights.
     return WeightOrder(shape, (0, 2, 3, 1))
 
 

@@ -36,6 +36,7 @@ def _integer_limits(attrs: ClampAttributes, result: Tensor) -> tuple[Code, Code]
     import numpy as np
 
     limits = np.iinfo(result.dtype.numpy)
+    # Rounded inward, so that no integer result lies beyond the limits of real numbers.
     low = limits.min if math.isinf(attrs.low) else max(limits.min, math.ceil(attrs.low))
     high = limits.max if math.isinf(attrs.high) else min(limits.max, math.floor(attrs.high))
     return integer_literal(int(low), result.dtype), integer_literal(int(high), result.dtype)

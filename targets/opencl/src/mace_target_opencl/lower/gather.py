@@ -45,6 +45,7 @@ def enqueue_gathering(
         "base": gathering.base,
         "places": gathering.places,
         "entries": tuple(gathering.entries),
+        # An index moves the place by any multiple of its step.
         "aligned": gathering.base.is_aligned(4) and all(step % 4 == 0 for _, step in gathering.entries),
         "unsigned": indices.dtype is DType.U64,
         "value_type": storage_type(x),
@@ -67,6 +68,7 @@ def gather(node: Node, lowering: Lowering) -> None:
     axis, steps = axis_of(node.attributes(GatherAttributes).axis, len(data)), dense(data)
     before, behind = range(axis), range(axis + 1, len(data))
     count = prod(indices)
+    # The place stays where it is along the axis of the indices: they move it.
     base = [*((data[n], steps[n]) for n in before), (count, 0), *((data[n], steps[n]) for n in behind)]
     places = [(prod(data[:axis]), 0), (count, 1), (prod(data[axis + 1 :]), 0)]
     enqueue_gathering(lowering, node, Gathering(View.of(base), View.of(places), [(data[axis], steps[axis])]))

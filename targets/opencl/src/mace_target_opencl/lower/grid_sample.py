@@ -53,6 +53,7 @@ def grid_sample(node: Node, lowering: Lowering) -> None:
 
 def _limits(size: int, corners: bool) -> tuple[Code, Code]:
     """Return the borders of an axis."""
+    # Without corners the border is that of the outermost elements, and not their centers.
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
     return literal(low), literal(high)
 

@@ -23,6 +23,7 @@ def concat(node: Node, lowering: Lowering) -> None:
     y = lowering.tensors[node.outputs[0]]
     axis = axis_of(node.attributes(AxisAttributes).axis, len(y.shape))
     parts = [lowering.tensors[name] for name in node.inputs]
+    # A tensor without elements may have no buffer.
     parts = [part for part in parts if part.elements]
     max_parts = MAX_OPERANDS - 1
     while len(parts) > max_parts:
@@ -86,6 +87,7 @@ def _store(value: float, tensor: Tensor) -> float:
 def constant_of(value: float, dtype: DType, op: str) -> Code:
     """Return a constant of an element type; raises Refused for one that OpenCL C cannot write."""
     if dtype in RAW_TYPES:
+        # These types are moved as bits, which for 0 are the same in every type.
         if value == 0:
             return Code("0")
         raise refuse_type(op, dtype)

@@ -67,6 +67,7 @@ def enqueue_map_to(lowering: Lowering, node: Node, mapping: Map, result: str) ->
         (GROUP,),
         mapping.steps,
         mapping.types,
+        # A result of another size, or read in another order, would overwrite what is not read yet.
         in_place=all(view.is_identity for view in views)
         and _have_one_size(lowering, [*reads.values(), result]),
     )

@@ -25,6 +25,7 @@ def view(node: Node, lowering: Lowering) -> None:
 def move(node: Node, lowering: Lowering, source: View, output: int = 0) -> None:
     """Fill a result with the elements of the first input that a view shows; share bytes if they are all."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[output]]
+    # The view of a part that begins at the first element is the identity as well.
     if y.elements == x.elements and source.is_identity and lowering.may_alias(y.name, x.name):
         lowering.alias(y.name, x.name)
         return

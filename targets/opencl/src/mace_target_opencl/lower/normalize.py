@@ -77,6 +77,7 @@ def group_norm(node: Node, lowering: Lowering) -> None:
     need_floats(x)
     groups = attrs.groups if isinstance(attrs, GroupNormAttributes) else x.shape[-1]
     epsilon = attrs.epsilon if isinstance(attrs, GroupNormAttributes | EpsilonAttributes) else 0.0
+    # The channels of a group lie together, so that the last axis splits into two.
     shape = (x.shape[0], prod(x.shape[1:-1]), groups, x.shape[-1] // max(1, groups))
     count = shape[1] * shape[3]
     rows = _center((1, 3), count, f"sqrt(square / {literal(count)} + {literal(epsilon)})")

@@ -36,6 +36,7 @@ def pack(lowering: Lowering, node: Node, name: str, arrangement: WeightOrder) ->
     def make() -> Array:
         return np.ascontiguousarray(array.reshape(shape).transpose(order))
 
+    # Nodes that share weights share the packed ones.
     return lowering.once(
         (name, arrangement), lambda: lowering.weight(f"{name}_packed", packed, "float32", make)
     )

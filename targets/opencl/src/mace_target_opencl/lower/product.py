@@ -47,7 +47,9 @@ def _describe_dots(integer: IntegerSums) -> Mapping[str, object]:
         "type": INT,
         "value_type": INT,
         "dots": True,
+        # mace_dot multiplies signed bytes: flipping the first bit of an unsigned one subtracts 128.
         "flip": integer.flips,
+        # Padding is the zero point, so that the correction by the sum of all weights holds at the edge too.
         "x_fill": x_zero - 128 if integer.flips else x_zero,
         "w_zero": w_zero,
     }
@@ -96,17 +98,20 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     """Append the call of a product: by tiles in local memory if it is large."""
     request = read_request(lowering)
     tile = None
+    # The templates of tiles read buffers alone.
     if product.filters is None:
         tile = choose_tile(lowering.tensors[product.x].dtype, product, request.tile)
     if tile is not None:
         enqueue_tiles(lowering, node, product, tile)
         return
     is_float = lowering.tensors[product.x].dtype.is_float
+    # Other integers are summed without sign, and OpenCL C converts vectors only where that is written.
     is_vector = is_float or product.integer is not None
     width = 4 if is_vector and product.columns % 4 == 0 and product.strides[1] % 4 == 0 else 1
     # A vector of x is loaded whole, which wants each row to begin at a multiple of four: one that is cut off
     # for a transform may not.
     is_deep = is_vector and product.depth % 4 == 0 and product.strides[0] % 4 == 0
+    # A work-item with more rows than there are would compute the last one several times.
     rows = min(request.rows or ROWS, max(1, product.count))
     constants = {
         **_constants(product),
@@ -205,6 +210,7 @@ def _is_tileable(dtype: DType, product: MatrixProduct) -> bool:
     is_vector = (dtype is DType.F32 or _has_dots(product)) and all(number % 4 == 0 for number in numbers)
     is_aligned = all(step % 4 == 0 for step in (axis[6] for axis in product.axes))
     is_aligned = is_aligned and all(_has_aligned_steps(view) for view in product.views)
+    # No tile has the geometry of a transposed convolution; below a block of depth it would multiply zeros.
     return is_vector and is_aligned and not product.transposed and product.depth >= _choose_block(product)
 
 
@@ -231,6 +237,7 @@ def _count_groups(product: MatrixProduct, tile: ProductTile) -> int:
     return -(-product.count // tile.rows) * -(-product.columns // tile.columns) * product.batch
 
 
+# half_arithmetic.PARTIAL counts on it: with arithmetic in f16 the sum of a block is in half precision.
 BLOCK = 16
 """Elements of the depth that lie in local memory at a time: 8 KiB of both factors for the largest tile."""
 
@@ -258,6 +265,7 @@ def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: 
         "tile_dots" if product.integer else "tile",
         {"x": product.x, "w": product.w, **product.others},
         {"y": product.y},
+        # A group lies along one axis: an item loads for another place of the tile than it multiplies for.
         (groups[0] * items, groups[1], groups[2]),
         constants,
         (items, 1, 1),

@@ -65,6 +65,7 @@ def recurrent(node: Node, lowering: Lowering) -> None:
         width,
         (width, rows, directions * rows),
         directions,
+        # Both directions read the same inputs.
         (View((), ()), View.of([(directions, rows * width)]), View.of([(directions, rows)])),
     )
     enqueue_product(lowering, node, product)

@@ -65,6 +65,7 @@ def _of_integers(node: Node, dtype: DType, axes: set[int], count: int) -> Rows:
     limits = np.iinfo(dtype.numpy)
     low, high = (integer_literal(int(value), dtype) for value in (limits.min, limits.max))
     is_signed = dtype.value[0] == "i"
+    # A mean in 64 bits, as in core's reference: in 32 the sum would wrap before it is divided.
     wide = "long" if is_signed else "ulong"
     magnitude = "v < 0 ? (WRAP)0 - (WRAP)v : (WRAP)v".replace("WRAP", wrap) if is_signed else f"({wrap})v"
     table = {
@@ -95,10 +96,12 @@ def arg(node: Node, lowering: Lowering) -> None:
         first = str(integer_literal(int(limits[0 if is_max else 1]), x.dtype))
     passes = (
         RowPass("best", kind, first, "v", MAXIMUM if is_max else MINIMUM),
+        # numpy, too, returns the place of a NaN where there is one.
         _place("v == best || v != v", attrs.last),
     )
     axis = axis_of(attrs.axis, len(x.shape))
     result = lowering.tensors[node.outputs[0]]
+    # No tensor has more elements than an int counts; only the op's result has 64 bits.
     to_result = ElementStep(Code("x"), (None,), c_type(result))
     enqueue_rows(lowering, node, Rows({axis}, passes, "place", "int", steps=(to_result,)))
 

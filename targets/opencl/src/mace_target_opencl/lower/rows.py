@@ -102,8 +102,10 @@ def enqueue_rows(lowering: Lowering, node: Node, rows: Rows) -> None:
 
 def _choose_lanes(rows: int, count: int, elements: View) -> int:
     """Return how many work-items share a row."""
+    # Rows that are not dense lie side by side: work-items with a row each read neighboring elements.
     is_dense = elements.strides[-1:] == (1,)
     if count < MIN_SHARED or (rows >= MANY_ROWS and not is_dense):
         return 1
+    # Powers of two, because rows.cl.in joins halves of the lanes.
     # A few long rows: as many lanes as every device allows, for there is no other parallelism.
     return 4 * GROUP if count >= 16 * GROUP and rows < MANY_ROWS else GROUP

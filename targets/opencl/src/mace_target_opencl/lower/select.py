@@ -56,6 +56,7 @@ def onehot(node: Node, lowering: Lowering) -> None:
     unsigned = kind == "ulong"
     load = f"({wide})LOAD_indices({place})"
     if unsigned:
+        # A larger index would become negative, and count from the end.
         load = f"(long)min(LOAD_indices({place}), (ulong)LONG_MAX)"
     statements = (
         f"{wide} index = {load};\n"

@@ -13,6 +13,7 @@ MAX_COLUMNS = 16
 
 def square_group(columns: int) -> tuple[int, int, int]:
     """Return a group of work-items for so many along the first axis, and rows along the second."""
+    # A power of two, which divides the work-items of a group.
     across = 1
     while across < columns and across < MAX_COLUMNS:
         across *= 2

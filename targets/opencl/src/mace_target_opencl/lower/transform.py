@@ -37,6 +37,7 @@ def dft(node: Node, lowering: Lowering) -> None:
 
     def make() -> Array:
         units = np.eye(depth, dtype=np.float64).reshape(depth, inputs, parts)
+        # In double precision, so that each number is rounded once.
         (matrix,) = node.op.compute([units], DFTAttributes(attrs.length, -2, attrs.inverse, attrs.onesided))
         return np.ascontiguousarray(matrix.reshape(depth, columns), np.float32)
 
@@ -45,6 +46,7 @@ def dft(node: Node, lowering: Lowering) -> None:
         lambda: lowering.weight(f"{y.name}.matrix", (depth, columns), "float32", make),
     )
     rows = prod(x.shape[:-2])
+    # A row of x may be longer than what the transform reads of it.
     product = MatrixProduct(x.name, matrix, y.name, rows, columns, depth, (count * parts, columns, columns))
     enqueue_product(lowering, node, product)
 

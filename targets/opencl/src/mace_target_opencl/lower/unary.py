@@ -32,6 +32,7 @@ FLOAT: Mapping[str, str] = {
     **{op: f"{op.lower()}(x)" for op in ("Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Tanh", "Erf")},
     "Abs": "fabs(x)",
     "Neg": "-x",
+    # Halves become the even integer, as ONNX defines Round.
     "Round": "rint(x)",
     "Sign": "x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x",
     "Rsqrt": "1.0f / sqrt(x)",
@@ -122,6 +123,7 @@ def cast(node: Node, lowering: Lowering) -> None:
     if x.dtype is dtype:
         enqueue_unary(lowering, node, Code("x"), storage_type(x))
         return
+    # Loaded and stored by vload_half and vstore_half, which need no cl_khr_fp16.
     half = Code("half")
     if {x.dtype, dtype} == {DType.F16, DType.F32}:
         name = "x" if x.dtype is DType.F16 else "y"

@@ -138,6 +138,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
     """The mean of each window."""
     x, attrs = lowering.tensors[node.inputs[0]], node.attributes(AveragePoolAttributes)
     need_floats(x)
+    # max(n, 1), because a window that lies in the padding has no elements.
     kernel = WindowKernel(
         f"({vector_type(x)})(0)", "a + v", "a / (float)max(n, 1)", counts=True, counts_pads=attrs.count_pad
     )
@@ -149,6 +150,7 @@ def lp_pool(node: Node, lowering: Lowering) -> None:
     x, attrs = lowering.tensors[node.inputs[0]], node.attributes(LpPoolAttributes)
     need_floats(x)
     kind = vector_type(x)
+    # Without pow where that goes: OpenCL lets it be off by 16 units in the last place, and sqrt by 3.
     forms = {1: ("fabs(v)", "a"), 2: ("v * v", "sqrt(a)")}
     general = (
         f"pow(fabs(v), ({kind})({literal(float(attrs.p))}))",

@@ -88,6 +88,7 @@ def read_tile(node: Node, lowering: Lowering) -> int:
     x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
     attrs = node.attributes(ConvAttributes)
     is_square = w.shape[1:-1] == (WINDOW, WINDOW) and {*attrs.strides} == {*attrs.dilations} == {1}
+    # Filters that are computed would have to be transformed in each run.
     if tile not in TRANSFORMS or not is_square or attrs.group != 1 or lowering.constant(w.name) is None:
         return 0
     channels = (x.shape[-1], y.shape[-1])
@@ -106,6 +107,7 @@ def enqueue_winograd(lowering: Lowering, node: Node, tile: int) -> None:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     places, tiles = (tile + WINDOW - 1) ** 2, prod(_count_tiles(y, tile))
     depth, columns = x.shape[-1], y.shape[-1]
+    # Places come first, so that those of each are a matrix, and all of them a batch of products.
     data = lowering.temporary(Tensor(f"{x.name}.tiles", DType.F32, (places, tiles, depth)))
     products = lowering.temporary(Tensor(f"{y.name}.tiles", DType.F32, (places, tiles, columns)))
     _enqueue_data(lowering, node, tile, data)
@@ -209,6 +211,7 @@ def _spell_rows(matrix: Matrix, name: str) -> tuple[Code, ...]:
 
 
 def _spell_row(row: Sequence[float], name: str) -> Code:
+    # Zeros are left out here: compilers keep a product with 0, which is NaN for an infinity.
     terms = [_spell_term(factor, f"{name}{number}") for number, factor in enumerate(row) if factor]
     return Code(" ".join(terms).removeprefix("+ "))
 

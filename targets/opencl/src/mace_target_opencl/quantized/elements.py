@@ -107,6 +107,7 @@ def binary(node: Node, lowering: Lowering) -> None:
     limits = StepRange.from_result(z)
     expression = re.sub(r"\by\b", spell_real("y", y), plain.FLOAT[node.op.name])
     other = Lookup(CIdentifier("other"), View.broadcast(y.shape, z.shape))
+    # A product and no quotient, as in the CPU's kernel: the bits are compared.
     inverse = single(1 / Scale.from_tensor(z).step)
     steps = (
         ElementStep(Code(spell_real("x", x)), (None,), FLOAT),

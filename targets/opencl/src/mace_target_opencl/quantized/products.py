@@ -66,6 +66,7 @@ class SumScales:
 
         sums: of the weights of each output channel: the sum of (x - zero) w is that of x w less zero sums.
         """
+        # It fits: `from_node` has left room for the largest distance from the zero point times these weights.
         return replace(self, bias=(self.bias.astype(np.int64) - zero * sums).astype(np.int32))
 
     def finish(self, node: Node, lowering: Lowering) -> tuple[ElementStep, Mapping[str, str]]:
@@ -73,6 +74,7 @@ class SumScales:
         y = lowering.tensors[node.outputs[0]]
         columns = self.bias.size
         view = View.of([(y.elements // max(1, columns), 0), (columns, 1)])
+        # The bias is added as an integer, so that the sum is rounded once.
         store = spell_store("(float)(x + y) * z", y, StepRange.from_result(y, *clamp(node)))
         arguments = (None, Lookup(CIdentifier("bias"), view), Lookup(CIdentifier("factor"), view))
         operands = {
@@ -147,6 +149,7 @@ def _describe_sums(node: Node, lowering: Lowering, weights: IntegerWeights, summ
     """Return how a product with constant weights is summed.  summands: products of a sum."""
     x, depth = lowering.tensors[node.inputs[0]], lowering.shape(node.inputs[0])[-1]
     zeros = (Scale.from_tensor(x).zero, weights.zero)
+    # Of one group: x has the channels of all.
     if node.op.name != "MatMul":
         depth = weights.values.shape[-1]
     # A sum of products of bytes with their zero points fits 32 bits too.
@@ -226,8 +229,10 @@ def _multiply_computed(node: Node, lowering: Lowering) -> None:
     if depth << 16 > 1 << 31 or not y.elements:
         raise Refused(f"sums of {depth} products may not fit 32 bits, or there are none", code="too-large")
     scale = np.array([Scale.from_tensor(b).step])
+    # Nothing more to refuse: the test above bounds the sums of any two matrices.
     sums = SumScales.from_node(node, lowering, scale, np.zeros(columns, np.int64))
     zeros = Scale.from_tensor(a).zero, Scale.from_tensor(b).zero
+    # Without `dots`, which want fours of the depth together: a computed matrix is not packed.
     product = replace(plan_product(node, lowering), integer=IntegerSums(zeros, TYPES))
     _enqueue(node, lowering, product, sums)
 

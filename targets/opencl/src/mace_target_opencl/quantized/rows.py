@@ -87,9 +87,11 @@ def softmax(node: Node, lowering: Lowering) -> None:
     target, limits = Scale.from_tensor(y), StepRange.from_result(y)
     kind = C_TYPES[y.dtype]
     factor = f"mace_divide({single(1 / target.step)}, (float)total)"
+    # Steps from the zero point are not negative here, so that one limit is enough.
     steps = f"fmin(rint((float)({power}) * {factor}), {literal(limits.high)})"
     passes = (
         RowPass("most", "int", "INT_MIN", "(int)v", "max(a, b)"),
+        # Beyond 32 bits from 256 elements on: each may be as large as ONE.
         RowPass("total", "long", "0", f"(long)({power})", "a + b"),
     )
     rows = Rows(

@@ -59,6 +59,7 @@ def spell_real(name: str, tensor: Tensor) -> str:
 
 def spell_store(steps: str, y: Tensor, limits: StepRange) -> ElementStep:
     """Return the step that rounds to what a tensor stores.  steps: expression of the steps from its zero."""
+    # Limited first: OpenCL leaves open what a float beyond 32 bits becomes as an int.
     limited = f"mace_limit({steps}, {literal(limits.low)}, {literal(limits.high)})"
     if y.quant is None:
         return ElementStep(Code(limited), (None,), C_TYPES[DType.F32])
