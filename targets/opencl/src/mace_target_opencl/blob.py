@@ -23,7 +23,7 @@ from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.check_build import is_checked, label_operand
 from mace_target_opencl.enqueue import FIELDS, needs_half, operands_of, render_program
 from mace_target_opencl.image_storage import count_bytes, plan_images
-from mace_target_opencl.images import QUAD
+from mace_target_opencl.kernel_operand import QUAD
 from mace_target_opencl.limits import UNLIMITED, QueueLimits
 
 MAGIC = 0x4C434F4D

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from mace_core.emit.text import Code
+from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.types import UNITS
-
-if TYPE_CHECKING:
-    from mace_target_opencl.source import KernelOperand
 
 CHECKS = "checks_bounds"
 """The parameter of kernels that test."""

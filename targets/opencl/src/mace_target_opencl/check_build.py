@@ -8,7 +8,7 @@ from dataclasses import replace
 from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.bounds import CHECKS
 from mace_target_opencl.enqueue import make_kernel
-from mace_target_opencl.source import KernelOperand
+from mace_target_opencl.kernel_operand import KernelOperand
 
 MAX_LABEL = 120
 """Characters of an operand's label: names of tensors may be long, and messages are short."""

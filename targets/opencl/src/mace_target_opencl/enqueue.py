@@ -32,8 +32,8 @@ from mace_target_opencl.bounds import PRELUDE as CHECK_PRELUDE
 from mace_target_opencl.exact import DOT_PRELUDE, is_exact
 from mace_target_opencl.exact import PRELUDE as EXACT_PRELUDE
 from mace_target_opencl.images import PRELUDE as IMAGE_PRELUDE
-from mace_target_opencl.images import ImageForm
-from mace_target_opencl.source import KernelOperand, KernelSource, constants_of
+from mace_target_opencl.kernel_operand import ImageForm, KernelOperand
+from mace_target_opencl.source import KernelSource, constants_of
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import HALF_PRELUDE, HALF_VALUE, MAX_ELEMENTS, storage_type
 

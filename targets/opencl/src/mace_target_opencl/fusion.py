@@ -10,7 +10,7 @@ from mace_core.emit.text import CIdentifier
 from mace_core.program import Call
 from mace_target_opencl.enqueue import MAX_OPERANDS, make_kernel
 from mace_target_opencl.exact import EXACT, is_exact
-from mace_target_opencl.source import KernelOperand
+from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import value_type
 from mace_target_opencl.views import View

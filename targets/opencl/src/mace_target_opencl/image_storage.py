@@ -15,8 +15,8 @@ from itertools import chain
 from mace_core.ir import DType
 from mace_core.program import Call, Program
 from mace_target_opencl.enqueue import make_kernel, operands_of
-from mace_target_opencl.images import IMAGES, QUAD, ImageForm
-from mace_target_opencl.source import KernelOperand
+from mace_target_opencl.images import IMAGES
+from mace_target_opencl.kernel_operand import QUAD, ImageForm, KernelOperand
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import FLOAT, HALF
 from mace_target_opencl.views import View

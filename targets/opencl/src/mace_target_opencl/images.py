@@ -9,21 +9,10 @@ row c / 4 and column t.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mace_core.emit.text import Code
-from mace_core.ir import Shape
+from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.types import HALF_VALUE
-
-if TYPE_CHECKING:
-    from mace_target_opencl.source import KernelOperand
-
-QUAD = 4
-"""Elements of a pixel."""
-
-MAX_SIDE = 8192
-"""Pixels of a row and of a column that every device of OpenCL 1.2's full profile takes."""
 
 IMAGES = "images"
 """The parameter of a kernel that a candidate asked for: it reads what it multiplies from images."""
@@ -44,34 +33,6 @@ int2 mace_pixel(int at, int columns, int quads)
 """
 )
 """What stands before kernels that read or write images."""
-
-
-@dataclass(frozen=True)
-class ImageForm:
-    """A tensor [rows, columns, 4 * quads] as an image of `rows` rows and quads * columns pixels each."""
-
-    rows: int
-    columns: int
-    quads: int = 1
-
-    @property
-    def width(self) -> int:
-        """Pixels of a row."""
-        return self.columns * self.quads
-
-    @property
-    def fits(self) -> bool:
-        """Whether every device has images of this size."""
-        return 0 < self.rows <= MAX_SIDE and 0 < self.width <= MAX_SIDE
-
-    @classmethod
-    def of_activation(cls, shape: Shape) -> ImageForm | None:
-        """Return the form of a tensor [N, H, W, C]; None for a shape that has none."""
-        # `mace_pixel` divides the index of an element, which knows no channels that only fill a pixel.
-        if len(shape) != 4 or shape[3] % QUAD:
-            return None
-        form = cls(shape[0] * shape[1], shape[2], shape[3] // QUAD)
-        return form if form.fits else None
 
 
 def declare_image(operand: KernelOperand) -> str:

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
 from mace_target_opencl.bounds import ARGUMENTS, CHECKS, check_macros
 from mace_target_opencl.exact import forbid_contraction, is_exact
-from mace_target_opencl.images import ImageForm, declare_image, list_image_macros
+from mace_target_opencl.images import declare_image, list_image_macros
+from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.steps import NAMES, ElementStep
 from mace_target_opencl.types import HALF, HALF_VALUE, INT, value_type
 from mace_target_opencl.views import View
 
 FACTORS = ("x", "w")
 """Operands that kernels which sum in half precision or in integers load so; steps load all others."""
-
-
-@dataclass(frozen=True)
-class KernelOperand:
-    """An argument of a kernel.
-
-    type: as which its elements are stored.  elements: of the tensor.  image: the form of a tensor that lies
-    in an image; None for one in a buffer.
-    """
-
-    name: CIdentifier
-    type: Code
-    elements: int
-    is_written: bool = False
-    image: ImageForm | None = None
 
 
 class KernelSource:

@@ -10,7 +10,7 @@ from mace_core.ir import Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
-from mace_target_opencl.images import QUAD, ImageForm
+from mace_target_opencl.kernel_operand import QUAD, ImageForm
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_finished

@@ -13,7 +13,8 @@ from mace_core.ir import DType, Node, Shape
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
-from mace_target_opencl.images import IMAGES, ImageForm
+from mace_target_opencl.images import IMAGES
+from mace_target_opencl.kernel_operand import ImageForm
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.sizes import choose_group, read_request
 from mace_target_opencl.lower.unary import wrap_type

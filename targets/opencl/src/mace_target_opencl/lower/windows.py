@@ -15,7 +15,8 @@ from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttr
 from mace_core.ops.windows import Windows
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
-from mace_target_opencl.images import IMAGES, ImageForm
+from mace_target_opencl.images import IMAGES
+from mace_target_opencl.kernel_operand import ImageForm
 from mace_target_opencl.lower.sizes import choose_group
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import c_type, integer_literal, literal, need_floats
