@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 
 from mace_core.emit.text import CIdentifier
 from mace_core.program import Call
@@ -38,8 +38,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     if extension is None or len(steps) + len(extension) > MAX_STEPS:
         return None
     theirs: Sequence[KernelOperand] = second.kernel.params["operands"]  # type: ignore[assignment]
-    # Operands have other names in each kernel.
-    names = {operand.name: CIdentifier(f"e{len(operands) + n}") for n, operand in enumerate(theirs)}
+    names = _choose_names(operands, theirs)
     pairs = [
         (replace(operand, name=names[operand.name]), read)
         # The last operand is the result, which is not read.
@@ -67,6 +66,17 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
         # Safe only if neither reads other elements than the one that it writes.
         inplace=first.inplace and second.inplace,
     )
+
+
+def _choose_names(
+    operands: Sequence[KernelOperand], theirs: Sequence[KernelOperand]
+) -> dict[CIdentifier, CIdentifier]:
+    """Return for each operand of the second kernel a name that none of the first one's has."""
+    # Kernels of one template call their operands alike, and the first may have taken over others before.
+    taken = {operand.name for operand in operands}
+    names = (CIdentifier(f"e{number}") for number in count())
+    free = (name for name in names if name not in taken)
+    return {operand.name: name for operand, name in zip(theirs, free, strict=False)}
 
 
 def _agree_on_rounding(first: Call, second: Call) -> bool:

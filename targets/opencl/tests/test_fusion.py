@@ -1,0 +1,72 @@
+"""Fused ops: names of their operands, the types that their steps take, and what the kernels compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opencl_device import load_on_device, require_device
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph
+from mace_core.program import Call
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import assert_close, random_inputs
+from mace_target_opencl.enqueue import operands_of, render_kernel
+from mace_target_opencl.target import Opencl
+
+POINT = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+SHAPE = (2, 4, 4, 8)
+
+
+def build_chain(ops: Sequence[tuple[str, bool]]) -> Graph:
+    """Return a convolution and ops on its result, each with an input of its own.
+
+    ops: name, and whether the result so far is the op's second operand.
+    """
+    builder = Builder("chain")
+    w = builder.weight("w", np.random.default_rng(0).normal(0, 0.3, (8, 1, 1, 8)).astype(np.float32))
+    y = builder.one("Conv", [builder.input("x", DType.F32, SHAPE), w], POINT)
+    for number, (op, is_second) in enumerate(ops):
+        other = builder.input(f"s{number}", DType.F32, SHAPE)
+        y = builder.one(op, [other, y] if is_second else [y, other])
+    return builder.finish([y])
+
+
+CHAINS = (
+    [("Mul", False), ("Add", True)],
+    [("Mul", True), ("Sub", True), ("Add", False), ("Sub", True), ("Mul", False)],
+)
+"""A fusion through the first operand and then one through the second gave both the same name once."""
+
+
+def lower_to_one(graph: Graph) -> Call:
+    (call,) = Opencl().lower(graph).calls
+    return call
+
+
+def compare(graph: Graph, inputs: dict[str, Array], folder: Path) -> None:
+    """Assert that the device computes what the references do."""
+    expected, outputs = execute(graph, inputs), load_on_device([graph], folder)[graph.name].run(inputs)
+    for name in graph.outputs:
+        assert_close(outputs[name], expected[name], name)
+
+
+@pytest.mark.parametrize("ops", CHAINS, ids=len)
+def test_operands_of_fused_ops_have_names_of_their_own(ops: Sequence[tuple[str, bool]]) -> None:
+    call = lower_to_one(build_chain(ops))
+    names = [operand.name for operand in operands_of(call)]
+    assert len(names) == len(call.reads) + 1 == len(ops) + 3
+    assert len({*names}) == len(names), names
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("ops", CHAINS, ids=len)
+def test_chains_of_fused_ops_compute_what_the_references_do(
+    ops: Sequence[tuple[str, bool]], tmp_path: Path
+) -> None:
+    require_device()
+    graph = build_chain(ops)
+    compare(graph, random_inputs(graph), tmp_path)
