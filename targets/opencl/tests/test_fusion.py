@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,3 +70,36 @@ def test_chains_of_fused_ops_compute_what_the_references_do(
     require_device()
     graph = build_chain(ops)
     compare(graph, random_inputs(graph), tmp_path)
+
+
+BELOW_ZERO = (("Relu", {}), ("Abs", {}), ("Cast", {"to": "f32"}))
+TOTALS = ("CumSum", "CumProd")
+SIGNED = {DType.I8: "char", DType.I16: "short", DType.I32: "int", DType.I64: "long"}
+
+
+def build_totals(dtype: DType) -> Graph:
+    """Return running totals and products of signed integers, each with one op that sees their sign."""
+    builder, results = Builder(f"totals_{dtype.value}"), []
+    x = builder.input("x", dtype, (3, 5))
+    for op, attrs in BELOW_ZERO:
+        results += [builder.one(op, [builder.one(total, [x], {"axis": 1})], attrs) for total in TOTALS]
+    return builder.finish(results)
+
+
+@pytest.mark.parametrize("dtype", SIGNED)
+def test_an_op_behind_a_running_total_takes_the_type_of_its_result(dtype: DType) -> None:
+    calls = Opencl().lower(build_totals(dtype)).calls
+    assert len(calls) == len(BELOW_ZERO) * len(TOTALS), "each op is fused"
+    for call in calls:
+        source = render_kernel(call.kernel)
+        assert f"const {SIGNED[dtype]} v0 = a;" in source
+        assert f"{call.kernel.name}_0({SIGNED[dtype]} x) {{" in source
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("dtype", [DType.I8, DType.I32])
+def test_ops_behind_running_totals_compute_what_the_references_do(dtype: DType, tmp_path: Path) -> None:
+    require_device()
+    # Sums of both signs, and some that wrap.
+    x = np.random.default_rng(0).integers(-100, 100, (3, 5)).astype(dtype.numpy)
+    compare(build_totals(dtype), {"x": x}, tmp_path)

@@ -38,7 +38,6 @@ def cumulate(node: Node, lowering: Lowering) -> None:
         "outer": view_lines(x.shape, axis),
         "step": dense(x.shape)[axis],
         "type": Code(wide),
-        "value_type": Code(wide),
         "first": 0 if is_sum else 1,
         "join": Code(f"a {operator} v"),
         "reverse": attrs.reverse,
