@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,15 @@ from opencl_device import load_on_device, require_device
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
+from mace_core.ops import core_ops
 from mace_core.program import Call
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import assert_close, random_inputs
+from mace_core.testing.compiled import assert_close, merge, random_inputs
+from mace_core.testing.samples import samples
 from mace_target_opencl.enqueue import operands_of, render_kernel
+from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.target import Opencl
+from mace_target_opencl.types import value_type
 
 POINT = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
 SHAPE = (2, 4, 4, 8)
@@ -103,3 +108,66 @@ def test_ops_behind_running_totals_compute_what_the_references_do(dtype: DType, 
     # Sums of both signs, and some that wrap.
     x = np.random.default_rng(0).integers(-100, 100, (3, 5)).astype(dtype.numpy)
     compare(build_totals(dtype), {"x": x}, tmp_path)
+
+
+TYPES = (DType.BOOL, DType.I8, DType.I32, DType.F16, DType.F32)
+
+
+@pytest.mark.slow
+def test_the_last_step_of_every_kernel_has_the_type_of_its_result() -> None:
+    """A fused op takes what the last step computed for what a kernel of its own would load."""
+    target, count = Opencl(), 0
+    for graph in chain.from_iterable(samples(name, TYPES, [DType.I8]) for name in core_ops()):
+        if any(target.refuses(node, graph) for node in graph.nodes):
+            continue
+        for call in target.lower(graph).calls:
+            if call.kernel.params["is_fusible"]:
+                kind = value_type(operands_of(call)[-1].type)
+                assert find_last_type(call) == kind, (graph.name, call.kernel.template.name)
+                count += 1
+    assert count > 400
+
+
+def find_last_type(call: Call) -> object:
+    """Return the type of what a kernel stores, before it is stored."""
+    steps: Sequence[ElementStep] = call.kernel.params["steps"]  # type: ignore[assignment]
+    if steps:
+        return steps[-1].type
+    return call.kernel.params.get("value_type") or value_type(operands_of(call)[-1].type)
+
+
+def build_halves() -> dict[str, Graph]:
+    """Return graphs in which half precision lies between two kernels, as numbers to one or to both."""
+    graphs = {}
+    for name in ("moved", "joined", "chosen", "rounded"):
+        builder = Builder(name)
+        x = builder.input("x", DType.F32 if name in ("chosen", "rounded") else DType.F16, (4, 6))
+        if name == "moved":
+            y = builder.one("Transpose", [x], {"perm": (1, 0)})
+        elif name == "joined":
+            y = builder.one("Concat", [x, builder.input("z", DType.F16, (4, 2))], {"axis": 1})
+        else:
+            y = builder.one("Cast", [x], {"to": "f16"})
+        if name == "chosen":
+            condition, other = builder.input("c", DType.BOOL, (4, 6)), builder.input("z", DType.F16, (4, 6))
+            y = builder.one("Where", [condition, y, other])
+        else:
+            y = builder.one("Cast", [y], {"to": "f32"})
+        graphs[name] = builder.finish([y])
+    return graphs
+
+
+HALVES = build_halves()
+
+
+@pytest.mark.parametrize("graph", HALVES.values(), ids=HALVES)
+def test_half_precision_between_two_ops_is_stored(graph: Graph) -> None:
+    first, second = Opencl().lower(graph).calls
+    assert first.writes[0] in second.reads
+
+
+@pytest.mark.device
+def test_half_precision_between_two_ops_is_what_the_references_have(tmp_path: Path) -> None:
+    require_device()
+    graph = merge("halves", HALVES.values())
+    compare(graph, random_inputs(graph), tmp_path)

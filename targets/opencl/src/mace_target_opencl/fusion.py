@@ -12,7 +12,7 @@ from mace_target_opencl.enqueue import MAX_OPERANDS, make_kernel
 from mace_target_opencl.exact import EXACT, is_exact
 from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.steps import ElementStep, Lookup
-from mace_target_opencl.types import value_type
+from mace_target_opencl.types import HALF, value_type
 from mace_target_opencl.views import View
 
 MAP = "map.cl.in"
@@ -34,10 +34,12 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
         return None
     operands: Sequence[KernelOperand] = params["operands"]  # type: ignore[assignment]
     steps: tuple[ElementStep, ...] = params["steps"]  # type: ignore[assignment]
+    theirs: Sequence[KernelOperand] = second.kernel.params["operands"]  # type: ignore[assignment]
+    if not _agree_on_type(operands[-1], theirs[second.reads.index(tensor)]):
+        return None
     extension = _extend(second, tensor, operands[-1].elements)
     if extension is None or len(steps) + len(extension) > MAX_STEPS:
         return None
-    theirs: Sequence[KernelOperand] = second.kernel.params["operands"]  # type: ignore[assignment]
     names = _choose_names(operands, theirs)
     pairs = [
         (replace(operand, name=names[operand.name]), read)
@@ -77,6 +79,13 @@ def _choose_names(
     names = (CIdentifier(f"e{number}") for number in count())
     free = (name for name in names if name not in taken)
     return {operand.name: name for operand, name in zip(theirs, free, strict=False)}
+
+
+def _agree_on_type(result: KernelOperand, operand: KernelOperand) -> bool:
+    """Tell whether the second kernel would load the number that the first has before its store."""
+    # Kernels that move half precision take its bits for integers, which no conversion makes of a float. Where
+    # both take it for floats, the store rounds.
+    return result.type == operand.type and result.type != HALF
 
 
 def _agree_on_rounding(first: Call, second: Call) -> bool:
