@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_network import build_network
+from image_network import build_network, window
 from opencl_device import compile_by_clang, load_on_device, measure_error, require_device
 from opencl_models import WHOLE, read_graph
 from stub_session import Probe, ProbeSession, build_probe
 
-from mace_core.ir import Array
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph
 from mace_core.program import Call, Program
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
@@ -116,6 +117,28 @@ def test_a_tuning_file_asks_for_images() -> None:
     assert {*list_images(asked[1])} == {"x", "w"}
 
 
+def build_shared_filter() -> Graph:
+    """Return two convolutions of one filter, whose four outputs have the same order in images and buffers."""
+    builder, rng = Builder("shared"), np.random.default_rng(0)
+    w = builder.weight("w", rng.normal(0, 0.3, (4, 3, 3, 8)).astype(np.float32))
+    inputs = [builder.input(name, DType.F32, (1, 6, 5, 8)) for name in ("x", "z")]
+    return builder.finish([builder.one("Conv", [x, w], window(1)) for x in inputs])
+
+
+def ask_for_one_image(graph: Graph) -> Tuning:
+    """Return a tuning file that asks for images for the first node alone."""
+    return Tuning(Path("t.yml"), (TuningEntry("image", 1, node=graph.nodes[0].name),))
+
+
+def test_a_filter_in_an_image_is_shared_with_no_kernel_that_reads_a_buffer() -> None:
+    graph = build_shared_filter()
+    program = store_in_images(Opencl().lower(graph, tuning=ask_for_one_image(graph)))
+    asked, other = program.calls
+    assert list_images(asked) == {"w": asked.reads[1]}
+    assert list_images(other) == {}
+    assert other.reads[1] != asked.reads[1]
+
+
 def test_a_convolution_without_images_has_no_such_candidate() -> None:
     selections = Opencl().lower(build_network()).selections
     refused = [s for s in selections if "image" in s.refused]
@@ -186,6 +209,20 @@ def test_networks_of_odd_sizes_compute_what_the_references_do(
     expected, outputs = execute(graph, inputs), model.run(inputs)
     errors = {name: measure_error(outputs[name], expected[name]) for name in graph.outputs}
     assert max(errors.values()) < limit, errors
+
+
+@pytest.mark.device
+def test_a_filter_of_images_and_buffers_computes_what_the_reference_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_device()
+    graph = build_shared_filter()
+    tuning = ask_for_one_image(graph)
+    monkeypatch.setattr("mace_target_opencl.target.tuning_of", lambda *_: tuning)
+    inputs = random_inputs(graph)
+    expected, outputs = execute(graph, inputs), load_on_device([graph], tmp_path)[graph.name].run(inputs)
+    errors = {name: measure_error(outputs[name], expected[name]) for name in graph.outputs}
+    assert max(errors.values()) < 1e-5, errors
 
 
 @pytest.mark.device

@@ -50,7 +50,7 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
         form = _shape_filters(node, lowering, order)
     if form is not None:
         _, outputs, taps, depth = order.shape
-        order = WeightOrder((outputs // QUAD, QUAD, taps, depth), (0, 2, 3, 1))
+        order = WeightOrder((outputs // QUAD, QUAD, taps, depth), (0, 2, 3, 1), form)
     filters = pack(lowering, node, node.inputs[1], order)
     product = plan_conv(node, lowering, filters, transposed=transposed)
     enqueue_finished(lowering, node, replace(product, filters=form))
@@ -142,7 +142,7 @@ def _depthwise(node: Node, lowering: Lowering, windows: Windows) -> None:
     if _uses_images(lowering):
         form = _shape_depthwise_filters(node, lowering, taps)
     if form is not None:
-        order = WeightOrder((channels // QUAD, QUAD, taps), (0, 2, 1))
+        order = WeightOrder((channels // QUAD, QUAD, taps), (0, 2, 1), form)
     weights = pack(lowering, node, node.inputs[1], order)
     width = 4 if channels % 4 == 0 else 1
     load = "LOAD4_w" if width > 1 else "LOAD_w"

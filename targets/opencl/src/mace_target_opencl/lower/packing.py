@@ -8,16 +8,22 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node, Shape, Tensor
 from mace_core.lowering import Lowering
+from mace_target_opencl.kernel_operand import ImageForm
 from mace_target_opencl.lower.maps import Map, enqueue_map_to
 from mace_target_opencl.views import View, dense
 
 
 @dataclass(frozen=True)
 class WeightOrder:
-    """A transposition.  shape: as which the weights are seen.  order: their axes in the packed form."""
+    """A transposition.  shape: as which the weights are seen.  order: their axes in the packed form.
+
+    image: the form of the packed weights where they lie in an image. Those of an image and of a buffer are
+    two constants, also where their order is the same: a tensor lies in one of them alone.
+    """
 
     shape: Shape
     order: tuple[int, ...]
+    image: ImageForm | None = None
 
 
 def pack(lowering: Lowering, node: Node, name: str, arrangement: WeightOrder) -> str:
