@@ -12,6 +12,7 @@ from opencl_device import compile_by_clang, load_on_device, measure_error, requi
 from opencl_models import WHOLE, read_graph
 from stub_session import Probe, ProbeSession, build_probe
 
+from mace_core.errors import PluginError
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.program import Call, Program
@@ -19,7 +20,7 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_core.tuning import Tuning, TuningEntry
 from mace_target_opencl.blob import encode
-from mace_target_opencl.enqueue import operands_of, render_program
+from mace_target_opencl.enqueue import make_kernel, operands_of, render_program
 from mace_target_opencl.half_arithmetic import compute_in_half
 from mace_target_opencl.half_storage import store_in_half
 from mace_target_opencl.image_storage import count_bytes, plan_images, store_in_images
@@ -137,6 +138,17 @@ def test_a_filter_in_an_image_is_shared_with_no_kernel_that_reads_a_buffer() -> 
     assert list_images(asked) == {"w": asked.reads[1]}
     assert list_images(other) == {}
     assert other.reads[1] != asked.reads[1]
+
+
+def test_a_tensor_of_two_forms_is_an_error_of_the_build() -> None:
+    program = lower()
+    number, call = next((n, call) for n, call in enumerate(program.calls) if "w" in list_images(call))
+    buffers = tuple(replace(operand, image=None) for operand in operands_of(call))
+    # The same constant once more, in a buffer.
+    kernel = make_kernel("product", {**call.kernel.params, "operands": buffers})
+    calls = (*program.calls[: number + 1], replace(call, kernel=kernel), *program.calls[number + 1 :])
+    with pytest.raises(PluginError, match="in another form than it lies in"):
+        encode(replace(program, calls=calls))
 
 
 def test_a_convolution_without_images_has_no_such_candidate() -> None:

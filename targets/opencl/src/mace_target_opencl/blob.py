@@ -99,6 +99,7 @@ def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
     for call in program.calls:
         reads = [tensor for tensor in call.reads if tensor]
         locations = [placement.find(tensor) for tensor in (*reads, *call.writes)]
+        _check_forms(call, locations)
         first = len(operands) // OPERAND.size
         for location in locations:
             operands += OPERAND.pack(location.binding, location.unit, location.offset, location.size)
@@ -138,6 +139,18 @@ def _list_kernels(calls: Sequence[Call]) -> list[Kernel]:
                 "make calls by `enqueue`",
             )
     return list(kernels.values())
+
+
+def _check_forms(call: Call, locations: Sequence[Location]) -> None:
+    """Raise PluginError where a kernel takes a buffer and the tensor lies in an image, or the reverse."""
+    # The two are different numbers of arguments: drivers read beyond what they got.
+    for operand, location in zip(operands_of(call), locations, strict=True):
+        if (operand.image is None) != (location.binding != IMAGE):
+            raise PluginError(
+                f"kernel {call.kernel.name!r}",
+                f"reaches {str(operand.name)!r} in another form than it lies in",
+                "give a tensor one form in all calls",
+            )
 
 
 def _label_operands(calls: Sequence[Call]) -> list[str]:
