@@ -55,7 +55,7 @@ def to_depth(node: Node, lowering: Lowering) -> None:
 
 
 def slice_(node: Node, lowering: Lowering) -> None:
-    """ElementStep through every axis from its start; negative steps walk back."""
+    """Step through every axis from its start; negative steps walk back."""
     steps = dense(lowering.shape(node.inputs[0]))
     attrs = node.attributes(SliceAttributes)
     offset = sum(start * step for start, step in zip(attrs.starts, steps, strict=True))

@@ -90,10 +90,8 @@ def arg(node: Node, lowering: Lowering) -> None:
     if x.dtype.is_float:
         first = "-INFINITY" if is_max else "INFINITY"
     else:
-        limits = (
-            (0, 1) if x.dtype is DType.BOOL else (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max)
-        )
-        first = str(integer_literal(int(limits[0 if is_max else 1]), x.dtype))
+        limits = np.iinfo(x.dtype.numpy)
+        first = str(integer_literal(int(limits.min if is_max else limits.max), x.dtype))
     passes = (
         RowPass("best", kind, first, "v", MAXIMUM if is_max else MINIMUM),
         # numpy, too, returns the place of a NaN where there is one.
