@@ -189,6 +189,28 @@ def test_limits_of_the_device_are_checked(probe: Probe) -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"ARGUMENTS": "47"}, "has 48 bytes of arguments, and the device takes at most 47; fall back"),
+        (
+            {"LOCAL": "1024", "KERNEL_LOCAL": "1028"},
+            "wants 1028 bytes of local memory, and the device has 1024; fall back",
+        ),
+    ],
+)
+def test_a_device_of_smaller_limits_than_a_kernel_has_is_named_with_them(
+    limits: Mapping[str, str], text: str, probe: Probe
+) -> None:
+    (opened,) = probe.run(**limits).find("open")
+    assert opened.startswith(f"{NO_DEVICE} ")
+    assert text in opened
+    log = probe.run(ProbeSession(fallback=1), **limits)
+    assert set(log.find("output")) == {"3"}, "the processor computes"
+    enough = {name: str(int(value) + 4) for name, value in limits.items() if name != "KERNEL_LOCAL"}
+    assert probe.run(**{**limits, **enough}).find("open") == ["0"]
+
+
+@pytest.mark.parametrize(
     ("options", "status"),
     [
         ("opencl.device=gpu", 0),

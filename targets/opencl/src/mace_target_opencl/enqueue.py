@@ -43,10 +43,16 @@ FIELDS = (("global_size", "i64[3]"), ("local_size", "i64[3]"))
 """What a call tells the driver besides its operands."""
 
 MAX_OPERANDS = 24
-"""Operands of a kernel: OpenCL's embedded profile guarantees 256 bytes of arguments, others 1024."""
+"""Operands of a kernel: with 16 bytes each they fit the 1024 bytes of arguments of OpenCL's full profile.
+
+The embedded profile guarantees 256 bytes; the driver refuses a device that takes fewer than a kernel has.
+"""
 
 GROUP = 64
-"""Work-items of a group where a kernel has no reason for another number; every device has that many."""
+"""Work-items of a group where a kernel has no reason for another number.
+
+OpenCL guarantees groups of one work-item alone; the driver refuses a device that has smaller ones.
+"""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class ImageForm:
 
     @property
     def fits(self) -> bool:
-        """Whether every device has images of this size."""
+        """Whether every device of the full profile has images of this size."""
         return 0 < self.rows <= MAX_SIDE and 0 < self.width <= MAX_SIDE
 
     @classmethod

@@ -9,6 +9,9 @@
  *   OPENCL_STUB_VERSION=TEXT          of the devices ("OpenCL 1.2 stub")
  *   OPENCL_STUB_DRIVER=TEXT           version of the driver ("1.0")
  *   OPENCL_STUB_GROUP=N               work-items of the largest group (256)
+ *   OPENCL_STUB_ARGUMENTS=N           bytes of the arguments of a kernel (1024)
+ *   OPENCL_STUB_LOCAL=N               bytes of local memory (32 KiB)
+ *   OPENCL_STUB_KERNEL_LOCAL=N        bytes of local memory that each kernel wants (0)
  *   OPENCL_STUB_LARGEST=N             bytes of the largest buffer (1 GiB)
  *   OPENCL_STUB_POLLS=N               how often an event is asked for before it has ended (0)
  *   OPENCL_STUB_STATE=N               the state with which events end (0)
@@ -151,6 +154,12 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
   switch (what) {
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
       value = (uint64_t)number("OPENCL_STUB_LARGEST", "0x40000000");
+      return answer(&value, sizeof value, bytes, to, used);
+    case CL_DEVICE_MAX_PARAMETER_SIZE:
+      value = (uint64_t)number("OPENCL_STUB_ARGUMENTS", "1024");
+      return answer(&value, sizeof(size_t), bytes, to, used);
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+      value = (uint64_t)number("OPENCL_STUB_LOCAL", "0x8000");
       return answer(&value, sizeof value, bytes, to, used);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE: return answer(&value, sizeof(size_t), bytes, to, used);
     case CL_DEVICE_IMAGE_SUPPORT:
@@ -400,11 +409,13 @@ EXPORT int32_t clSetKernelArg(cl_kernel kernel, uint32_t index, size_t bytes, co
 EXPORT int32_t clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device device, uint32_t what, size_t bytes, void *to,
                                         size_t *used) {
   const size_t most = (size_t)number("OPENCL_STUB_GROUP", "256");
+  const uint64_t local = (uint64_t)number("OPENCL_STUB_KERNEL_LOCAL", "0");
   const int32_t code = fault(__func__);
   check(kernel, KERNEL, __func__);
   check(device, DEVICE, __func__);
-  (void)what;
-  return code ? code : answer(&most, sizeof most, bytes, to, used);
+  if (code) return code;
+  if (what == CL_KERNEL_LOCAL_MEM_SIZE) return answer(&local, sizeof local, bytes, to, used);
+  return answer(&most, sizeof most, bytes, to, used);
 }
 
 EXPORT int32_t clReleaseKernel(cl_kernel kernel) { return drop(kernel, KERNEL, __func__); }

@@ -125,6 +125,46 @@ static int32_t build_program(const mace_loaded *part) {
   return code;
 }
 
+/* Bytes of a call's arguments: of a buffer pointer and offset, of an image a pointer, of a check build two more.
+ * Pointers of the device may be shorter. */
+static uint64_t count_argument_bytes(const opencl_blob *blob, const opencl_call *call) {
+  uint64_t bytes = blob->header->flags & OPENCL_CHECKED ? sizeof(uint64_t) + sizeof(int32_t) : 0;
+  for (uint32_t i = 0; i < call->operands; i++)
+    bytes += blob->operands[call->first + i].binding == OPENCL_IMAGE ? sizeof(uint64_t) : 2 * sizeof(uint64_t);
+  return bytes;
+}
+
+/* Whether the device can compute a call. OpenCL guarantees groups of one work-item, and its embedded profile 1 KiB
+ * of local memory and 256 bytes of arguments; what the device does not tell shows in its first run. */
+static mace_status check_limits(const mace_loaded *part, uint32_t number, mace_text text) {
+  const mace_device *const device = part->device;
+  const opencl_functions *const cl = &device->cl;
+  const opencl_call *const call = &part->blob.calls[number];
+  const char *const name = part->blob.names + part->blob.name_offsets[call->kernel];
+  const uint64_t group = call->local[0] * call->local[1] * call->local[2];
+  const uint64_t arguments = count_argument_bytes(&part->blob, call);
+  const cl_kernel kernel = part->kernels[number];
+  size_t most = 0, argument_limit = 0;
+  uint64_t local = 0, local_limit = 0;
+  if (!cl->clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL) &&
+      group > most)
+    return mace_opencl_say(text, MACE_STALE,
+                           "kernel %s wants groups of %llu, and the device has at most %zu; tune for the device",
+                           name, (unsigned long long)group, most);
+  if (!cl->clGetDeviceInfo(device->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof argument_limit, &argument_limit, NULL) &&
+      arguments > argument_limit)
+    return mace_opencl_say(text, MACE_NO_DEVICE,
+                           "kernel %s has %llu bytes of arguments, and the device takes at most %zu; fall back",
+                           name, (unsigned long long)arguments, argument_limit);
+  if (!cl->clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL) &&
+      !cl->clGetDeviceInfo(device->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local_limit, &local_limit, NULL) &&
+      local > local_limit)
+    return mace_opencl_say(text, MACE_NO_DEVICE,
+                           "kernel %s wants %llu bytes of local memory, and the device has %llu; fall back", name,
+                           (unsigned long long)local, (unsigned long long)local_limit);
+  return MACE_OK;
+}
+
 /* Build the program and make a kernel for each call. */
 static mace_status finish_program(mace_loaded *part, mace_text text) {
   mace_device *const device = part->device;
@@ -135,18 +175,12 @@ static mace_status finish_program(mace_loaded *part, mace_text text) {
     return mace_opencl_judge(MACE_FAILED, "clBuildProgram", code, text);
   if (code) return tell_log(part, code, text);
   for (uint32_t i = 0; i < blob->header->calls; i++) {
-    const opencl_call *const call = &blob->calls[i];
-    const char *const name = blob->names + blob->name_offsets[call->kernel];
-    const uint64_t wanted = call->local[0] * call->local[1] * call->local[2];
-    size_t most = 0;
+    const char *const name = blob->names + blob->name_offsets[blob->calls[i].kernel];
+    mace_status status;
     part->kernels[i] = cl->clCreateKernel(part->program, name, &code);
     if (!part->kernels[i]) return mace_opencl_judge(MACE_FAILED, "clCreateKernel", code, text);
-    code = cl->clGetKernelWorkGroupInfo(part->kernels[i], device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
-                                        &most, NULL);
-    if (!code && wanted > most)
-      return mace_opencl_say(text, MACE_STALE,
-                             "kernel %s wants groups of %llu, and the device has at most %zu; tune for the device",
-                             name, (unsigned long long)wanted, most);
+    status = check_limits(part, i, text);
+    if (status) return status;
   }
   return MACE_OK;
 }

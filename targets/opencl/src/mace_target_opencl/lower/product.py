@@ -182,7 +182,7 @@ class ProductTile:
 
 
 TILES = (ProductTile(8, 8, 2, 2), ProductTile(8, 8, 1, 1))
-"""The largest first. Groups of 64: every device has them, and registers for 64 sums of a work-item."""
+"""The largest first. A group has 64 work-items, and each work-item 64 sums at most, in registers."""
 
 MIN_GROUPS = 96
 """Groups from which on a tile keeps a large GPU busy; below, smaller tiles give it more of them."""

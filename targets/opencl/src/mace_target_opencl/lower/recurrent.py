@@ -37,7 +37,10 @@ EXPRESSIONS: Mapping[str, str] = {
 }
 
 MAX_HIDDEN = 1024
-"""Hidden units whose states fit into the local memory that the embedded profile guarantees, 16 KiB."""
+"""Hidden units whose states, four floats each for GRU, take 16 of the full profile's 32 KiB of local memory.
+
+The embedded profile guarantees 1 KiB; the driver refuses a device with less than a kernel wants.
+"""
 
 
 def recurrent(node: Node, lowering: Lowering) -> None:

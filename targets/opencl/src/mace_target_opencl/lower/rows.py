@@ -107,5 +107,5 @@ def _choose_lanes(rows: int, count: int, elements: View) -> int:
     if count < MIN_SHARED or (rows >= MANY_ROWS and not is_dense):
         return 1
     # Powers of two, because rows.cl.in joins halves of the lanes.
-    # A few long rows: as many lanes as every device allows, for there is no other parallelism.
+    # A few long rows: more lanes, for there is no other parallelism.
     return 4 * GROUP if count >= 16 * GROUP and rows < MANY_ROWS else GROUP
