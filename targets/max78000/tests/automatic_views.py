@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from automatic_random import Maker, conv, doubled, grouped, joined, pooled, summed
+from automatic_random import Maker, concat_alike, conv, doubled, grouped, pooled, summed
 
 from mace_core.ir import Graph
 from mace_target_max78000.legalize.tensors import make_storage
@@ -29,14 +29,14 @@ class ViewMaker(Maker):
             if made != x:
                 self.tensors.append(made)
         last = self.tensors[-1]
-        if not self.computed(last) or self.random.random() < 0.3:
+        if not self.is_computed(last) or self.random.random() < 0.3:
             last = self.end(last)
-        others = [t for t in self.tensors if self.computed(t) and t != last]
+        others = [t for t in self.tensors if self.is_computed(t) and t != last]
         if others and self.random.random() < 0.3:
             return self.writer.graph(last, others[self.random.integers(len(others))])
         return self.writer.graph(last)
 
-    def compute_layers(self, tensor: str) -> bool:
+    def is_computed(self, tensor: str) -> bool:
         """Whether a tensor is more than the input counted anew, which cannot be a result."""
         nodes = {o: n for n in self.writer.build.nodes for o in n.outputs}
         while tensor in nodes and nodes[tensor].op.name == "Reshape":
@@ -91,7 +91,7 @@ def limited(maker: Maker, x: str) -> str:
 
 
 STEPS: tuple[Callable[[Maker, str], str], ...] = (
-    *(conv, conv, conv, pooled, summed, joined, doubled, grouped),
+    *(conv, conv, conv, pooled, summed, concat_alike, doubled, grouped),
     *(recounted, recounted, recounted, recounted, parted, averaged, restored, limited),
 )
 
