@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(1800)
+"""Seconds: each of the tests in the process has the usual limit, and there are a hundred of them."""
+
 
 @pytest.mark.slow
 def test_a_device_computes_what_the_references_do() -> None:
