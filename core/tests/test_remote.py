@@ -127,7 +127,7 @@ def test_a_board_writes_only_into_the_folders_of_results(tmp_path: Path) -> None
         "results/0/good": b"1",
         "results/0/../evil": b"2",
         "results/0/..": b"3",
-        "/tmp/evil": b"4",
+        f"{tmp_path}/evil": b"4",
         "../evil": b"5",
         "results/other": b"6",
         "results/1/evil": b"7",

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from emulated_arm import require_toolchain
 
+from mace_core.testing.requirements import require
 from mace_target_arm import Arm
 from mace_target_arm.inner_loops import (
     PROCESSORS,
@@ -55,11 +56,10 @@ def test_a_tile_loads_nothing_twice() -> None:
         assert (loop.products, registers) == (96, 22), name
 
 
-@pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.skipif(not shutil.which("llvm-mca"), reason="llvm-mca is not installed: apt-get install llvm")
 @pytest.mark.parametrize("level", ["neon", "dotprod"])
 def test_cores_reach_nine_tenths_of_their_products(level: str) -> None:
+    require(None if shutil.which("llvm-mca") else "llvm-mca is not installed: apt-get install llvm")
     assembly = compile_level("arm64-v8a", level)
     families = ("gemm", "igemm_bytes") if level == "dotprod" else ("gemm",)
     wide = [f"{family}_{tile}" for family in families for tile in ("7x3", "6x4")]

@@ -75,7 +75,7 @@ SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 0.125
 
 
 def draw(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Return random elements; among floats ties, subnormal ones, infinities and what is no number."""
+    """Return random elements; those of floats include ties, subnormal numbers, infinities and NaN."""
     if not dtype.is_float:
         limits = np.iinfo(dtype.numpy)
         return rng.integers(limits.min, limits.max + 1, shape).astype(dtype.numpy)

@@ -39,14 +39,14 @@ class Words(Writer):
         x = self.input(*shape)
         return self.conv(x, shape[-1], (1,) * (len(shape) - 1))
 
-    def stored(self, op: str, inputs: Sequence[str], power: int, **attrs: Attribute) -> str:
+    def store(self, op: str, inputs: Sequence[str], power: int, **attrs: Attribute) -> str:
         name = self.build.reserve_output("y", make_storage(power))
         return self.build.one(op, inputs, attrs, outputs=[name])
 
     def copy(self, x: str, unit: int = 0, power: int = -7, **attrs: Attribute) -> str:
         """A convolution whose weights are one step of 2 ** unit."""
         axes, channels = len(self.shape(x)) - 2, self.shape(x)[-1]
-        return self.stored(
+        return self.store(
             "Conv", [x, self.weight(eye(channels, axes), 2.0**unit)], power, **plain_window(axes), **attrs
         )
 

@@ -1,4 +1,4 @@
-"""Priority and performance hints: which extension of a device they are told by, and who refuses them."""
+"""The driver passes priority and performance hints to the extensions that a device has, or refuses them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_vendors_own_hint_comes_first(probe: Probe) -> None:
 
 
 def test_a_queue_with_properties_needs_a_function(probe: Probe, tmp_path: Path) -> None:
-    """It is one of OpenCL 2.0 or of an extension; without both, the hint cannot be told."""
+    """OpenCL 2.0 and an extension have such a function; a library with neither cannot take the hint."""
     older = Probe(probe.program, build_stub(tmp_path, ["-DWITHOUT_PROPERTIES"]))
     session = ProbeSession(options="opencl.priority=low")
     log = older.run(session, EXTENSIONS=KHRONOS, PROPERTIES="1")

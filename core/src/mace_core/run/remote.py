@@ -72,7 +72,7 @@ class Remote(Runner):
 
 
 def find_board() -> Runner | None:
-    """Return the runner of the board that the environment names; MaceError if that is no address."""
+    """Return the runner of the board whose address MACE_BOARD states, if any; MaceError for a wrong one."""
     address = os.environ.get(BOARD)
     return Remote(address) if address else None
 
@@ -109,7 +109,7 @@ class Parcel:
         return cls(files, folders, tuple(words))
 
     def script(self) -> str:
-        """Return the shell script that runs the program, whatever it answers, and stores that."""
+        """Return the shell script that runs the program and writes its exit status to a file."""
         variables = [f"{name}={shlex.quote(os.environ[name])}" for name in FORWARDED if name in os.environ]
         words = " ".join([*variables, "./program", *map(shlex.quote, self.words)])
         folders = " ".join(["results", *self.folders])
