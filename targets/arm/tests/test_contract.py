@@ -1,17 +1,25 @@
 """The target keeps the contract."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mace_core.api import Target
+from mace_core.levels import with_levels
 from mace_core.testing.target import TargetContract
 from mace_target_arm import Arm
+from mace_target_arm.isa import NEON
 
 
 @pytest.mark.slow
 class TestArm(TargetContract):
     target = Arm()
     abi = "arm64-v8a"
+
+    # Only compilers for ARM know its intrinsics: what they compute is compared in QEMU (test_byte_levels.py).
+    def portable(self) -> Target:
+        return with_levels(self.target, [replace(NEON, dot="pairs", replaces=())])
 
     # The kernels are the CPU target's, whose own contract is in the plain run.
     @pytest.mark.exhaustive

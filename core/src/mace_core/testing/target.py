@@ -177,14 +177,14 @@ class TargetContract(PluginContract):
 
     def test_accepted_nodes_compute_what_their_references_do(self, tmp_path: Path) -> None:
         """Every op and random networks, as one library: a target must compute what it accepts."""
-        check_merged(self._portable(), self.accepted_graphs(), tmp_path, self.tolerance, self.abi)
+        check_merged(self.portable(), self.accepted_graphs(), tmp_path, self.tolerance, self.abi)
         if not any(manifest.drivers for manifest in self._manifests()):
             assert list_allocators(tmp_path) == [], "kernels must not use the heap"
 
     def test_sessions_use_the_heap_only_if_a_driver_says_so(self, tmp_path: Path) -> None:
         """Sessions allocate nothing, from opening to closing, unless a driver sets MACE_ALLOCATES."""
         graph = merge("heap", self.accepted_graphs()[:5])
-        (use,) = measure_heap(generate_library([self._portable()], [graph], self.abi), tmp_path)
+        (use,) = measure_heap(generate_library([self.portable()], [graph], self.abi), tmp_path)
         assert use.status == 0, (
             f"a session of the program {tmp_path / 'heap_probe'} fails with status {use.status}"
         )
@@ -195,7 +195,7 @@ class TargetContract(PluginContract):
 
     def test_several_regions_compute_what_one_does(self, tmp_path: Path) -> None:
         """Parts of one target share its memory, and keep tensors while another target's part runs."""
-        target, graph = self._portable(), self.chain()
+        target, graph = self.portable(), self.chain()
         one = load_library(generate_library([target], [graph], self.abi), tmp_path / "one")[graph.name]
         several = generate_library([EverySecond(target), target], [graph], self.abi)
         split = load_library(several, tmp_path / "several")[graph.name]
@@ -218,7 +218,7 @@ class TargetContract(PluginContract):
         graph = builder.finish([y, after], ["y", "after"])
         start = np.full((1, 4, 4, 4), 0.5, np.float32)
         graph = replace(graph, states=(State("before", "after", start),))
-        (model,) = compile_graphs(self._portable(), [graph], tmp_path, self.abi).values()
+        (model,) = compile_graphs(self.portable(), [graph], tmp_path, self.abi).values()
         for _ in range(2):
             value = start
             for seed in range(3):
@@ -229,6 +229,21 @@ class TargetContract(PluginContract):
                 )
                 value = expected["after"]
             model.reset()
+
+    def portable(self) -> Target:
+        """Return the target as this machine's compiler can compile it.
+
+        For another ABI these are the levels without flags. Override it where they use intrinsics of the ABI.
+        """
+        target = self.target
+        if self.abi == "host":
+            return target
+        portable = [level for level in target.levels(self.abi) if not level.flags]
+        assert portable, (
+            f"all levels for {self.abi} have flags, which the compiler of this machine may not know: "
+            "move flags that every processor of the ABI has into the toolchain"
+        )
+        return with_levels(target, portable)
 
     def graphs(self) -> list[Graph]:
         """Return the samples of all ops and variants, and random networks."""
@@ -270,18 +285,6 @@ class TargetContract(PluginContract):
 
     def _accepts(self, graph: Graph) -> bool:
         return not any(self.target.refuses(node, graph) for node in graph.nodes)
-
-    def _portable(self) -> Target:
-        """Return the target; for another ABI, without levels whose flags this compiler does not know."""
-        target = self.target
-        if self.abi == "host":
-            return target
-        portable = [level for level in target.levels(self.abi) if not level.flags]
-        assert portable, (
-            f"all levels for {self.abi} have flags, which the compiler of this machine may not know: "
-            "move flags that every processor of the ABI has into the toolchain"
-        )
-        return with_levels(target, portable)
 
 
 def _variants(op: str) -> range:
