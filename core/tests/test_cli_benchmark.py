@@ -10,7 +10,9 @@ from click.testing import CliRunner
 from engine_stand_in import StandIn
 
 from mace_core.cli_benchmark import benchmark
-from mace_core.commands import BuiltModels, load_job
+from mace_core.commands import load_job
+from mace_core.deployment import Deployment
+from mace_core.registry import Choice, Registry
 from mace_core.run import count
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.count import ModelCount
@@ -36,13 +38,15 @@ def run_benchmark(builds: Path, *words: str) -> str:
 
 def test_counts_stand_in_the_place_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = Steps()
-    monkeypatch.setattr(count, "find_counter", lambda models: counter)
+    monkeypatch.setattr(count, "find_counter", lambda *opened: counter)
 
-    def count_models(models: BuiltModels, used: Counter) -> list[ModelCount]:
-        assert models.builds == tmp_path
-        return [ModelCount("digits", "host", "sse2", used, (1234,), ())]
+    def count_library(
+        deployment: Deployment, folder: Path, choice: Choice, registry: Registry, used: Counter
+    ) -> list[ModelCount]:
+        assert folder == tmp_path / "digits"
+        return [ModelCount("digits", choice.text, "sse2", used, (1234,), ())]
 
-    monkeypatch.setattr(count, "count_models", count_models)
+    monkeypatch.setattr(count, "count_library", count_library)
     (described,) = json.loads(run_benchmark(tmp_path, "--json"))
     assert (described["steps"], described["timing"]) == (1234, "counted")
     assert "1234" in run_benchmark(tmp_path)

@@ -14,7 +14,8 @@ from mace_core.commands import BuiltModels, load_job
 from mace_core.compilation import Compilation, compile_model
 from mace_core.errors import MaceError
 from mace_core.json_types import JsonObject
-from mace_core.run.count import count_models, find_bound, find_counter, show_counts
+from mace_core.rule_steps import benchmark_step
+from mace_core.run.count import ModelCount, count_library, find_bound, find_counter, show_counts
 from mace_core.run.runners import Native
 from mace_core.toolchain import CountedRun, Counter
 from mace_target_cpu import Cpu
@@ -49,6 +50,11 @@ class Steps(Counter):
         return CountedRun(json.dumps(printed), readings[: len(readings) - self.missing_readings])
 
 
+def count(models: BuiltModels, counter: Counter) -> list[ModelCount]:
+    parsed, choice, registry = models.open()
+    return count_library(parsed, models.builds / parsed.library, choice, registry, counter)
+
+
 @pytest.fixture
 def models(tmp_path: Path) -> BuiltModels:
     stand_in = StandIn(*load_job(DIGITS, ""))
@@ -64,21 +70,21 @@ def kernels(models: BuiltModels) -> list[str]:
 
 
 def test_layers_are_what_lies_between_readings_of_the_clock(models: BuiltModels, kernels: list[str]) -> None:
-    (count,) = count_models(models, Steps(kernels))
-    assert count.counts == (RUN, 2 * RUN)
-    assert [layer.counts for layer in count.layers] == [
+    (counted,) = count(models, Steps(kernels))
+    assert counted.counts == (RUN, 2 * RUN)
+    assert [layer.counts for layer in counted.layers] == [
         (10 * (i + 1), 20 * (i + 1)) for i in range(len(kernels))
     ]
-    assert count.macs == sum(layer.macs for layer in count.layers) > 0
-    assert all(layer.bytes > 0 for layer in count.layers)
-    (described,) = (JsonObject(count.as_json(), "count"),)
+    assert counted.macs == sum(layer.macs for layer in counted.layers) > 0
+    assert all(layer.bytes > 0 for layer in counted.layers)
+    described = JsonObject(counted.as_json(), "count")
     assert described.string("timing") == "counted"
     assert (described.integer("steps"), described.integer("loads")) == (RUN, 2 * RUN)
-    assert described.integer("bound") == find_bound(count.macs, count.counter) == -(-count.macs // 4)
+    assert described.integer("bound") == find_bound(counted.macs, counted.counter) == -(-counted.macs // 4)
 
 
 def test_the_table_says_that_nothing_was_timed(models: BuiltModels, kernels: list[str]) -> None:
-    counts = count_models(models, Steps(kernels))
+    counts = count(models, Steps(kernels))
     text = show_counts(counts, layers=False)
     assert "counted, not timed" in text
     assert f"{RUN / counts[0].macs:.4f}" in text
@@ -94,13 +100,36 @@ def test_a_library_of_another_build_is_refused(
     models: BuiltModels, kernels: list[str], kernel: str, missing: int, problem: str
 ) -> None:
     with pytest.raises(MaceError, match=problem):
-        count_models(models, Steps([*kernels, kernel] if kernel else kernels, missing))
+        count(models, Steps([*kernels, kernel] if kernel else kernels, missing))
 
 
 def test_the_counter_is_that_of_a_target(models: BuiltModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_counter(models) is None
+    opened = models.open()
+    assert find_counter(*opened) is None
     counter = Steps(())
     monkeypatch.setattr(Cpu, "counter", lambda self: counter)
-    assert find_counter(models) is None, "this machine measures times"
+    assert find_counter(*opened) is None, "this machine measures times"
+    monkeypatch.setattr(Native, "timing", "simulated")
+    assert find_counter(*opened) is None, "a simulator has times"
     monkeypatch.setattr(Native, "timing", "emulated")
-    assert find_counter(models) is counter
+    assert find_counter(*opened) is counter
+
+
+def test_scons_benchmark_counts_too(
+    models: BuiltModels,
+    kernels: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Cpu, "counter", lambda self: Steps(kernels))
+    monkeypatch.setattr(Native, "timing", "emulated")
+    parsed, choice, registry = models.open()
+    folder = models.builds / parsed.library
+    step = benchmark_step(parsed, folder, choice, registry, 5)
+    step.run(print)
+    (row,) = JsonObject.parse_list((folder / step.products[0]).read_text(), step.products[0])
+    assert (row.string("timing"), row.integer("steps"), "ns" in row) == ("counted", RUN, False)
+    text = capsys.readouterr().out
+    assert "counted, not timed" in text
+    assert "ms" not in text.split(), "no column of times"
+    assert "layer0" in text

@@ -112,7 +112,7 @@ def test_a_benchmark_prints_a_table_and_writes_all_times(
 
     monkeypatch.setattr(check, "benchmark_library", benchmark)
     (choice,) = Registry.load().select("host")
-    step = benchmark_step(SimpleNamespace(), tmp_path, choice, Registry.load(), 5)  # type: ignore[arg-type]
+    step = benchmark_step(SimpleNamespace(models=()), tmp_path, choice, Registry.load(), 5)  # type: ignore[arg-type]
     assert (step.products, step.sources, step.announcement) == (("benchmark/host.json",), (), "")
     step.run(print)
     (row,) = json.loads((tmp_path / "benchmark/host.json").read_text())

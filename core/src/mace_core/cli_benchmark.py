@@ -45,7 +45,7 @@ def benchmark(
 ) -> None:
     """Time the models of a built library, or count what they execute where only an emulator runs them."""
     from mace_core.commands import BuiltModels, benchmark_models
-    from mace_core.run.count import count_models, find_counter, show_counts
+    from mace_core.run.count import count_library, find_counter, show_counts
     from mace_core.run.tables import show_timings
 
     models = BuiltModels(deployment, target, builds, threads=threads)
@@ -55,9 +55,10 @@ def benchmark(
         times = time_operators(models, rounds)
         print_result([time.as_json() for time in times], show_operators(times), as_json)
         return
-    counter = None if against_framework else find_counter(models)
+    parsed, choice, registry = models.open()
+    counter = None if against_framework else find_counter(parsed, choice, registry)
     if counter:
-        counts = count_models(models, counter)
+        counts = count_library(parsed, builds / parsed.library, choice, registry, counter)
         print_result([count.as_json() for count in counts], show_counts(counts, layers), as_json)
         return
     timings = benchmark_models(models, rounds, layers, against_framework)

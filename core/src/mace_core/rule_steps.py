@@ -13,6 +13,7 @@ from pathlib import Path
 from mace_core.build_steps import Step
 from mace_core.deployment import Deployment
 from mace_core.errors import MaceError
+from mace_core.json_types import Json
 from mace_core.registry import Choice, Registry
 from mace_core.run.archive import pack
 from mace_core.run.check import LibraryCheck
@@ -55,16 +56,26 @@ def print_checks(files: Sequence[Path]) -> int:
 def benchmark_step(
     deployment: Deployment, folder: Path, choice: Choice, registry: Registry, rounds: int
 ) -> Step:
-    """Return the step that times every model of the library in a folder."""
+    """Return the step that times every model of the library in a folder.
+
+    Where an emulator executes the library, it counts what one run executes, as `mace benchmark` does.
+    """
     result = f"benchmark/{choice.text}.json"
 
     def run(say: Say) -> None:
         from mace_core.run.check import benchmark_library
+        from mace_core.run.count import count_library, find_counter, show_counts
         from mace_core.run.tables import show_timings
 
-        timings = benchmark_library(deployment, folder, choice, registry, rounds)
-        sys.stdout.write(show_timings(timings))
-        write(folder / result, json.dumps([asdict(timing) for timing in timings], indent=1) + "\n")
+        rows: list[Json]
+        if counter := find_counter(deployment, choice, registry):
+            counts = count_library(deployment, folder, choice, registry, counter)
+            text, rows = show_counts(counts, layers=True), [count.as_json() for count in counts]
+        else:
+            timings = benchmark_library(deployment, folder, choice, registry, rounds)
+            text, rows = show_timings(timings), [asdict(timing) for timing in timings]
+        sys.stdout.write(text)
+        write(folder / result, json.dumps(rows, indent=1) + "\n")
 
     return Step((result,), (), run)
 

@@ -33,6 +33,8 @@ class Compiler:
 
 
 MEASURED = "measured"
+EMULATED = "emulated"
+"""Words for `Runner.timing`: of the processor itself, and of an emulator, whose times say nothing of it."""
 
 
 class Runner(ABC):

@@ -1,16 +1,19 @@
-"""Counts what the models of a built library execute, where no runner can time them: `mace benchmark`."""
+"""Counts what the models of a built library execute, where no runner can time them.
+
+`mace benchmark` and `scons benchmark` print it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from pathlib import Path
 
 from mace_core.api import Counter
 from mace_core.build_manifest import library_levels
-from mace_core.commands import BuiltModels
 from mace_core.compilation import Compilation, CompiledModel, compile_model
-from mace_core.deployment import Model
+from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json, JsonObject, JsonValue
 from mace_core.registry import Choice, Registry
@@ -18,7 +21,7 @@ from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.operators import count_bytes, count_products, find_calls, find_level
 from mace_core.run.results import Timing
 from mace_core.run.tables import table
-from mace_core.toolchain import MEASURED
+from mace_core.toolchain import EMULATED
 
 COUNTED = "counted"
 """What stands for `Runner.timing` in results as JSON."""
@@ -95,26 +98,30 @@ class ModelCount:
         }
 
 
-def find_counter(models: BuiltModels) -> Counter | None:
-    """Return the counter of the first target that has one; None where a runner measures times.
+def find_counter(deployment: Deployment, choice: Choice, registry: Registry) -> Counter | None:
+    """Return the counter of the first target that has one; None where a runner's times say something.
 
     None too where a target has a runner of its own, which executes more than one processor.
     """
-    parsed, choice, registry = models.open()
-    runtimes = tuple(chain.from_iterable(model.runtimes for model in parsed.models))
+    runtimes = tuple(chain.from_iterable(model.runtimes for model in deployment.models))
     targets = registry.targets_for(choice, runtimes)
-    runner = registry.find_runner(choice, parsed.models)
-    if (runner and runner.timing == MEASURED) or any(target.runner() for target in targets):
+    runner = registry.find_runner(choice, deployment.models)
+    # A vendor's simulator has times, and is no emulator that a counter could look into.
+    if (runner and runner.timing != EMULATED) or any(target.runner() for target in targets):
         return None
     return next(filter(None, (target.counter() for target in targets)), None)
 
 
-def count_models(models: BuiltModels, counter: Counter) -> list[ModelCount]:
-    """Count one run of every model of a deployment; MaceError where it is not built or cannot be counted."""
-    parsed, choice, registry = models.open()
-    runner = registry.find_runner(choice, parsed.models)
-    built = BuiltLibrary.open(models.builds / parsed.library, choice.text, runner)
-    return [_count_model(built, model, choice, registry, counter) for model in parsed.models]
+def count_library(
+    deployment: Deployment, folder: Path, choice: Choice, registry: Registry, counter: Counter
+) -> list[ModelCount]:
+    """Count one run of every model of a library.
+
+    folder: of the built library. MaceError where it is not built or cannot be counted.
+    """
+    runner = registry.find_runner(choice, deployment.models)
+    built = BuiltLibrary.open(folder, choice.text, runner)
+    return [_count_model(built, model, choice, registry, counter) for model in deployment.models]
 
 
 def _count_model(

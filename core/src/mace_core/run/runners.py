@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mace_core.api import Runner
 from mace_core.errors import MaceError
+from mace_core.toolchain import EMULATED
 
 MACHINES: Mapping[str, str] = {"amd64": "x86_64", "arm64": "aarch64"}
 """Other words for a processor -> the word that Linux has for it."""
@@ -32,7 +33,7 @@ class Qemu(Runner):
     """
 
     name = "qemu"
-    timing = "emulated"
+    timing = EMULATED
 
     def __init__(self, processor: str) -> None:
         self.processor = processor

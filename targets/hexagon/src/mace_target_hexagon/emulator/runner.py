@@ -15,7 +15,7 @@ from mace_core.api import Compiler, Runner
 from mace_core.cache import cache_folder, private_folder
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
-from mace_core.run.runners import linux, processor
+from mace_core.run.runners import Qemu, linux, processor
 from mace_target_hexagon.emulator import (
     ABI,
     FLAGS,
@@ -53,7 +53,7 @@ class BesideDsp(Runner):
     """
 
     name = "emulated DSP"
-    timing = "emulated"
+    timing = Qemu.timing
 
     def missing(self) -> str | None:
         """None if QEMU executes programs of the DSP and a compiler makes the one that plays it."""
