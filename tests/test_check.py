@@ -114,6 +114,7 @@ def test_a_dimension_beyond_32_bits_is_refused_where_it_stands(folder: Path, key
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(cases="states|NHWC-1,8")
 @pytest.mark.parametrize(
     ("order", "shape", "expected"),
     [

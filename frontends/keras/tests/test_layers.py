@@ -328,7 +328,7 @@ def test_layer(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
 
-@pytest.mark.sampled(every=5)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("case", WEIGHED, ids=lambda c: c.name)
 def test_layer_in_the_older_format(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path, ".h5")

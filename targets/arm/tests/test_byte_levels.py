@@ -92,7 +92,7 @@ def test_random_networks_have_the_bits_of_the_cpu(abi: str, tmp_path: Path) -> N
     assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, ("gnu", abi))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_environment_chooses_a_level_for_bytes(tmp_path: Path) -> None:
     """A small case of the tests above, and what a library says of a level that it lacks."""
     small = conv("small", (1, 3, 3, 5), (6, 1, 1, 5), (I8, DType.I8, I8), **NONE)

@@ -30,8 +30,7 @@ def compile_level(abi: str, level: str) -> str:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(cases="arm64-v8a-dotprod")
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("abi", "level"), TILES)
 def test_tiles_keep_all_sums_in_registers(abi: str, level: str) -> None:
     assembly = compile_level(abi, level)
@@ -45,7 +44,6 @@ def test_tiles_keep_all_sums_in_registers(abi: str, level: str) -> None:
 
 
 # By rows of a and columns of b a product of 64-bit ARM needs a load of each row, and one of each vector of b.
-@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_tile_loads_nothing_twice() -> None:
     assembly = compile_level("arm64-v8a", "dotprod")

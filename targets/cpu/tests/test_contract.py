@@ -121,7 +121,7 @@ OneOp.__test__ = False  # type: ignore[attr-defined]  # run by the test below
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=6)
+@pytest.mark.sampled(cases="sign")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_target_with_a_fault_does_not_keep_the_contract(fault: str, tmp_path: Path) -> None:
     op, change = FAULTS[fault]

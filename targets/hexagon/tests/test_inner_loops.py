@@ -42,7 +42,7 @@ def inner_loop(assembly: str, function: str) -> str:
     return max(re.split(r"\n\.LBB\w+:", body), key=lambda part: part.count("vrmpy"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tile", TILES)
 def test_packets_of_a_tile_are_four_fifths_full(assembly: str, tile: str) -> None:
     rows, vectors = map(int, tile.split("x"))
@@ -53,7 +53,7 @@ def test_packets_of_a_tile_are_four_fifths_full(assembly: str, tile: str) -> Non
     assert "r29" not in loop, "sums are kept on the stack"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_l2fetch_stands_in_front_of_the_loops_of_products(assembly: str) -> None:
     """No tile has one: there it would take a place of a load in each round."""
     bodies = re.split(r"^(\w+):", assembly, flags=re.MULTILINE)

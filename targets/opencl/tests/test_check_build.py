@@ -88,7 +88,8 @@ def test_a_kernel_that_leaves_a_tensor_is_named(
     assert re.search(rf"kernel product_\w+ {text}; report this with the model", str(raised.value))
 
 
-@pytest.mark.parametrize("storage", [pytest.param("f32", marks=RARE), "f16"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("storage", ["f32", "f16"])
 def test_observers_see_every_layer(storage: str, tmp_path: Path) -> None:
     graph = stacked_graph()
     target = Opencl(OpenclOptions(storage=storage))

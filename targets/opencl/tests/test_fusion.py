@@ -68,6 +68,7 @@ def test_operands_of_fused_ops_have_names_of_their_own(ops: Sequence[tuple[str, 
 
 
 @pytest.mark.device
+@pytest.mark.sampled(cases="5")
 @pytest.mark.parametrize("ops", CHAINS, ids=len)
 def test_chains_of_fused_ops_compute_what_the_references_do(
     ops: Sequence[tuple[str, bool]], tmp_path: Path
@@ -102,6 +103,7 @@ def test_an_op_behind_a_running_total_takes_the_type_of_its_result(dtype: DType)
 
 
 @pytest.mark.device
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", [DType.I8, DType.I32])
 def test_ops_behind_running_totals_compute_what_the_references_do(dtype: DType, tmp_path: Path) -> None:
     require_device()
@@ -167,6 +169,7 @@ def test_half_precision_between_two_ops_is_stored(graph: Graph) -> None:
 
 
 @pytest.mark.device
+@pytest.mark.exhaustive
 def test_half_precision_between_two_ops_is_what_the_references_have(tmp_path: Path) -> None:
     require_device()
     graph = merge("halves", HALVES.values())

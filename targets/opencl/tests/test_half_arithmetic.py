@@ -106,7 +106,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
 LONG_LIST = " ".join(["cl_khr_fp16_not", *(f"cl_vendor_extension_{i}" for i in range(200)), "cl_khr_fp16"])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("extensions", ["", "cl_khr_fp161 xcl_khr_fp16", " cl_khr_fp64 "])
 def test_a_device_without_the_extension_is_refused(extensions: str, probe: Probe) -> None:
     (opened,) = probe.run(EXTENSIONS=extensions).find("open")
@@ -115,13 +115,13 @@ def test_a_device_without_the_extension_is_refused(extensions: str, probe: Probe
     assert "build the library with arithmetic: f32" in opened
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("extensions", ["cl_khr_fp16", "a cl_khr_fp16 b", LONG_LIST])
 def test_a_device_with_the_extension_is_taken(extensions: str, probe: Probe) -> None:
     assert probe.run(EXTENSIONS=extensions).find("open") == ["0"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_processor_computes_where_the_extension_is_missing(probe: Probe) -> None:
     log = probe.run(ProbeSession(fallback=1), EXTENSIONS="")
     assert log.find("run") == ["0", "0"]
@@ -129,7 +129,7 @@ def test_the_processor_computes_where_the_extension_is_missing(probe: Probe) -> 
 
 
 @pytest.mark.device
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_device_answers_by_its_extension(tmp_path: Path) -> None:
     require_device()
     graph = network()

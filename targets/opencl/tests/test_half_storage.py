@@ -67,6 +67,7 @@ def test_a_weight_that_half_precision_cannot_hold_stays_a_float() -> None:
 
 
 @pytest.mark.device
+@pytest.mark.exhaustive
 def test_results_are_near_those_of_floats(tmp_path: Path) -> None:
     require_device()
     graph = network()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from stub_session import Probe, ProbeSession, build_probe, build_stub
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 REFUSED, NO_DEVICE = 5, 6
 KHRONOS = "cl_khr_priority_hints cl_khr_throttle_hints cl_arm_scheduling_controls"

@@ -158,7 +158,7 @@ def test_a_convolution_without_images_has_no_such_candidate() -> None:
     assert all("multiples of 4" in s.refused["image"] for s in refused)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_kernels_are_opencl_c(tmp_path: Path) -> None:
     program = compute_in_half(store_in_half(Opencl(IMAGES).lower(build_network())))
     source = render_program(call.kernel for call in store_in_images(program).calls)
@@ -175,7 +175,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
     return build_probe(tmp_path_factory.mktemp("probe"), graph=build_network(name="m"), target=Opencl(IMAGES))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_images_are_made_once_and_given_back(probe: Probe) -> None:
     log = probe.run(ProbeSession(observes=True))
     assert log.find("run") == ["0", "0"]
@@ -185,7 +185,7 @@ def test_images_are_made_once_and_given_back(probe: Probe) -> None:
     assert "12 45 constant" in made
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_device_without_room_for_images_is_told(number: int, probe: Probe) -> None:
     (opened,) = probe.run(FAIL=f"clCreateImage:{number}:-4").find("open")
@@ -193,14 +193,14 @@ def test_a_device_without_room_for_images_is_told(number: int, probe: Probe) -> 
     assert "clCreateImage answered -4: out of memory" in opened
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_device_without_images_is_refused(probe: Probe) -> None:
     (opened,) = probe.run(IMAGES="0").find("open")
     assert opened.startswith(f"{NO_DEVICE} ")
     assert "has no images; build the library with cl_mem_type: buffer" in opened
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_image_that_cannot_be_read_fails_the_observed_run(probe: Probe) -> None:
     first, second = probe.run(ProbeSession(observes=True), FAIL="clEnqueueReadImage:1:-5").find("run")
     assert first.startswith(f"{FAILED} ")
@@ -224,6 +224,7 @@ def test_networks_of_odd_sizes_compute_what_the_references_do(
 
 
 @pytest.mark.device
+@pytest.mark.exhaustive
 def test_a_filter_of_images_and_buffers_computes_what_the_reference_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from stub_session import Probe, ProbeSession, build_probe
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 LOST, FAILED = 10, 11
 OBSERVED = ProbeSession(observes=True)

@@ -72,7 +72,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> ShareProbe:
     return ShareProbe(program, build_stub(folder / "vendor"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_shared_objects_are_used_and_given_back(probe: ShareProbe) -> None:
     """The stand-in ends the program where an object is used after its release, or never released."""
     for words in (("queue=1",), ("context=0", "queue=1"), ("bind=i",), ("bind=o",), ("runs=0",)):
@@ -82,7 +82,7 @@ def test_shared_objects_are_used_and_given_back(probe: ShareProbe) -> None:
         assert log.find("part")[0].startswith("opencl: stub")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -103,7 +103,7 @@ def test_objects_that_cannot_be_used_are_refused(
     assert "; " in opened
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("function", ["clGetContextInfo", "clRetainContext"])
 def test_a_context_that_fails_is_a_status(function: str, probe: ShareProbe) -> None:
     (opened,) = probe.run(FAIL=f"{function}:1:-34").find("open")
@@ -114,7 +114,7 @@ def test_a_context_that_fails_is_a_status(function: str, probe: ShareProbe) -> N
     assert "the context that the application shares has no device of version 1.2" in opened
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("function", ["clGetCommandQueueInfo", "clRetainCommandQueue"])
 def test_a_queue_that_fails_is_a_status(function: str, probe: ShareProbe) -> None:
     (opened,) = probe.run("queue=1", FAIL=f"{function}:1:-36").find("open")
@@ -122,7 +122,7 @@ def test_a_queue_that_fails_is_a_status(function: str, probe: ShareProbe) -> Non
     assert "; " in opened
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("words", "environment", "text"),
     [
@@ -150,7 +150,7 @@ def test_buffers_that_cannot_be_used_are_refused(
     assert text in bound
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("flags", "port"), [("2", 0), ("4", 1)])
 def test_a_buffer_for_the_other_direction_is_refused(flags: str, port: int, probe: ShareProbe) -> None:
     for run in probe.run(f"flags={flags}").find("run"):
@@ -158,7 +158,7 @@ def test_a_buffer_for_the_other_direction_is_refused(flags: str, port: int, prob
         assert f"the cl_mem of port {port} of the part was made for the other direction" in run
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("extensions", "imported"),
     [
@@ -178,7 +178,7 @@ def test_a_hardware_buffer_of_android_is_imported(extensions: str, imported: str
     assert any(line.startswith(f"{REFUSED} ") for line in failed.find("bind"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("words", "environment", "notices"),
     [
@@ -196,7 +196,7 @@ def test_a_run_notifies_when_it_has_ended(
     assert log.find("notices") == [str(notices)] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_that_the_device_ended_with_an_error_notifies_too(probe: ShareProbe) -> None:
     log = probe.run("submit=1", "runs=1", STATE="-14")
     (run,) = log.find("run")
@@ -205,7 +205,7 @@ def test_a_run_that_the_device_ended_with_an_error_notifies_too(probe: ShareProb
 
 
 @pytest.mark.device
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_device_computes_in_buffers_of_the_application(tmp_path: Path) -> None:
     require_device()
     program = link_probe(PROGRAM, generate_session(two_regions(), "host+opencl"), tmp_path, SANITIZED[:2])
@@ -222,7 +222,7 @@ def test_a_device_computes_in_buffers_of_the_application(tmp_path: Path) -> None
     assert "of another context" in bound
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_example_of_the_page_compiles_as_c_and_as_cpp(tmp_path: Path) -> None:
     require(None if shutil.which("g++") else "g++ is not installed: apt-get install g++")
     (example,) = re.findall(r"```c\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -53,7 +53,7 @@ def test_keys_of_the_model_set_the_limits() -> None:
     assert OpenclOptions.of_model(Model("m", ())).limits == QueueLimits(False, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("ns", "count"), [("700", 1), ("1000000", 1), ("1000001", 2), ("9100000", 10)])
 def test_a_long_call_is_cut_into_slices_that_cover_it(ns: str, count: int, limited: Probe) -> None:
     log = limited.run(ProbeSession(runs=1), SHOW="1", NS=ns)
@@ -71,7 +71,7 @@ def test_a_long_call_is_cut_into_slices_that_cover_it(ns: str, count: int, limit
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_call_has_no_more_slices_than_groups(limited: Probe) -> None:
     log = limited.run(ProbeSession(runs=1, options="opencl.kernel_us=1"), SHOW="1", NS="999999999")
     slices = read_slices(log.find("enqueue"))
@@ -79,13 +79,13 @@ def test_a_call_has_no_more_slices_than_groups(limited: Probe) -> None:
     assert all(size == max(group, 1) for _, size, group in slices[-20:])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_option_of_the_session_comes_before_the_build(limited: Probe) -> None:
     log = limited.run(ProbeSession(runs=1, options="opencl.kernel_us=0"), SHOW="1", NS="5000000")
     assert [offset for offset, _, _ in read_slices(log.find("enqueue"))] == [0] * 8, "warming up, and a run"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_queue_is_emptied_when_it_is_full(limited: Probe) -> None:
     log = limited.run(ProbeSession(runs=1), SHOW="1", NS="0")
     steps = [line.split()[0] for line in log.lines if line.startswith(("enqueue", "finish", "open"))]
@@ -93,7 +93,7 @@ def test_the_queue_is_emptied_when_it_is_full(limited: Probe) -> None:
     assert run == ["enqueue", "enqueue", "enqueue", "finish", "enqueue", "finish"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_slice_that_fails_fails_the_run(limited: Probe) -> None:
     session = ProbeSession(options="opencl.kernel_us=1")
     # Four calls warm up and four are measured; the second slice of the first call of the run fails.
@@ -102,7 +102,7 @@ def test_a_slice_that_fails_fails_the_run(limited: Probe) -> None:
     assert second == "0"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_comes_from_a_cache_is_measured_too(limited: Probe, tmp_path: Path) -> None:
     session = ProbeSession(runs=1, cache_file=str(tmp_path / "entry"))
     stored = read_slices(limited.run(session, SHOW="1", NS="2000000").find("enqueue"))
