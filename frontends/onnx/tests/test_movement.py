@@ -9,6 +9,7 @@ import pytest
 from runtime_cases import RuntimeCase, normal
 
 from mace_core.errors import MaceError
+from mace_core.run.reference import execute
 
 X = "float[2,3,4] x"
 Ints = list[int]
@@ -55,6 +56,10 @@ CASES = {
     "slice in steps": case("y = Slice(x, s, e, a, t)", s=[0, 3], e=[3, -9], a=[1, 2], t=[2, -1]),
     "slice back from the end": case("y = Slice(x, s, e, a, t)", s=[-1], e=[-(2**40)], a=[2], t=[-2]),
     "slice back to the first": case("y = Slice(x, s, e, a, t)", s=[-1], e=[-4], a=[2], t=[-1]),
+    "slice back from before the first": case("y = Slice(x, s, e, a, t)", s=[-9], e=[-9], a=[2], t=[-1]),
+    "slice back in twos from before the first": case(
+        "y = Slice(x, s, e, a, t)", s=[-5], e=[-6], a=[2], t=[-2]
+    ),
     "slice back past the first": case("y = Slice(x, s, e, a, t)", s=[-1], e=[-5], a=[2], t=[-1]),
     "slice of a whole axis in steps": case("y = Slice(x, s, e, a, t)", s=[0], e=[4], a=[2], t=[3]),
     "slice of one reversed": case(
@@ -126,6 +131,15 @@ def test_space_to_depth_by_columns(tmp_path: Path) -> None:
 def test_what_moves_nothing_is_left_out(name: str, ops: list[str], tmp_path: Path) -> None:
     graph = CASES[name].load(tmp_path / "m.onnx")
     assert [node.op.name for node in graph.nodes if node.op.name != "Identity"] == ops
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, 2**63 - 1, -(2**63)])
+def test_pad_keeps_an_integer_that_no_float_holds(value: int, tmp_path: Path) -> None:
+    graph = case("y = Pad(x, p, v)", ports="int64[2] x", p=[1, 0], v=np.array(value)).load(
+        tmp_path / "m.onnx"
+    )
+    y = execute(graph, {"x": np.array([5, 6])})["y"]
+    assert y.tolist() == [value, 5, 6]
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,9 @@ def _slice(node: OnnxNode) -> Sequence[Result]:
     for axis, first, last, stride in zip(axes, firsts, lasts, strides, strict=True):
         i = node.axis(axis, len(shape))
         node.refuse_unless(stride != 0, "one of its steps is 0")
-        # Slice clamps and counts from the end as Python's slices do.
-        elements = range(*slice(first, _python_end(last, stride, shape[i]), stride).indices(shape[i]))
+        # Slice clamps and counts from the end as Python's slices do, but for two limits of backward steps.
+        ends = _python_start(first, stride, shape[i]), _python_end(last, stride, shape[i])
+        elements = range(*slice(*ends, stride).indices(shape[i]))
         starts[i], sizes[i], steps[i] = (elements.start if elements else 0), len(elements), stride
     if tuple(sizes) == shape and all(step == 1 for step in steps):
         return [node.input(0)]
@@ -127,6 +128,13 @@ def _slice_ranges(node: OnnxNode) -> list[tuple[int, ...] | None]:
         return [node.attr("starts"), node.attr("ends"), node.attr("axes"), None]
     names = ("starts", "ends", "axes", "steps")
     return [node.ints(i, name) if node.has(i) else None for i, name in enumerate(names, 1)]
+
+
+def _python_start(first: int, stride: int, length: int) -> int:
+    """Return a start as Python's slice has it."""
+    # Backwards, ONNX clamps a start before the first element to the first (Slice, "starts[i] is clamped into
+    # the range [0, dims[axes[i]]-1]"); Python's slice begins before it, and takes nothing.
+    return max(first, -length) if stride < 0 else first
 
 
 def _python_end(last: int, stride: int, length: int) -> int | None:
@@ -170,11 +178,16 @@ def _positive(numbers: Sequence[int]) -> Shape:
     return tuple(max(n, 0) for n in numbers)
 
 
-def _pads_and_value(node: OnnxNode) -> tuple[Shape, float]:
+def _pads_and_value(node: OnnxNode) -> tuple[Shape, int | float]:
     # Pad: both are attributes before operator set 11.
     if node.opset < 11:
         return tuple(node.attr("pads")), float(node.attr("value"))
-    return node.ints(1, "pads"), float(node.constant(2, "value").reshape(-1)[0]) if node.has(2) else 0.0
+    pads = node.ints(1, "pads")
+    if not node.has(2):
+        return pads, 0.0
+    value = node.constant(2, "value").reshape(-1)[0]
+    # An integer stays one: a float does not hold every integer of 64 bits.
+    return pads, int(value) if value.dtype.kind in "iu" else float(value)
 
 
 def _tile(node: OnnxNode) -> Sequence[Result]:
