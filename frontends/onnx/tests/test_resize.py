@@ -44,7 +44,15 @@ CASES = {
     ),
     "upsample of 7": RuntimeCase('y = Upsample<scales=[1.0,1.0,2.0,1.5], mode="linear">(x)', IMAGE, opset=7),
     "upsample of 9": RuntimeCase("y = Upsample(x, s)", IMAGE, {"s": floats(1, 1, 2, 1.5)}, 9),
-    "resize of 10": RuntimeCase("y = Resize(x, s)", IMAGE, {"s": floats(1, 1, 2, 0.5)}, 10),
+    **{
+        f"resize of 10 by {height} and {width}": RuntimeCase(
+            "y = Resize(x, s)", "float[1,2,7,5] x", {"s": floats(1, 1, height, width)}, 10
+        )
+        for height, width in ((2, 0.5), (0.6, 1.7), (1.7, 0.3), (0.6, 0.3), (1, 0.7), (2.5, 1))
+    },
+    "resize of 10 that interpolates less": RuntimeCase(
+        f"y = Resize<{LINEAR}>(x, s)", IMAGE, {"s": floats(1, 1, 0.6, 0.7)}, 10
+    ),
 }
 
 

@@ -21,6 +21,10 @@ class Extents:
     sizes: Shape
     scales: tuple[float, ...]
 
+    def attributes(self, others: Mapping[str, object]) -> dict[str, object]:
+        """Return the attributes of the IR's op, which `others` completes."""
+        return {"sizes": self.sizes, "scales": self.scales, **others}
+
 
 def _upsample(node: OnnxNode) -> Sequence[Result]:
     # Upsample: scales are an attribute before operator set 9; the operator ends with 9.
@@ -33,10 +37,26 @@ def _floats(node: OnnxNode, index: int) -> list[float]:
 
 
 def _resize_asymmetric(node: OnnxNode, scales: Sequence[float]) -> Sequence[Result]:
-    # Upsample and Resize 10 define no coordinates; ONNX Runtime computes both with x = i / scale, and takes
-    # the element at or before x as the nearest.
+    # Upsample and Resize 10 define no coordinates; ONNX Runtime computes both with x = i / scale. The nearest
+    # element is the one at or before x along an axis that grows, and at or behind it along one that shrinks
+    # (GetNearestPixelFunctionFromOriginalCoordinate in upsamplebase.h, mode SIMPLE).
+    extents = Extents(_scaled_sizes(node, scales), tuple(scales))
     attrs = {"mode": node.attr("mode"), "coordinates": "asymmetric", "nearest": "floor"}
-    return _emit_resize(node, Extents(_scaled_sizes(node, scales), tuple(scales)), attrs)
+    if attrs["mode"] != "nearest" or min(scales) >= 1:
+        return _emit_resize(node, extents, attrs)
+    if max(scales) <= 1:
+        return _emit_resize(node, extents, {**attrs, "nearest": "ceil"})
+    # The IR's op rounds all axes in one way, so it shrinks some first; each axis is resampled by itself.
+    sizes = zip(node.shape(0), extents.sizes, scales, strict=True)
+    shrinking = Extents(
+        tuple(after if scale < 1 else before for before, after, scale in sizes),
+        tuple(min(scale, 1.0) for scale in scales),
+    )
+    small = node.emit(
+        "Resize", [node.input(0)], shrinking.attributes({**attrs, "nearest": "ceil"}), tag="shrunk"
+    )
+    growing = Extents(extents.sizes, tuple(max(scale, 1.0) for scale in scales))
+    return node.done("Resize", [small], growing.attributes(attrs))
 
 
 def _scaled_sizes(node: OnnxNode, scales: Sequence[float]) -> Shape:
@@ -50,7 +70,7 @@ def _emit_resize(node: OnnxNode, extents: Extents, attrs: Mapping[str, object]) 
     is_same = extents.sizes == node.shape(0) and all(scale == 1 for scale in extents.scales)
     if is_same and not attrs.get("roi"):
         return [node.input(0)]
-    return node.done("Resize", [node.input(0)], {"sizes": extents.sizes, "scales": extents.scales, **attrs})
+    return node.done("Resize", [node.input(0)], extents.attributes(attrs))
 
 
 def _resize(node: OnnxNode) -> Sequence[Result]:
