@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from runtime_cases import RuntimeCase
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
@@ -122,6 +123,37 @@ def test_every_form_of_scale(part: int, op: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(ours, theirs, atol=1e-6, err_msg=str(case))
             count += 1
     assert count > 150 // PARTS
+
+
+HALF_SCALE = {"s": np.float16(0.3), "t": np.float16(0.01), "u": np.float16(0.001)}
+REAL = np.random.default_rng(0).normal(0, 20, 4000).astype(np.float16)
+FORMS_OF_HALF = {
+    "bytes": RuntimeCase("y = QuantizeLinear(x, s, z)", "float16[4000] x", {"z": np.uint8(3)}, 21),
+    "signed bytes": RuntimeCase("y = QuantizeLinear(x, s, z)", "float16[4000] x", {"z": np.int8(-3)}, 21),
+    "words": RuntimeCase("y = QuantizeLinear(x, t, z)", "float16[4000] x", {"z": np.uint16(32769)}, 21),
+    "real numbers of words": RuntimeCase(
+        "y = DequantizeLinear(x, t, z)", "uint16[4] x", {"z": np.uint16(32769)}, 21
+    ),
+    "real numbers of sums": RuntimeCase("y = DequantizeLinear(x, u)", "int32[4] x", {}, 21),
+}
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+@pytest.mark.parametrize("name", FORMS_OF_HALF)
+def test_half_precision_is_computed_in_single(name: str, is_constant: bool, tmp_path: Path) -> None:
+    """Half precision holds neither every 16-bit integer nor quotients of four digits."""
+    form = FORMS_OF_HALF[name]
+    used = {key: value for key, value in HALF_SCALE.items() if f", {key}" in form.body}
+    values = {"x": np.array([1, 20001, 32771, 65535]) if "uint16" in form.ports else REAL}
+    if "int32" in form.ports:
+        values["x"] = np.array([-100001, -3, 2049, 2**24])
+    constants, ports = {**form.constants, **used}, form.ports
+    if not is_constant:
+        ((key, scale),) = used.items()
+        del constants[key]
+        values[key], ports = np.asarray(scale), f"{ports}, float16 {key}"
+    case = RuntimeCase(form.body, ports, constants, 21, values=values)
+    case.check(tmp_path / "m.onnx", rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("opset", [10, 13, 19, 21, 23])

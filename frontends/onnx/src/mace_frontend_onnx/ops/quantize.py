@@ -24,11 +24,9 @@ def _quantize(node: OnnxNode) -> Sequence[Result]:
     node.refuse_unless(not dtype.is_float, problem)
     if node.dtype(0) is DType.F32 and (storage := find_storage(node, 1, 2, dtype)):
         return node.done_quantized("Quantize", [node.input(0)], storage)
-    x = node.input(0)
-    # QuantizeLinear takes int32 as well.
-    if not node.dtype(0).is_float:
-        x = _to_float(node, x)
-    steps = node.emit("Round", [node.emit("Div", [x, _along_axis(node, 1)], tag="steps")], tag="round")
+    # QuantizeLinear takes int32 and half precision as well.
+    operands = [_to_float(node, node.input(0)), _to_float(node, _along_axis(node, 1))]
+    steps = node.emit("Round", [node.emit("Div", operands, tag="steps")], tag="round")
     if node.has(2):
         steps = node.emit("Add", [steps, _to_float(node, _along_axis(node, 2))], tag="shift")
     limits = np.iinfo(dtype.numpy)
@@ -42,11 +40,11 @@ def _dequantize(node: OnnxNode) -> Sequence[Result]:
     # DequantizeLinear: from operator set 23 on the result may have another type than the scale.
     code = node.attr("output_dtype")
     dtype = element_type(code) if code else node.dtype(1)
-    if dtype is not node.dtype(1):
+    if dtype is not DType.F32:
         return node.done("Cast", [node.emit("Mul", _factors(node), tag="real")], {"to": dtype.value})
     # The IR has no scales in blocks.
     storage = None if _block_size(node) else find_storage(node, 1, 2, node.dtype(0), _axis(node))
-    if storage and dtype is DType.F32 and (tensor := _quantized_operand(node, storage)):
+    if storage and node.dtype(1) is DType.F32 and (tensor := _quantized_operand(node, storage)):
         return node.done("Dequantize", [tensor])
     return node.done("Mul", _factors(node))
 
@@ -56,7 +54,7 @@ def _factors(node: OnnxNode) -> list[str]:
     x = _to_float(node, node.input(0))
     if node.has(2):
         x = node.emit("Sub", [x, _to_float(node, _along_axis(node, 2))], tag="shift")
-    return [x, _along_axis(node, 1)]
+    return [x, _to_float(node, _along_axis(node, 1))]
 
 
 def _axis(node: OnnxNode) -> int | None:
@@ -100,8 +98,12 @@ def _quantized_operand(node: OnnxNode, storage: Storage) -> str | None:
 
 
 def _to_float(node: OnnxNode, tensor: str) -> str:
-    """Return a tensor in the type of the scale."""
-    return node.emit("Cast", [tensor], {"to": node.dtype(1).value}, tag="float")
+    """Return a tensor in single precision."""
+    # Not in the type of the scale: half precision does not hold integers above 2048, and ONNX Runtime computes
+    # in single precision too (core/util/qmath.h).
+    if node.builder.tensors[tensor].dtype is DType.F32:
+        return tensor
+    return node.emit("Cast", [tensor], {"to": DType.F32.value}, tag="float")
 
 
 def _along_axis(node: OnnxNode, index: int) -> str:
