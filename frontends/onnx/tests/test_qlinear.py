@@ -101,6 +101,17 @@ def check_steps(case: RuntimeCase, path: Path, values: dict[str, np.ndarray]) ->
     return [node.op.name for node in graph.nodes]
 
 
+@pytest.mark.parametrize(
+    "attributes", ["axis=1, opset=12", "axis=-2, opset=1", "axis=2, opset=11", "opset=12"]
+)
+def test_softmax_of_an_older_operator_set_normalizes_all_axes_from_one_on(
+    attributes: str, tmp_path: Path
+) -> None:
+    case = RuntimeCase(f"y = com.microsoft.QLinearSoftmax<{attributes}>(x, s, z, t, q)", IMAGE, STORED)
+    x = np.random.default_rng(1).integers(110, 130, (1, 3, 5, 4))
+    check_steps(case, tmp_path / "m.onnx", {"x": x})
+
+
 @pytest.mark.parametrize("computed", ["", "s", "t", "s t u"])
 def test_sum_with_scales_computed_at_run_time(computed: str, tmp_path: Path) -> None:
     """Real numbers are added then; the zero points stay as they are."""

@@ -7,6 +7,7 @@ Where a scale or zero point is computed at run time, the arithmetic is done in r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,9 @@ Operand = tuple[int, int, int]
 X, W = (0, 1, 2), (3, 4, 5)
 Y_SCALE, Y_ZERO = 6, 7
 BIAS = 8
+
+SOFTMAX_BY_AXIS = 13
+"""The operator set from which on Softmax normalizes one axis."""
 
 RUNTIME_SCALES = "its scales are computed at run time; export the model with constants"
 
@@ -115,8 +119,19 @@ def _global_average(node: OnnxNode) -> Mapping[str, Any]:
     return {"axes": tuple(range(2, rank))}
 
 
-def _softmax_axis(node: OnnxNode) -> Mapping[str, Any]:
-    return {"axis": node.attr_or("axis", -1)}
+def _softmax(node: OnnxNode) -> Sequence[Result]:
+    x, y = _constant_storages(node, (X,), (3, 4))
+    tensor, shape = quantized_input(node, X[0], x), node.shape(X[0])
+    # QLinearSoftmax: `opset` says which Softmax it stands for. Before operator set 13 all axes from `axis` on
+    # are normalized together.
+    is_by_axis = node.attr_or("opset", SOFTMAX_BY_AXIS) >= SOFTMAX_BY_AXIS
+    axis = node.axis(node.attr_or("axis", -1), len(shape))
+    if is_by_axis or prod(shape[axis:]) == shape[axis]:
+        return node.done_quantized("Softmax", [tensor], y, {"axis": axis})
+    rows = (prod(shape[:axis]), prod(shape[axis:]))
+    flat = node.emit_quantized("Reshape", [tensor], x, {"shape": rows}, tag="flat")
+    result = node.emit_quantized("Softmax", [flat], y, {"axis": 1}, tag="rows")
+    return node.done_quantized("Reshape", [result], y, {"shape": shape})
 
 
 def _alpha(node: OnnxNode) -> Mapping[str, Any]:
@@ -139,7 +154,7 @@ CONTRIB = MappingProxyType(
         "QLinearMul": _binary("Mul"),
         "QLinearSigmoid": _unary("Sigmoid"),
         "QLinearLeakyRelu": _unary("LeakyRelu", _alpha),
-        "QLinearSoftmax": _unary("Softmax", _softmax_axis),
+        "QLinearSoftmax": _softmax,
         "QLinearGlobalAveragePool": _unary("ReduceMean", _global_average),
         "QLinearConcat": _concat,
     }
