@@ -182,6 +182,7 @@ V = f"{X}, float[2,5,12] v"
             case("Attention<num_heads=3>(x, w, b, k)", f"{X}, int32[2] k"),
             "mask_index; export the model without a mask",
         ),
+        (case("Attention<num_heads=3, do_rotary=1>(x, w, b)"), "do_rotary; export it with Rotary"),
         (
             case("Attention<num_heads=3>(x, w, b, , k)", f"{X}, float[2,2,3,2,4] k"),
             "past; export the model without a mask",

@@ -9,6 +9,7 @@ import pytest
 from runtime_cases import RuntimeCase
 
 from mace_core.errors import MaceError
+from mace_frontend_onnx.ops import control
 
 X = "float[2] x"
 BODY = "body = b (int64 i, bool go, float[2] v) => (bool on, float[2] u, float[2] s)"
@@ -125,6 +126,17 @@ def test_flow_that_cannot_be_written_out_is_refused(made: RuntimeCase, message: 
     with pytest.raises(MaceError) as caught:
         made.load(tmp_path / "m.onnx")
     assert message in str(caught.value).splitlines()[0]
+
+
+def test_loop_that_goes_on_after_the_last_iteration_that_is_unrolled_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a number of iterations only its condition ends it, which may be later than what is unrolled."""
+    monkeypatch.setattr(control, "MAX_ITERATIONS", 3)
+    assert loop(UNTIL, None).load(tmp_path / "m.onnx").outputs == ("y", "z")
+    monkeypatch.setattr(control, "MAX_ITERATIONS", 2)
+    with pytest.raises(MaceError, match="it goes on after 2 iterations; more are not unrolled"):
+        loop(UNTIL, None).load(tmp_path / "m.onnx")
 
 
 def test_scan_before_9_is_refused(tmp_path: Path) -> None:

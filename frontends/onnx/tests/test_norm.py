@@ -29,6 +29,12 @@ CASES = {
     "layer by default": RuntimeCase(
         "y = LayerNormalization(x, g, h)", IMAGE, {"g": normal(5), "h": normal(5, seed=2)}
     ),
+    "layer with factors of the rank of its input": RuntimeCase(
+        "y = LayerNormalization(x, g, h)", IMAGE, {"g": normal(1, 1, 1, 5), "h": normal(1, 1, seed=2)}
+    ),
+    "layer with computed factors of the rank of its input": RuntimeCase(
+        "y = LayerNormalization<axis=2>(x, g)", f"{IMAGE}, float[1,1,1,5] g"
+    ),
     "layer with its mean": RuntimeCase(
         "a, m = LayerNormalization<axis=2>(x, g) y = Add(a, m)", IMAGE, {"g": normal(3, 5)}
     ),

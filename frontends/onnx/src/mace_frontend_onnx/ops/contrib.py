@@ -224,6 +224,7 @@ def _packed_attention(node: OnnxNode) -> Sequence[Result]:
         not present and not node.is_output_read(1),
         f"{', '.join(present) or 'present'}; export the model without a mask and a cache",
     )
+    node.refuse_unless(not node.attr("do_rotary"), "do_rotary; export it with RotaryEmbedding before it")
     sizes = tuple(node.attr("qkv_hidden_sizes") or (node.shape(1)[1] // 3,) * 3)
     bias = [node.input(2)] if node.has(2) else []
     product = node.emit("MatMul", [node.input(0), node.input(1), *bias])

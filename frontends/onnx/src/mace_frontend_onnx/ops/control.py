@@ -95,6 +95,8 @@ def _loop(node: OnnxNode) -> Sequence[Result]:
         carried = results[:states]
         for scan, result in zip(scans, results[states:], strict=True):
             scan.append(_as_tensor(node, result, tag))
+    problem = f"it goes on after {MAX_ITERATIONS} iterations; more are not unrolled"
+    node.refuse_unless(node.has(0) or not is_running, problem)
     return [*carried, *(_stack(node, scan, 0) for scan in scans)]
 
 

@@ -112,8 +112,8 @@ def _slice(node: OnnxNode) -> Sequence[Result]:
         i = node.axis(axis, len(shape))
         node.refuse_unless(stride != 0, "one of its steps is 0")
         # Slice clamps and counts from the end as Python's slices do, but for two limits of backward steps.
-        ends = _python_start(first, stride, shape[i]), _python_end(last, stride, shape[i])
-        elements = range(*slice(*ends, stride).indices(shape[i]))
+        bounds = _python_start(first, stride, shape[i]), _python_end(last, stride, shape[i])
+        elements = range(*slice(*bounds, stride).indices(shape[i]))
         starts[i], sizes[i], steps[i] = (elements.start if elements else 0), len(elements), stride
     if tuple(sizes) == shape and all(step == 1 for step in steps):
         return [node.input(0)]

@@ -83,10 +83,15 @@ def _rms(node: OnnxNode) -> Sequence[Result]:
 
 def _expand_to(node: OnnxNode, index: int, shape: tuple[int, ...]) -> str:
     """Return a factor with the shape of the normalized axes; ONNX lets it broadcast."""
-    tensor = node.input(index)
-    if node.shape(index) == shape:
+    tensor, stated = node.input(index), node.shape(index)
+    if stated == shape:
         return tensor
-    return node.emit("Expand", [tensor], {"shape": shape}, tag="factors")
+    # A factor may have the rank of the input, with 1 for axes that are not normalized.
+    outer = max(len(stated) - len(shape), 0)
+    if outer and prod(stated[:outer]) == 1:
+        stated = stated[outer:]
+        tensor = node.emit("Reshape", [tensor], {"shape": stated}, tag="factor")
+    return tensor if stated == shape else node.emit("Expand", [tensor], {"shape": shape}, tag="factors")
 
 
 def _lrn(node: OnnxNode) -> Sequence[Result]:

@@ -99,8 +99,8 @@ def _quantized_operand(node: OnnxNode, storage: Storage) -> str | None:
 
 def _to_float(node: OnnxNode, tensor: str) -> str:
     """Return a tensor in single precision."""
-    # Not in the type of the scale: half precision does not hold integers above 2048, and ONNX Runtime computes
-    # in single precision too (core/util/qmath.h).
+    # Not in the type of the scale: half precision holds no integers above 2048 exactly, and ONNX Runtime
+    # computes in single precision too (core/util/qmath.h).
     if node.builder.tensors[tensor].dtype is DType.F32:
         return tensor
     return node.emit("Cast", [tensor], {"to": DType.F32.value}, tag="float")
