@@ -74,6 +74,23 @@ POOLS = {
         "AveragePool<kernel_shape=[3,2], pads=[1,1,0,1], count_include_pad=1>(x)", POOL_X
     ),
     "average rounded up": case("AveragePool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(x)", POOL_X),
+    **{
+        f"{kind} larger than its input {number}": case(f"{op}ceil_mode=1, {attrs}>(x)", POOL_X)
+        for kind, op in (
+            ("max", "MaxPool<"),
+            ("average", "AveragePool<"),
+            ("average with pads", "AveragePool<count_include_pad=1, "),
+        )
+        for number, attrs in enumerate(
+            (
+                "kernel_shape=[64,3], strides=[64,1]",
+                "kernel_shape=[10,8], strides=[3,2], pads=[1,1,0,0]",
+            )
+        )
+    },
+    "dilated larger than its input": case(
+        "MaxPool<kernel_shape=[5,2], dilations=[2,1], strides=[3,1], ceil_mode=1>(x)", POOL_X
+    ),
     "average VALID": case('AveragePool<kernel_shape=[3,3], strides=[2,2], auto_pad="VALID">(x)', POOL_X),
     **{f"lp {p}": case(f"LpPool<kernel_shape=[3,2], p={p}>(x)", POOL_X) for p in (1, 2, 3)},
     **{f"global lp {p}": case(f"GlobalLpPool<p={p}>(x)", POOL_X) for p in (1, 2, 3)},

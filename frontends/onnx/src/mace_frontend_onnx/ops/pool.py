@@ -20,14 +20,17 @@ def _pool(op: str) -> Handler:
     def handle(node: OnnxNode) -> Sequence[Result]:
         window = find_window(node, tuple(node.attr("kernel_shape")))
         before, after = find_paddings(node, window)
+        # With auto_pad the operator's page gives output sizes of its own, in which ceil_mode does not occur.
+        has_ceil = bool(node.attr("ceil_mode")) and node.attr("auto_pad") == "NOTSET"
+        if has_ceil:
+            window = window.cut_to(tuple(map(sum, zip(window.size, before, after, strict=True))))
         attrs: dict[str, object] = {
             "kernel": window.kernel,
             **window.steps(),
             "pads_before": before,
             "pads_after": after,
+            "ceil": has_ceil,
         }
-        # With auto_pad the operator's page gives output sizes of its own, in which ceil_mode does not occur.
-        attrs["ceil"] = bool(node.attr("ceil_mode")) and node.attr("auto_pad") == "NOTSET"
         if op == "AveragePool":
             attrs["count_pad"] = bool(node.attr("count_include_pad"))
         if op == "LpPool":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mace_core.ir import Shape
 from mace_frontend_onnx.node import OnnxNode
@@ -25,6 +25,21 @@ class SlidingWindow:
     def steps(self) -> dict[str, Shape]:
         """Return the attributes that ONNX and the IR have in common."""
         return {"strides": self.strides, "dilations": self.dilations}
+
+    def cut_to(self, padded: Shape) -> SlidingWindow:
+        """Return the window without its taps behind the padded input.
+
+        With ceil_mode a window that is larger than its input may be counted: it is the only one then, and what
+        it has behind the padding is neither read nor counted. The pools of EfficientNet are of this kind, with
+        as many taps a side as the network has channels.
+        """
+        kernel, strides = list(self.kernel), list(self.strides)
+        for axis, (size, reach) in enumerate(zip(padded, self.reach, strict=True)):
+            if size < reach < size + strides[axis]:
+                kernel[axis] = (size - 1) // self.dilations[axis] + 1
+                # One that leaves no room for a second window, which fewer taps could give it.
+                strides[axis] = size
+        return replace(self, kernel=tuple(kernel), strides=tuple(strides))
 
 
 def find_window(node: OnnxNode, kernel: Shape) -> SlidingWindow:
