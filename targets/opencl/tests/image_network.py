@@ -22,13 +22,19 @@ def window(pad: int = 0, stride: int = 1, dilation: int = 1) -> dict[str, object
 
 def build_network(batch: int = 1, rows: int = 9, columns: int = 7, name: str = "images") -> Graph:
     """Return a network whose inner tensors have multiples of four channels, but for the last."""
-    builder, rng = Builder(name), np.random.default_rng(RNG_SEED)
+    builder = Builder(name)
+    x = builder.input("x", DType.F32, (batch, rows, columns, 3))
+    return builder.finish(add_network(builder, x))
+
+
+def add_network(builder: Builder, x: str) -> list[str]:
+    """Add the network's nodes behind an image of three channels; return its outputs."""
+    rng = np.random.default_rng(RNG_SEED)
 
     def weight(*shape: int) -> str:
         values = rng.normal(0, shape[-1] ** -0.5 / 2, shape).astype(np.float32)
         return builder.weight("w", values)
 
-    x = builder.input("x", DType.F32, (batch, rows, columns, 3))
     first = builder.one("Conv", [x, weight(8, 3, 3, 3), weight(8)], window(1))
     pointwise = builder.one("Conv", [first, weight(12, 1, 1, 8), weight(12)], window())
     depthwise = builder.one("Conv", [pointwise, weight(12, 3, 3, 1)], {**window(1), "group": 12})
@@ -38,4 +44,4 @@ def build_network(batch: int = 1, rows: int = 9, columns: int = 7, name: str = "
     means = builder.one("AveragePool", [pooled], {"kernel": (2, 2), **window(1)})
     dilated = builder.one("Conv", [means, weight(8, 3, 3, 20)], window(2, 1, 2))
     odd = builder.one("Conv", [first, weight(5, 1, 1, 8)], window())
-    return builder.finish([builder.one("Mul", [dilated, dilated]), odd])
+    return [builder.one("Mul", [dilated, dilated]), odd]

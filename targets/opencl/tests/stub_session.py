@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from mace_core.api import Target
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.testing.compiled import host
 from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, generate_session, link_probe
 from mace_target_opencl import driver
-from mace_target_opencl.target import Opencl
 
 STUB = Path(__file__).parent / "stub"
 PROGRAM = ProbeProgram(STUB / "session_probe.c", (FILE_CACHE,))
@@ -101,7 +101,7 @@ def build_probe(
     folder: Path,
     flags: Sequence[str] = SANITIZED,
     graph: Graph | None = None,
-    target: Opencl | None = None,
+    target: Target | None = None,
 ) -> Probe:
     """Build the program with a session of a graph, the CPU as its fallback, and the stand-in.
 

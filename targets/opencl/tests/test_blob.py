@@ -25,10 +25,10 @@ from mace_target_opencl.image_storage import store_in_images
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
-HEADER = struct.Struct("<14I")
+HEADER = struct.Struct("<14I2Q")
 FIELDS = (
     "magic", "version", "flags", "bindings", "kernels", "calls", "operands", "name_bytes", "option_bytes", "source_bytes",
-    "deflated_bytes", "window", "images", "padding",
+    "deflated_bytes", "window", "images", "padding", "pool_bytes", "apart_bytes",
 )  # fmt: skip
 INPUTS, OUTPUTS, PORT_BYTES = 1, 1, 400
 
@@ -190,6 +190,17 @@ def image_blob() -> Blob:
     return encode(store_in_images(Opencl(options).lower(builder.finish([y]))))
 
 
+def pooled_blob() -> Blob:
+    """Four convolutions of 400 bytes with two images between them, and a buffer that makes a pool worth it."""
+    builder = Builder("m")
+    y = builder.input("x", DType.F32, (1, 5, 5, 4))
+    window = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
+    for inputs, outputs in ((4, 5), (5, 256), (256, 256), (256, 4)):
+        weights = np.ones((outputs, 1, 1, inputs), np.float32)
+        y = builder.one("Conv", [y, builder.weight("w", weights)], window)
+    return encode(store_in_images(Opencl(OpenclOptions(images=True)).lower(builder.finish([y]))))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "field", "value", "fault"),
@@ -210,22 +221,58 @@ def test_a_table_of_images_that_lies_is_refused(
     number: int, field: str, value: int, fault: str, probe: Path
 ) -> None:
     blob = image_blob()
+    assert len(read_images(blob)) == 3
+    assert ask(probe, change_image(blob, number, field, value)) == ["blob ", f"blob {fault}"]
+
+
+IMAGE_FIELDS = ("rows", "columns", "quads", "unit", "slot", "is_constant", "pitch", "padding", "offset")
+
+
+def find_images(blob: Blob) -> int:
+    """Return where the table of images begins."""
     header = header_of(blob.code)
-    assert header["images"] == 3
-    position = HEADER.size + header["calls"] * CALL.size + header["operands"] * OPERAND.size
-    records = [IMAGE_RECORD.unpack_from(blob.code, position + i * IMAGE_RECORD.size) for i in range(3)]
-    fields = ("rows", "columns", "quads", "unit", "slot", "is_constant", "offset")
-    changed = {**dict(zip(fields, records[number], strict=True)), field: value}
-    start = position + number * IMAGE_RECORD.size
-    record = IMAGE_RECORD.pack(*changed.values())
+    return HEADER.size + header["calls"] * CALL.size + header["operands"] * OPERAND.size
+
+
+def read_images(blob: Blob) -> list[dict[str, int]]:
+    """Return the records of the table of images."""
+    count, start = header_of(blob.code)["images"], find_images(blob)
+    records = (IMAGE_RECORD.unpack_from(blob.code, start + i * IMAGE_RECORD.size) for i in range(count))
+    return [dict(zip(IMAGE_FIELDS, record, strict=True)) for record in records]
+
+
+def change_image(blob: Blob, number: int, field: str, value: int) -> list[Case]:
+    """Return the blob, and one with another number in its table of images."""
+    start = find_images(blob) + number * IMAGE_RECORD.size
+    record = IMAGE_RECORD.pack(*{**read_images(blob)[number], field: value}.values())
     code = blob.code[:start] + record + blob.code[start + len(record) :]
-    weights = len(blob.weights)
-    cases = [Case(blob.code, None, blob.scratch, weights), Case(code, None, blob.scratch, weights)]
-    assert ask(probe, cases) == ["blob ", f"blob {fault}"]
+    return [Case(content, None, blob.scratch, len(blob.weights)) for content in (blob.code, code)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [small_blob, image_blob])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("pitch", 256), ("pitch", 8256), ("pitch", 384), ("offset", 512), ("offset", 1 << 40)],
+)
+def test_an_image_that_leaves_the_pool_is_refused(field: str, value: int, probe: Path) -> None:
+    blob = pooled_blob()
+    number = max(n for n, image in enumerate(read_images(blob)) if not image["is_constant"])
+    answers = ask(probe, change_image(blob, number, field, value))
+    assert answers == ["blob ", "blob an image leaves the pool"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("field", ["pool_bytes", "apart_bytes"])
+def test_a_pool_that_is_too_small_is_refused(field: str, probe: Path) -> None:
+    blob = pooled_blob()
+    header = {**header_of(blob.code), field: 64}
+    code = HEADER.pack(*header.values()) + blob.code[HEADER.size :]
+    (answer,) = ask(probe, [Case(code, weights=len(blob.weights))])
+    assert answer in ("blob an image leaves the pool", "blob an operand leaves the pool")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [small_blob, image_blob, pooled_blob])
 def test_every_changed_number_is_taken_or_refused_and_never_crashes(
     build: Callable[[], Blob], probe: Path
 ) -> None:

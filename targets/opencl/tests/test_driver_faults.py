@@ -56,6 +56,7 @@ ELSEWHERE = (
     "clWaitForEvents",
     "clGetEventProfilingInfo",
     "clCreateImage",
+    "clCreateSubBuffer",
     "clEnqueueReadImage",
 )
 """Functions with a test of their own, or that only closing a session in flight calls."""

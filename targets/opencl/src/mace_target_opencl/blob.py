@@ -22,17 +22,20 @@ from mace_core.memory import Arena, Touch, arena, touches_of
 from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.check_build import is_checked, label_operand
 from mace_target_opencl.enqueue import FIELDS, needs_half, operands_of, render_program
+from mace_target_opencl.image_pool import find_pitch, plan_pool
 from mace_target_opencl.image_storage import count_bytes, plan_images
 from mace_target_opencl.kernel_operand import QUAD
 from mace_target_opencl.limits import UNLIMITED, QueueLimits
 
 MAGIC = 0x4C434F4D
 """The bytes "MOCL"."""
-VERSION = 2
+VERSION = 3
 WEIGHTS = -1
 """The number of the binding of the constants; ports of the part count from 0: inputs, outputs, scratch."""
 IMAGE = -2
 """The number of the binding of images; the offset of an operand is the number of one then."""
+POOL = -3
+"""The number of the binding of the pool, in which the driver may place images too."""
 CHECKED = 2
 """Flag of a program whose kernels test their accesses."""
 # That of the memory space in target.py: vector loads rely on it for constants too.
@@ -43,23 +46,47 @@ NEEDS_HALF = 1
 """Flag of a program that devices without cl_khr_fp16 cannot compute."""
 # No -cl-fast-relaxed-math: it assumes that there is no NaN, for which kernels test, and rounds freely.
 COMPILER_OPTIONS = "-cl-std=CL1.2"
-CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQ")
+CALL, OPERAND = struct.Struct("<IIII6Q"), struct.Struct("<iIQQQ")
 """Records of calls: kernel, operands that are read, first operand, operands, global and local size.
 
-Those of operands: binding, unit, offset, size.
+Those of operands: binding, unit, offset, size, and the offset in a pool without images.
 """
-IMAGE_RECORD = struct.Struct("<6IQ")
-"""Record of a tensor in an image: rows, columns, quads, unit, slot, whether it is a constant, and its offset.
+IMAGE_RECORD = struct.Struct("<8IQ")
+"""Record of a tensor in an image.
 
-slot: the number of the first tensor that lies in the same image.
+Rows, columns, quads, unit, slot, whether it is a constant, pitch, padding and offset.
+
+slot: the number of the first tensor that lies in the same image, where images lie outside of the pool.
+pitch: pixels from row to row in the pool.  offset: in the pool, or of a constant among the weights.
 """
+
+
+@dataclass(frozen=True)
+class PoolSizes:
+    """Bytes for what passes between calls, where some of it lies in images.
+
+    pool: of images and buffers together.  bound: the largest live set of these.
+    buffers: of the buffers alone, where images have memory of their own.  images: of these images.
+    """
+
+    pool: int
+    bound: int
+    buffers: int
+    images: int
+
+    @property
+    def apart(self) -> int:
+        """Bytes where images have memory of their own."""
+        return self.buffers + self.images
 
 
 @dataclass(frozen=True)
 class Blob:
     """A region for the device.
 
-    scratch: bytes for what passes between its calls in buffers.  image_bytes: of images.
+    scratch: bytes for what passes between its calls, where no such tensor lies in an image.
+    image_bytes: of images that have memory of their own, constants among them.
+    pool: bytes for what passes between calls elsewhere.
     calls, kernels: how many.  source_bytes: of the text of the kernels.
     """
 
@@ -70,20 +97,27 @@ class Blob:
     kernels: int
     source_bytes: int
     image_bytes: int = 0
+    pool: PoolSizes | None = None
 
 
 @dataclass(frozen=True)
 class Location:
     """Where a tensor lies.
 
-    binding: WEIGHTS, IMAGE or a port.  offset, size: bytes; of an image, its number and the tensor's bytes.
-    unit: bytes of an element.
+    binding: WEIGHTS, IMAGE, POOL or a port.
+    offset, size: bytes; of an image, its number and the tensor's bytes.
+    unit: bytes of an element.  apart: offset in a pool without images.
     """
 
     binding: int
     offset: int
     size: int
     unit: int
+    apart: int = 0
+
+    def encode(self) -> bytes:
+        """Return the record of an operand that lies there."""
+        return OPERAND.pack(self.binding, self.unit, self.offset, self.size, self.apart)
 
 
 def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
@@ -102,7 +136,7 @@ def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
         _check_forms(call, locations)
         first = len(operands) // OPERAND.size
         for location in locations:
-            operands += OPERAND.pack(location.binding, location.unit, location.offset, location.size)
+            operands += location.encode()
         calls += CALL.pack(
             numbers[call.kernel.name],
             len(reads),
@@ -114,16 +148,17 @@ def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
     strings = _SourceTable(list(numbers), _label_operands(program.calls) if is_check_build else [], source)
     return Blob(
         _join(
-            _Header(flags, placement.bindings, limits.window),
+            _Header(flags, placement.bindings, limits.window, placement.sizes),
             _Tables(bytes(calls), bytes(operands), placement.encode_images()),
             strings,
         ),
         placement.weights,
-        placement.arena.bytes,
+        0 if placement.sizes else placement.arena.bytes,
         len(program.calls),
         len(kernels),
         len(source),
         count_bytes(placement.images),
+        placement.sizes,
     )
 
 
@@ -170,11 +205,14 @@ class _Placement:
         self.images = plan_images(program)
         self._image_numbers = {image.name: number for number, image in enumerate(self.images)}
         self.arena: Arena = arena(program, self._list_touches())
+        # Constants have images of their own in both cases.
+        self._image_bytes = count_bytes([image for image in self.images if not image.is_constant])
+        self.pool = plan_pool(program, self.images, self.arena.bytes + self._image_bytes)
         self._ports = {name: number for number, name in enumerate(program.inputs)}
         for number, name in enumerate(program.outputs, len(program.inputs)):
             self._ports[program.root(name)] = number
         self._scratch = len(program.inputs) + len(program.outputs)
-        self.bindings = self._scratch + (1 if self.arena.bytes else 0)
+        self.bindings = self._scratch + (1 if self.arena.bytes and not self.pool else 0)
         self._weights: dict[str, Location] = {}
         packed = bytearray()
         # Constants of images lie behind those of the buffer, which the device gets without them.
@@ -184,6 +222,14 @@ class _Placement:
             data = array.astype(array.dtype.newbyteorder("<")).tobytes()
             packed += data + bytes(-len(data) % ALIGNMENT)
         self.weights = bytes(packed)
+
+    @property
+    def sizes(self) -> PoolSizes | None:
+        """The bytes of the pool; None where no tensor between calls lies in an image."""
+        pool = self.pool
+        if not pool:
+            return None
+        return PoolSizes(pool.bytes, pool.bound, self.arena.bytes, self._image_bytes)
 
     def _list_touches(self) -> list[Touch]:
         """Return what the calls do to the arena, in which no tensor in an image lies."""
@@ -200,10 +246,13 @@ class _Placement:
         """Return the table of images."""
         table = bytearray()
         for image in self.images:
-            offset = self._weights[image.name].offset if image.is_constant else 0
-            form = image.form
+            form, offset, pitch = image.form, 0, 0
+            if image.is_constant:
+                offset = self._weights[image.name].offset
+            elif self.pool:
+                offset, pitch = self.pool.offsets[image.name], find_pitch(image)
             numbers = (form.rows, form.columns, form.quads, image.unit, image.slot, image.is_constant)
-            table += IMAGE_RECORD.pack(*numbers, offset)
+            table += IMAGE_RECORD.pack(*numbers, pitch, 0, offset)
         return bytes(table)
 
     def find(self, tensor: str) -> Location:
@@ -220,6 +269,8 @@ class _Placement:
         size, unit = described.bytes, described.dtype.numpy.itemsize
         if root in self._ports:
             return Location(self._ports[root], 0, size, unit)
+        if self.pool:
+            return Location(POOL, self.pool.offsets[root], size, unit, self.arena.offsets[root])
         return Location(self._scratch, self.arena.offsets[root], size, unit)
 
 
@@ -236,6 +287,7 @@ class _Header(NamedTuple):
     flags: int
     bindings: int
     window: int
+    sizes: PoolSizes | None
 
 
 class _Tables(NamedTuple):
@@ -266,7 +318,7 @@ def _join(first: _Header, tables: _Tables, strings: _SourceTable) -> bytes:
         text += name.encode() + b"\0"
     compiler_options = COMPILER_OPTIONS.encode() + b"\0"
     header = struct.pack(
-        "<14I",
+        "<14I2Q",
         MAGIC,
         VERSION,
         first.flags,
@@ -282,6 +334,8 @@ def _join(first: _Header, tables: _Tables, strings: _SourceTable) -> bytes:
         len(tables.images) // IMAGE_RECORD.size,
         # Padding: the driver reads the calls in place, and their sizes have 64 bits.
         0,
+        first.sizes.pool if first.sizes else 0,
+        first.sizes.buffers if first.sizes else 0,
     )
     pieces = [
         header,

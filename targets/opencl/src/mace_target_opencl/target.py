@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from mace_core.api import (
     BlobBody,
@@ -29,6 +29,9 @@ from mace_core.program import Call
 from mace_core.tables import rows
 from mace_core.tuning import tuning_of
 from mace_target_opencl.options import OpenclOptions
+
+if TYPE_CHECKING:
+    from mace_target_opencl.blob import Blob
 
 SPACE = MemorySpace("opencl", alignment=256, granule=256)
 """Memory of the GPU.  Wide loads of all devices are aligned where a tensor begins at a multiple of 256."""
@@ -134,11 +137,12 @@ class Opencl(KernelTarget):
             scratch=blob.scratch,
             nodes=tuple(node.name for node in region.graph.nodes),
             figures=PartFigures(
-                summary=f"{blob.calls} calls of {blob.kernels} kernels",
+                summary=_summarize(blob),
                 details={
                     "kernels": blob.kernels,
                     "source_bytes": blob.source_bytes,
                     "image_bytes": blob.image_bytes,
+                    **_describe_pool(blob),
                 },
             ),
             notes=stale,
@@ -154,6 +158,27 @@ class Opencl(KernelTarget):
         from mace_target_opencl.driver import manifests
 
         return manifests(library)
+
+
+def _summarize(blob: Blob) -> str:
+    """Return what the build's log says of a part."""
+    line = f"{blob.calls} calls of {blob.kernels} kernels"
+    if blob.pool is None:
+        return line
+    pool = f"{blob.pool.pool} bytes for images and buffers in one pool"
+    return f"{line}; {pool}, {blob.pool.apart} where images have memory of their own"
+
+
+def _describe_pool(blob: Blob) -> dict[str, int]:
+    """Return the bytes of the pool, its lower bound, and those of images and buffers apart."""
+    pool = blob.pool
+    if pool is None:
+        return {}
+    return {
+        "pool_bytes": pool.pool,
+        "pool_lower_bound": pool.bound,
+        "apart_bytes": pool.apart,
+    }
 
 
 def _take_buffers(port: PartPort) -> PartPort:

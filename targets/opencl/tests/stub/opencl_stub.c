@@ -17,6 +17,8 @@
  *   OPENCL_STUB_STATE=N               the state with which events end (0)
  *   OPENCL_STUB_DELAY=N               milliseconds from the end of an event to the call of who asked for it (0)
  *   OPENCL_STUB_CONTROLS=N            of cl_arm_scheduling_controls (1)
+ *   OPENCL_STUB_PITCH=N, _ORIGIN=N   of cl_khr_image2d_from_buffer: pixels that rows and images begin at (0)
+ *   OPENCL_STUB_BASE=N                bits that ranges of buffers begin at (1024)
  *   OPENCL_STUB_PROPERTIES=1          the function that makes queues with properties is an extension's
  *   OPENCL_STUB_NS=N                  nanoseconds that a kernel takes (700)
  *   OPENCL_STUB_SHOW=1                print what is enqueued
@@ -46,6 +48,7 @@ typedef struct object {
   int is_image;
   int references;
   void *context; /* of a queue and of memory */
+  void *parent;  /* of memory: the buffer that it is a range of, or that an image lies in */
   uint64_t flags;
   void (*notify)(cl_event, int32_t, void *); /* of an event, in a thread of its own */
   void *user;
@@ -100,7 +103,10 @@ static int32_t drop(void *handle, enum kind kind, const char *function) {
   if (--o->references) return fault(function);
   if (o->notify) pthread_join(o->thread, NULL);
   live[kind]--;
-  free(o->data);
+  if (o->parent)
+    drop(o->parent, kind, ""); /* its memory is that one's */
+  else
+    free(o->data);
   o->kind = KINDS;
   free(o);
   return fault(function);
@@ -164,6 +170,15 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
     case CL_DEVICE_MAX_WORK_GROUP_SIZE: return answer(&value, sizeof(size_t), bytes, to, used);
     case CL_DEVICE_IMAGE_SUPPORT:
       value = (uint64_t)number("OPENCL_STUB_IMAGES", "1");
+      return answer(&value, sizeof(uint32_t), bytes, to, used);
+    case CL_DEVICE_IMAGE_PITCH_ALIGNMENT:
+      value = (uint64_t)number("OPENCL_STUB_PITCH", "0");
+      return answer(&value, sizeof(uint32_t), bytes, to, used);
+    case CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT:
+      value = (uint64_t)number("OPENCL_STUB_ORIGIN", "0");
+      return answer(&value, sizeof(uint32_t), bytes, to, used);
+    case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
+      value = (uint64_t)number("OPENCL_STUB_BASE", "1024");
       return answer(&value, sizeof(uint32_t), bytes, to, used);
     case CL_DEVICE_TYPE:
       value = (uint64_t)number("OPENCL_STUB_TYPE", "4");
@@ -282,10 +297,47 @@ EXPORT cl_mem clCreateBuffer(cl_context context, uint64_t flags, size_t bytes, v
   return (cl_mem)made;
 }
 
+/* Memory of the same bytes as another, which lives as long as this one. */
+static void *make_within(cl_mem memory, size_t origin, size_t bytes, const char *function, int32_t *code) {
+  object *const outer = check(memory, MEM, function), *const made = make(MEM, function, code);
+  if (!made) return NULL;
+  if (origin > outer->bytes || bytes > outer->bytes - origin) abort();
+  made->data = outer->data + origin;
+  made->bytes = bytes;
+  made->parent = outer;
+  outer->references++;
+  return made;
+}
+
+EXPORT cl_mem clCreateSubBuffer(cl_mem memory, uint64_t flags, uint32_t type, const void *what, int32_t *code) {
+  const cl_buffer_region *const region = what;
+  if (flags != CL_MEM_READ_WRITE || type != CL_BUFFER_CREATE_TYPE_REGION) abort();
+  if (region->origin * 8 % (size_t)number("OPENCL_STUB_BASE", "1024")) abort();
+  printf("range %zu %zu\n", region->origin, region->size);
+  return make_within(memory, region->origin, region->size, __func__, code);
+}
+
+/* An image in a range of a buffer, where the device wants it. */
+static cl_mem make_image_within(const cl_image_format *format, const cl_image_desc *shape, int32_t *code) {
+  const size_t pixel = format->type == CL_FLOAT ? 16 : 8;
+  const size_t pitch = (size_t)number("OPENCL_STUB_PITCH", "0") * pixel;
+  const object *const range = check(shape->memory, MEM, "clCreateImage");
+  const size_t offset = (size_t)(range->data - ((const object *)range->parent)->data);
+  object *made;
+  if (!pitch || shape->row_pitch % pitch || shape->row_pitch < shape->width * pixel) abort();
+  if (offset % ((size_t)number("OPENCL_STUB_ORIGIN", "0") * pixel)) abort();
+  made = make_within(shape->memory, 0, shape->row_pitch * shape->height, "clCreateImage", code);
+  if (!made) return NULL;
+  made->is_image = 1;
+  printf("image %zu %zu pooled\n", shape->width, shape->height);
+  return (cl_mem)made;
+}
+
 EXPORT cl_mem clCreateImage(cl_context context, uint64_t flags, const cl_image_format *format,
                             const cl_image_desc *shape, void *from, int32_t *code) {
-  object *const made = make(MEM, __func__, code);
   check(context, CONTEXT, __func__);
+  if (shape->memory) return make_image_within(format, shape, code);
+  object *const made = make(MEM, __func__, code);
   if (!made) return NULL;
   made->bytes = shape->width * shape->height * (format->type == CL_FLOAT ? 16 : 8);
   made->data = calloc(1, made->bytes);

@@ -25,6 +25,7 @@ _SOURCES = (
     "opencl_notice.c",
     "opencl_observe.c",
     "opencl_part.c",
+    "opencl_pool.c",
 )
 _HEADERS = ("opencl_api.h", "opencl_blob.h", "opencl_part.h")
 

@@ -43,6 +43,7 @@ enum {
   CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
   CL_DEVICE_IMAGE_SUPPORT = 0x1016,
   CL_DEVICE_MAX_PARAMETER_SIZE = 0x1017,
+  CL_DEVICE_MEM_BASE_ADDR_ALIGN = 0x1019, /* bits */
   CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
   CL_DEVICE_ENDIAN_LITTLE = 0x1026,
   CL_DEVICE_AVAILABLE = 0x1027,
@@ -51,7 +52,10 @@ enum {
   CL_DRIVER_VERSION = 0x102D,
   CL_DEVICE_VERSION = 0x102F,
   CL_DEVICE_EXTENSIONS = 0x1030,
-  CL_DEVICE_PLATFORM = 0x1031
+  CL_DEVICE_PLATFORM = 0x1031,
+  /* Of cl_khr_image2d_from_buffer, in pixels. */
+  CL_DEVICE_IMAGE_PITCH_ALIGNMENT = 0x104A,
+  CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT = 0x104B
 };
 
 /* Of what the application shares. */
@@ -92,6 +96,7 @@ enum {
   CL_MEM_USE_HOST_PTR = 8,
   CL_MEM_COPY_HOST_PTR = 32,
   CL_MEM_OBJECT_IMAGE2D = 0x10F1,
+  CL_BUFFER_CREATE_TYPE_REGION = 0x1220,
   CL_RGBA = 0x10B5,
   CL_HALF_FLOAT = 0x10DD,
   CL_FLOAT = 0x10DE,
@@ -112,7 +117,12 @@ typedef struct cl_image_format {
   uint32_t order, type;
 } cl_image_format;
 
-/* What an image is; `memory` would be a buffer that it lies in. */
+/* A range of a buffer. */
+typedef struct cl_buffer_region {
+  size_t origin, size;
+} cl_buffer_region;
+
+/* What an image is; `memory` is the buffer that it lies in, or NULL. */
 typedef struct cl_image_desc {
   uint32_t type;
   size_t width, height, depth, array_size, row_pitch, slice_pitch;
@@ -137,6 +147,7 @@ typedef struct cl_image_desc {
   X(clRetainCommandQueue, int32_t, (cl_queue))                                                                \
   X(clGetCommandQueueInfo, int32_t, (cl_queue, uint32_t, size_t, void *, size_t *))                           \
   X(clCreateBuffer, cl_mem, (cl_context, uint64_t, size_t, void *, int32_t *))                                \
+  X(clCreateSubBuffer, cl_mem, (cl_mem, uint64_t, uint32_t, const void *, int32_t *))                           \
   X(clCreateImage, cl_mem,                                                                                    \
     (cl_context, uint64_t, const cl_image_format *, const cl_image_desc *, void *, int32_t *))                \
   X(clEnqueueReadImage, int32_t,                                                                              \

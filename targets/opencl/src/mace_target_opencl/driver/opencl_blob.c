@@ -32,8 +32,17 @@ static uint64_t count_bytes(const opencl_image *image) {
   return (uint64_t)image->rows * image->columns * image->quads * 4 * image->unit;
 }
 
-static const char *check_image(const mace_payload *payload, const opencl_image *images, uint32_t number) {
-  const opencl_image *const image = &images[number];
+/* Whether an image lies in the pool as devices want it, or there is none. */
+static int is_in_pool(const opencl_header *header, const opencl_image *image) {
+  if (!header->pool_bytes) return !image->pitch && !image->offset;
+  const uint64_t bytes = (uint64_t)image->rows * image->pitch * 4 * image->unit;
+  return image->pitch <= OPENCL_MAX_SIDE && image->pitch >= image->columns * image->quads &&
+         image->pitch % OPENCL_PITCH == 0 && image->offset % OPENCL_ORIGIN == 0 &&
+         image->offset <= header->pool_bytes && bytes <= header->pool_bytes - image->offset;
+}
+
+static const char *check_image(const mace_payload *payload, const opencl_blob *blob, uint32_t number) {
+  const opencl_image *const images = blob->images, *const image = &images[number];
   const uint32_t side = OPENCL_MAX_SIDE;
   if (!image->rows || image->rows > side || !image->columns || image->columns > side || !image->quads ||
       image->quads > side / image->columns)
@@ -47,7 +56,7 @@ static const char *check_image(const mace_payload *payload, const opencl_image *
   if (image->is_constant &&
       (image->offset > payload->weight_bytes || count_bytes(image) > payload->weight_bytes - image->offset))
     return "an image leaves its memory";
-  return NULL;
+  return image->is_constant || is_in_pool(blob->header, image) ? NULL : "an image leaves the pool";
 }
 
 static const char *check_operand(const mace_payload *payload, const opencl_blob *blob,
@@ -60,7 +69,12 @@ static const char *check_operand(const mace_payload *payload, const opencl_blob 
     return operand->unit == image->unit && operand->bytes == count_bytes(image) ? NULL
                                                                                 : "an operand has another image";
   }
-  if (operand->binding != OPENCL_WEIGHTS) {
+  if (operand->binding == OPENCL_POOL) {
+    room = header->pool_bytes;
+    if (operand->apart > header->apart_bytes || operand->bytes > header->apart_bytes - operand->apart ||
+        operand->apart % 16)
+      return "an operand leaves the pool";
+  } else if (operand->binding != OPENCL_WEIGHTS) {
     if (operand->binding < 0 || (uint32_t)operand->binding >= header->bindings) return "an operand is no port";
     room = need_of(payload, operand->binding)->bytes;
   }
@@ -130,7 +144,7 @@ const char *mace_opencl_read(const mace_payload *payload, opencl_blob *blob) {
   for (uint32_t i = 0; blob->labels && i < header->operands; i++)
     if (blob->labels[i] >= header->name_bytes || !is_text(blob->names, header->name_bytes))
       return "an operand has no name";
-  for (uint32_t i = 0; !fault && i < header->images; i++) fault = check_image(payload, blob->images, i);
+  for (uint32_t i = 0; !fault && i < header->images; i++) fault = check_image(payload, blob, i);
   for (uint32_t i = 0; !fault && i < header->operands; i++)
     fault = check_operand(payload, blob, &blob->operands[i]);
   for (uint32_t i = 0; !fault && i < header->calls; i++) fault = check_call(blob, &blob->calls[i]);

@@ -6,11 +6,14 @@
 
 enum {
   OPENCL_MAGIC = 0x4C434F4D,
-  OPENCL_VERSION = 2,
+  OPENCL_VERSION = 3,
   OPENCL_WEIGHTS = -1,
   OPENCL_IMAGE = -2,
+  OPENCL_POOL = -3,
   OPENCL_OPERANDS = 64,
-  OPENCL_MAX_SIDE = 8192 /* pixels: the minimum of the full profile of OpenCL 1.2 */
+  OPENCL_MAX_SIDE = 8192, /* pixels: the minimum of the full profile of OpenCL 1.2 */
+  OPENCL_PITCH = 64,      /* pixels: rows of images in the pool begin at multiples of it */
+  OPENCL_ORIGIN = 1024    /* bytes: images in the pool begin at multiples of it */
 };
 
 /* Flags of a part. NEEDS_HALF: the kernels compute in half precision. CHECKED: each kernel tests where it reads
@@ -32,6 +35,9 @@ typedef struct opencl_header {
   uint32_t deflated_bytes;
   uint32_t window; /* most calls that wait in the queue; 0: no limit */
   uint32_t images, padding;
+  /* Memory of the driver's own for tensors that pass between calls, where some lie in images: with the images in
+   * it, and without them. 0: there are no such images, and a port of the part is the memory. */
+  uint64_t pool_bytes, apart_bytes;
 } opencl_header;
 
 typedef struct opencl_call {
@@ -42,9 +48,10 @@ typedef struct opencl_call {
 } opencl_call;
 
 typedef struct opencl_operand {
-  int32_t binding; /* a port, OPENCL_WEIGHTS or OPENCL_IMAGE */
+  int32_t binding; /* a port, OPENCL_WEIGHTS, OPENCL_IMAGE or OPENCL_POOL */
   uint32_t unit;   /* bytes of an element */
   uint64_t offset, bytes; /* offset of an image: its number */
+  uint64_t apart;         /* offset in a pool without images */
 } opencl_operand;
 
 /* A tensor [rows][columns][quads * 4] in an image with `rows` rows of quads * columns pixels, whose column is
@@ -52,9 +59,10 @@ typedef struct opencl_operand {
 typedef struct opencl_image {
   uint32_t rows, columns, quads;
   uint32_t unit; /* bytes of an element: 2 or 4 */
-  uint32_t slot; /* the first tensor of the image that it lies in */
+  uint32_t slot; /* the first tensor of the image that it lies in, where images lie outside of the pool */
   uint32_t is_constant;
-  uint64_t offset; /* of a constant: among the weights, behind those of the buffer */
+  uint32_t pitch, padding; /* pitch: pixels from row to row in the pool; 0 of a constant */
+  uint64_t offset; /* in the pool; of a constant: among the weights, behind those of the buffer */
 } opencl_image;
 
 /* Where the tables of a part lie in its payload. */

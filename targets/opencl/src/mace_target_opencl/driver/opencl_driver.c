@@ -112,11 +112,13 @@ static mace_status prepare_device(mace_device *device, const mace_config *config
 }
 
 static void close_opencl(mace_device *device) {
+  if (device->pool) device->cl.clReleaseMemObject(device->pool);
   if (device->profiling) device->cl.clReleaseCommandQueue(device->profiling);
   if (device->queue) device->cl.clReleaseCommandQueue(device->queue);
   if (device->context) device->cl.clReleaseContext(device->context);
   device->queue = device->profiling = NULL;
   device->context = NULL;
+  device->pool = NULL;
   mace_opencl_close_library(device);
 }
 

@@ -41,8 +41,14 @@ static int32_t set_arguments(const mace_loaded *part, uint32_t number, const mac
       if (code) return code;
       continue;
     }
-    if (operand->binding != OPENCL_WEIGHTS) at = locate(&ports[operand->binding]);
-    at.offset = (at.offset + operand->offset) / operand->unit;
+    if (operand->binding == OPENCL_POOL) {
+      at.memory = part->device->pool;
+      at.offset = mace_opencl_offset_in_pool(part, operand);
+    } else {
+      if (operand->binding != OPENCL_WEIGHTS) at = locate(&ports[operand->binding]);
+      at.offset += operand->offset;
+    }
+    at.offset /= operand->unit;
     code = cl->clSetKernelArg(part->kernels[number], position++, sizeof at.memory, &at.memory);
     if (!code) code = cl->clSetKernelArg(part->kernels[number], position++, sizeof at.offset, &at.offset);
     if (code) return code;
@@ -52,7 +58,7 @@ static int32_t set_arguments(const mace_loaded *part, uint32_t number, const mac
 
 mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_text text) {
   const size_t count = mace_opencl_count_ports(part->payload);
-  int same = 1;
+  int same = !part->pool || part->pool == part->device->pools;
   /* Compared by the memory of the device: the application may bind another buffer to the same port. */
   for (size_t i = 0; i < count; i++) {
     const opencl_argument at = locate(&ports[i]);
@@ -65,6 +71,8 @@ mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_
       return mace_opencl_say(text, MACE_REFUSED, "the cl_mem of port %zu of the part was made for the other "
                              "direction; make it with CL_MEM_READ_WRITE", i);
   mace_opencl_unbind(part);
+  const mace_status status = mace_opencl_place_images(part, text);
+  if (status) return status;
   for (uint32_t i = 0; i < part->blob.header->calls; i++) {
     const int32_t code = set_arguments(part, i, ports);
     if (code) return mace_opencl_judge(MACE_FAILED, "clSetKernelArg", code, text);

@@ -49,9 +49,11 @@ mace_status mace_opencl_make_images(mace_loaded *part, mace_text text) {
     return mace_opencl_say(text, MACE_NO_DEVICE,
                            "%.80s has no images; build the library with cl_mem_type: buffer, or fall back",
                            device->name);
+  const mace_status status = mace_opencl_make_pool(part, text);
+  if (status) return status;
   for (uint32_t i = 0; i < blob->header->images; i++) {
     int32_t code = CL_SUCCESS;
-    if (blob->images[i].slot != i) continue;
+    if (part->images[i] || blob->images[i].slot != i) continue;
     part->images[i] = make_image(part, i, &code);
     if (!part->images[i]) return mace_opencl_judge(MACE_FAILED, "clCreateImage", code, text);
   }
@@ -59,15 +61,24 @@ mace_status mace_opencl_make_images(mace_loaded *part, mace_text text) {
 }
 
 void mace_opencl_release_images(mace_loaded *part) {
-  for (uint32_t i = 0; i < part->blob.header->images; i++) {
-    if (part->images[i]) part->device->cl.clReleaseMemObject(part->images[i]);
-    part->images[i] = NULL;
-  }
+  for (uint32_t i = 0; i < part->blob.header->images; i++) mace_opencl_release_image(part, i);
+}
+
+void mace_opencl_release_image(mace_loaded *part, uint32_t number) {
+  const opencl_functions *const cl = &part->device->cl;
+  if (part->images[number]) cl->clReleaseMemObject(part->images[number]);
+  if (part->ranges[number]) cl->clReleaseMemObject(part->ranges[number]);
+  part->images[number] = part->ranges[number] = NULL;
+}
+
+/* The image that a tensor lies in: its own, or its slot's. */
+static const cl_mem *find_image(const mace_loaded *part, uint64_t number) {
+  return &part->images[part->is_pooled ? number : part->blob.images[number].slot];
 }
 
 int32_t mace_opencl_set_image(const mace_loaded *part, uint32_t call, uint32_t position, uint64_t number) {
-  const cl_mem image = part->images[part->blob.images[number].slot];
-  return part->device->cl.clSetKernelArg(part->kernels[call], position, sizeof image, &image);
+  const cl_mem *const image = find_image(part, number);
+  return part->device->cl.clSetKernelArg(part->kernels[call], position, sizeof *image, image);
 }
 
 int32_t mace_opencl_read_image(const mace_loaded *part, uint64_t number, cl_queue queue, char *to) {
@@ -77,7 +88,7 @@ int32_t mace_opencl_read_image(const mace_loaded *part, uint64_t number, cl_queu
   char *const pixels = malloc(bytes_of(image));
   int32_t code;
   if (!pixels) return CL_OUT_OF_HOST_MEMORY;
-  code = part->device->cl.clEnqueueReadImage(queue, part->images[image->slot], 1, origin, region, 0, 0, pixels, 0,
+  code = part->device->cl.clEnqueueReadImage(queue, *find_image(part, number), 1, origin, region, 0, 0, pixels, 0,
                                              NULL, NULL);
   for (size_t row = 0; !code && row < image->rows; row++)
     for (size_t i = 0; i < width_of(image); i++) {

@@ -30,6 +30,10 @@ static const opencl_operand *find_result(const mace_loaded *part, uint32_t numbe
 static int32_t read_result(const mace_loaded *part, const opencl_operand *result, const mace_binding *ports,
                            cl_queue queue, void *to) {
   if (result->binding == OPENCL_IMAGE) return mace_opencl_read_image(part, result->offset, queue, to);
+  if (result->binding == OPENCL_POOL)
+    return part->device->cl.clEnqueueReadBuffer(queue, part->device->pool, 1,
+                                                (size_t)mace_opencl_offset_in_pool(part, result),
+                                                (size_t)result->bytes, to, 0, NULL, NULL);
   const mace_binding *const port = &ports[result->binding];
   const mace_buffer *const buffer = &port->memory->buffer;
   const size_t offset = (size_t)result->offset + buffer->offset + port->offset;

@@ -14,7 +14,7 @@ static size_t round_up(size_t bytes) {
 size_t mace_opencl_part_bytes(const mace_payload *payload) {
   return round_up(sizeof(mace_loaded)) + sizeof(opencl_argument) * mace_opencl_count_ports(payload) +
          (sizeof(cl_kernel) + sizeof(uint64_t)) * mace_opencl_count_calls(payload) +
-         sizeof(cl_mem) * mace_opencl_count_images(payload);
+         2 * sizeof(cl_mem) * mace_opencl_count_images(payload);
 }
 
 /* ---- loading ---- */
@@ -45,6 +45,7 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
   part->slices = (uint64_t *)(void *)(part->bound + mace_opencl_count_ports(payload));
   part->kernels = (cl_kernel *)(void *)(part->slices + mace_opencl_count_calls(payload));
   part->images = (cl_mem *)(void *)(part->kernels + mace_opencl_count_calls(payload));
+  part->ranges = part->images + mace_opencl_count_images(payload);
   fault = mace_opencl_read(payload, &part->blob);
   if (fault)
     return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);

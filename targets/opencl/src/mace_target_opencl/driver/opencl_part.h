@@ -25,6 +25,9 @@ struct mace_device {
   cl_context context;
   cl_queue queue;
   cl_queue profiling; /* of observed runs, which tells times; NULL: not made yet */
+  cl_mem pool;        /* where parts with images keep what passes between their calls; NULL: none has such */
+  size_t pool_bytes;
+  uint32_t pools; /* that were made: parts whose images lie in another one make them again */
   uint64_t largest; /* bytes of the largest buffer */
   size_t group;     /* work-items of the largest group */
   char name[OPENCL_NAME_BYTES];
@@ -47,6 +50,9 @@ struct mace_loaded {
   cl_mem faults;       /* where kernels of a check build note what was wrong; NULL in others */
   cl_program program;  /* NULL: not compiled */
   cl_mem *images;      /* by number; NULL: the tensor lies in another's image, its slot's */
+  cl_mem *ranges;      /* by number: where an image lies in the pool; NULL: it has memory of its own */
+  uint32_t pool;       /* the number of the pool for which they were made; 0: none */
+  int is_pooled;       /* whether images lie in the pool */
   cl_kernel *kernels;  /* by call: arguments are a kernel's state, and those of a call rarely change */
   cl_event running;    /* of the run that was submitted; NULL: none */
   opencl_notice *notice; /* of that run; NULL: nobody asked */
@@ -111,10 +117,20 @@ mace_status mace_opencl_prepare_check(mace_loaded *part, mace_text text);
 int32_t mace_opencl_set_check(const mace_loaded *part, uint32_t number);
 mace_status mace_opencl_find_fault(const mace_loaded *part, mace_text text);
 
-/* Make the images of a part, with its constants; release them; give a call an image as an argument. */
+/* Make the images of a part, with its constants, and the pool; release the images; give a call an image as an
+ * argument. */
 mace_status mace_opencl_make_images(mace_loaded *part, mace_text text);
 void mace_opencl_release_images(mace_loaded *part);
+void mace_opencl_release_image(mace_loaded *part, uint32_t number);
 int32_t mace_opencl_set_image(const mace_loaded *part, uint32_t call, uint32_t position, uint64_t number);
+
+/* Choose where images lie, and make the device's pool large enough for the part; place the images again after
+ * the pool has grown for another part. */
+mace_status mace_opencl_make_pool(mace_loaded *part, mace_text text);
+mace_status mace_opencl_place_images(mace_loaded *part, mace_text text);
+
+/* Where an operand of the pool begins. */
+uint64_t mace_opencl_offset_in_pool(const mace_loaded *part, const opencl_operand *operand);
 
 /* Bytes of the constants that no image holds. */
 size_t mace_opencl_count_weights(const mace_loaded *part);
