@@ -29,9 +29,9 @@ class SlidingWindow:
     def cut_to(self, padded: Shape) -> SlidingWindow:
         """Return the window without its taps behind the padded input.
 
-        With ceil_mode a window that is larger than its input may be counted: it is the only one then, and what
-        it has behind the padding is neither read nor counted. The pools of EfficientNet are of this kind, with
-        as many taps a side as the network has channels.
+        With ceil_mode a window that is larger than its input may be counted: it is the only one then, and
+        what it has behind the padding is neither read nor counted. The pools of EfficientNet are of this
+        kind, with as many taps a side as the network has channels.
         """
         kernel, strides = list(self.kernel), list(self.strides)
         for axis, (size, reach) in enumerate(zip(padded, self.reach, strict=True)):
