@@ -100,6 +100,7 @@ def test_what_cannot_be_part_of_it_stays(seed: int) -> None:
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 1, 2, 0], "i4"), axis=1))),
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 0], "i4"), axis=3), group=2)),
         lambda: e.graph(conv(e, e("Mul", x, channel_constant(e, 4), storage=STORED))),
+        lambda: e.graph(conv(e, e("Gather", x, e.array([2, 1, 0], "i4"), axis=3))),
         lambda: e.graph(e("Conv", scaled, e.input(3, 1, 1, 4), **window(2))),
         lambda: e.graph(e("MatMul", e("Mul", x, e.constant(4)), e.constant(1, 4, 4, 5))),
         lambda: e.graph(e("MatMul", e.constant(3, 4), e("Mul", e.input(4, 5), 2.0))),

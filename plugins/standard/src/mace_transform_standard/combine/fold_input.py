@@ -93,10 +93,13 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
     if (
         indices is None
         or axis != last
+    # A Gather may leave channels out, as of RGBA: the filters have none for those.
+    takes_all = match.builder.shape(data)[axis] == channels
         or grouped
         or not np.array_equal(np.sort(indices), np.arange(channels))
     ):
         return None
+        or not takes_all
     # Channel c of the Gather's result is channel indices[c] of its input: so c of the filters goes there.
     inverse = np.argsort(indices)
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]
