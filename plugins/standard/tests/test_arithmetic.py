@@ -137,6 +137,13 @@ def test_division_by_powers_of_two_is_the_same_product(seed: int) -> None:
 
 
 def test_what_would_change_the_shape_or_integers_stays() -> None:
+def test_inverses_that_half_precision_cannot_hold_are_not_multiplied_by() -> None:
+    e = Expressions(0)
+    x = e.input(3, 4, dtype=DType.F16)
+    assert ops_after([reduce_strength], e.graph(e("Div", x, e.array([2.0**-12], "f2"))), 0) == ["Mul"]
+    assert ops_after([reduce_strength], e.graph(e("Div", x, e.array([2.0**-20], "f2"))), 0) == ["Div"]
+
+
     e = Expressions(0)
     x, whole = e.input(4), e.input(4, dtype=DType.I32)
     two = e.new.weight("two", np.full((), 2, np.int32))

@@ -20,8 +20,9 @@ def reduce_strength(graph: Graph) -> Graph:
     - x / c -> x * (1 / c) where each c is a power of two.
 
     Only where the constant does not stretch x. Quotients and limits are exact; powers and roots differ in
-    rounding by an ulp or two. Quotients by other constants stay, because their products would round
-    otherwise; so do all of integers, whose division rounds.
+    rounding by an ulp or two, and roots of -0 and minus infinity in their sign or by NaN. Quotients by other
+    constants stay, because their products would round otherwise; so do all of integers, whose division
+    rounds.
     """
     return rewrite(graph, _rule)
 
@@ -66,7 +67,9 @@ def _are_powers_of_two(array: Array) -> bool:
     """Whether each element is one whose inverse is a normal number as well."""
     # Both x / c and x * (1 / c) are then the exact quotient, rounded only where it is denormal.
     mantissa, exponent = np.frexp(array)
-    return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 100))
+    # Half precision has far fewer exponents: 1 / 2 ** -20 is infinite there.
+    limit = min(100, -np.finfo(array.dtype).minexp)
+    return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < limit))
 
 
 def _reduce_reciprocal(match: Match, index: int = 0) -> Sequence[str] | None:
