@@ -16,6 +16,7 @@ from mace_transform_standard.canonicalize.reduce_strength import reduce_strength
 from mace_transform_standard.canonicalize.remove_duplicates import remove_duplicates
 from mace_transform_standard.canonicalize.remove_identity import remove_identity
 from mace_transform_standard.canonicalize.remove_neutral import remove_neutral
+from mace_transform_standard.combine.fuse_activation import fuse_activation
 from mace_transform_standard.combine.remove_limits import remove_limits
 
 SEEDS = range(24)
@@ -136,7 +137,6 @@ def test_division_by_powers_of_two_is_the_same_product(seed: int) -> None:
     assert ops_after([reduce_strength], e.graph(e("Div", e.input(3, 4), by)), 0) == ["Div"]
 
 
-def test_what_would_change_the_shape_or_integers_stays() -> None:
 def test_inverses_that_half_precision_cannot_hold_are_not_multiplied_by() -> None:
     e = Expressions(0)
     x = e.input(3, 4, dtype=DType.F16)

@@ -32,6 +32,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     if feeder is None or low > high:
         return None
     inner_low, inner_high = _limits(feeder)
+    inner_low = min(inner_low, inner_high)  # Clip with min above max again
     # As the two clamps one after the other, also where their ranges do not overlap.
     low, high = min(max(inner_low, low), high), max(min(inner_high, high), low)
     if feeder.op.name in LIMITED:

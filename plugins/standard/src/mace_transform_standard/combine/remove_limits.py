@@ -66,7 +66,8 @@ def _is_exact(match: Match) -> bool:
 def _bound_results(node: Node, ranges: Mapping[str, Range], is_exact: bool) -> Range:
     attrs = node.attrs
     if limits := _read_limits(node):
-        return limits
+        # Clip with min above max gives max for every element.
+        return min(limits), limits[1]
     may_wrap = not (is_exact or node.op.moves or node.op.name in (*BETWEEN, "Relu"))
     # A window may see nothing but padding.
     may_see_nothing = isinstance(attrs, PoolAttributes) and (
