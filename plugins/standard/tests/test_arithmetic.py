@@ -144,6 +144,7 @@ def test_inverses_that_half_precision_cannot_hold_are_not_multiplied_by() -> Non
     assert ops_after([reduce_strength], e.graph(e("Div", x, e.array([2.0**-20], "f2"))), 0) == ["Div"]
 
 
+def test_what_would_change_the_shape_or_integers_stays() -> None:
     e = Expressions(0)
     x, whole = e.input(4), e.input(4, dtype=DType.I32)
     two = e.new.weight("two", np.full((), 2, np.int32))
@@ -245,6 +246,10 @@ def test_clips_by_ranges_and_storages() -> None:
         "Neg",
     ]
     assert ops_after([remove_limits], e.graph(e("Neg", e("Clip", x))), 0) == ["Neg"]
+    # The inner one gives 1 for every element, which lies below the limits of the outer one.
+    crossed = e.graph(e("Clip", e("Clip", x, min=5.0, max=1.0), min=2.0, max=7.0))
+    assert ops_after([remove_limits], crossed, 0) == ["Clip", "Clip"]
+    assert ops_after([fuse_activation], crossed, 0) == ["Clip"]
     twice = e("Relu", e("Relu", stored, storage=STORED), storage=OTHERWISE)
     assert ops_after([remove_limits], e.graph(twice), 0) == ["Relu", "Relu"]
 

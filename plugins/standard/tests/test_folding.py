@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from expressions import Expressions, ops_after
 
@@ -11,6 +12,7 @@ from mace_transform_standard.combine.fold_conv_conv import fold_conv_conv
 from mace_transform_standard.combine.fold_input import fold_input
 from mace_transform_standard.fold.fold_batch_norm import fold_batch_norm
 from mace_transform_standard.fold.fold_scale import fold_scale
+from mace_transform_standard.fold.fuse_bias import fuse_bias
 from mace_transform_standard.layout.layout import layout
 
 SEEDS = range(24)
@@ -98,9 +100,9 @@ def test_what_cannot_be_part_of_it_stays(seed: int) -> None:
         lambda: e.graph(conv(e, scaled), scaled),
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 1], "i4"), axis=3))),
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 1, 2, 0], "i4"), axis=1))),
+        lambda: e.graph(conv(e, e("Gather", x, e.array([2, 1, 0], "i4"), axis=3))),
         lambda: e.graph(conv(e, e("Gather", x, e.array([3, 2, 1, 0], "i4"), axis=3), group=2)),
         lambda: e.graph(conv(e, e("Mul", x, channel_constant(e, 4), storage=STORED))),
-        lambda: e.graph(conv(e, e("Gather", x, e.array([2, 1, 0], "i4"), axis=3))),
         lambda: e.graph(e("Conv", scaled, e.input(3, 1, 1, 4), **window(2))),
         lambda: e.graph(e("MatMul", e("Mul", x, e.constant(4)), e.constant(1, 4, 4, 5))),
         lambda: e.graph(e("MatMul", e.constant(3, 4), e("Mul", e.input(4, 5), 2.0))),
@@ -271,3 +273,28 @@ def test_a_norm_of_constants_is_a_factor_and_a_summand() -> None:
     graph = e.graph(e("BatchNorm", e.input(2, 1), *(e.array([v]) for v in (6, 7, 3, 4)), epsilon=5.0))
     assert ops_after([fold_batch_norm], graph) == ["Mul", "Add"]
     assert [float(w[0]) for w in fold_batch_norm(graph).weights.values()] == [2, 1]
+
+
+def test_the_constants_of_a_norm_of_stored_integers_are_floats() -> None:
+    e = Expressions(0)
+    constants = [e.array([v]) for v in (6, 7, 3, 4)]
+    graph = e.graph(e("BatchNorm", e.input(2, 1, storage=STORED), *constants, epsilon=5.0))
+    assert ops_after([fold_batch_norm], graph) == ["Mul", "Add"]
+
+
+@pytest.mark.parametrize("op", ["Mul", "Div", "Add", "Sub"])
+@pytest.mark.parametrize("number", [3, 2**30 + 12345])
+@pytest.mark.parametrize("dtype", [DType.I32, DType.I64, DType.U8])
+def test_integers_are_divided_after_they_are_summed_and_wrap(dtype: DType, number: int, op: str) -> None:
+    e = Expressions(0)
+    matrix = e.array(e.rng.integers(-9, 9, (4, 5)).astype(dtype.numpy), dtype.numpy.str)
+    # The product of 2 ** 30 and 2 ** 33 needs more than 64 bits, and more than the 53 of a double.
+    constant = e.array(
+        np.array([number << 33 if dtype is DType.I64 else number]).astype(dtype.numpy), dtype.numpy.str
+    )
+    x = e.input(2, 4, dtype=dtype)
+    before = e.graph(e("MatMul", e(op, x, constant), matrix))
+    after = e.graph(e(op, e("MatMul", x, matrix), constant))
+    assert sorted(ops_after([fold_input], before, 0)) == sorted(["MatMul", op])
+    fused = ["MatMul"] if op in ("Add", "Sub") else ["MatMul", op]
+    assert ops_after([fold_scale, fuse_bias], after, 0) == fused

@@ -45,6 +45,9 @@ def _rule(match: Match) -> Sequence[str] | None:
 
 def _fold_one(match: Match) -> Node | None:
     """The node as it reads what the op before it reads; None if it must stay."""
+    # Quotients of integers are rounded, and their products wrap where those of folded constants saturate.
+    if not match.builder.tensors[match.node.inputs[0]].real.dtype.is_float:
+        return None
     before, filters = match.sole_producer(0, *CONSTANTS, *ORDERS, "Transpose"), match.constant(1)
     perm: tuple[int, ...] | None = None
     if before and before.op.name == "Transpose":
@@ -90,16 +93,16 @@ def _reorder_filters(match: Match, filters: Array, before: Node, perm: tuple[int
     last = perm[-1] if perm else len(match.builder.shape(data)) - 1
     # Filters of a group see only its channels; a Gather may bring others.
     grouped = match.node.op.name == "Conv" and match.node.attributes(ConvAttributes).group != 1
+    # A Gather may leave channels out, as of RGBA: the filters have none for those.
+    takes_all = match.builder.shape(data)[axis] == channels
     if (
         indices is None
         or axis != last
-    # A Gather may leave channels out, as of RGBA: the filters have none for those.
-    takes_all = match.builder.shape(data)[axis] == channels
         or grouped
+        or not takes_all
         or not np.array_equal(np.sort(indices), np.arange(channels))
     ):
         return None
-        or not takes_all
     # Channel c of the Gather's result is channel indices[c] of its input: so c of the filters goes there.
     inverse = np.argsort(indices)
     ordered = filters[inverse] if match.node.op.name == "MatMul" else filters[..., inverse]

@@ -30,7 +30,7 @@ def _rule(match: Match) -> Sequence[str] | None:
     epsilon = match.node.attributes(EpsilonAttributes).epsilon
     # Double precision, so that factor and shift are rounded once each.
     factor = scale / np.sqrt(variance + epsilon)
-    dtype = match.builder.tensors[match.node.inputs[0]].dtype.numpy
+    dtype = match.builder.tensors[match.node.inputs[0]].real.dtype.numpy
     name = match.node.outputs[0]
     by = match.builder.weight(f"{name}.scale", factor.astype(dtype))
     plus = match.builder.weight(f"{name}.shift", (bias - mean * factor).astype(dtype))

@@ -30,6 +30,9 @@ def fold_scale(graph: Graph) -> Graph:
 def _rule(match: Match) -> Sequence[str] | None:
     if match.node.op.name not in ("Mul", "Div"):
         return None
+    # Quotients of integers are rounded, and their products wrap where those of folded constants saturate.
+    if not match.builder.tensors[match.node.inputs[0]].real.dtype.is_float:
+        return None
     is_division = match.node.op.name == "Div"
     for index in (1,) if is_division else (0, 1):
         factor, path = match.constant(index), _find_path(match, 1 - index)

@@ -50,8 +50,9 @@ def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
 def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
     builder = match.builder
     columns = builder.shape(feeder.outputs[0])[-1]
-    # Added in double precision: two float biases of unlike size would lose digits.
-    total = np.broadcast_to(constant.reshape(-1), (columns,)).astype(np.float64)
+    # Added in double precision: two float biases of unlike size would lose digits. Integers wrap.
+    dtype = np.float64 if constant.dtype.kind == "f" else constant.dtype
+    total = np.broadcast_to(constant.reshape(-1), (columns,)).astype(dtype)
     if len(feeder.inputs) > 2 and feeder.inputs[2]:
         total = total + builder.weights[feeder.inputs[2]]
     bias = builder.weight(f"{match.node.outputs[0]}.bias", total.astype(constant.dtype))
