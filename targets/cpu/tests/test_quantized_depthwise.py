@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mace_target_cpu.quantized.depthwise import LANES_OF_128_BITS, ChannelOrder, pack_channels, split_taps
+from mace_target_cpu.quantized.depthwise import LANES_OF_128_BITS, ChannelOrder, split_taps
 
 
 @pytest.mark.parametrize("limit", [1, 127, 128, 255])
@@ -29,7 +29,7 @@ def test_taps_without_a_weight_have_a_slot() -> None:
 
 def test_a_part_of_128_bits_has_sixteen_neighboring_channels() -> None:
     summands = np.arange(70)[:, None].repeat(4, 1).astype(np.int8)
-    packed = pack_channels(summands, LANES_OF_128_BITS)
+    packed = LANES_OF_128_BITS.pack(summands)
     assert packed.shape == (2, 1, 4, 4, 4, 4)
     for vector in range(4):
         for part in range(4):
@@ -39,7 +39,7 @@ def test_a_part_of_128_bits_has_sixteen_neighboring_channels() -> None:
 
 def test_one_part_keeps_the_order_of_channels() -> None:
     summands = np.arange(300)[:, None].repeat(8, 1).astype(np.int8)
-    packed = pack_channels(summands, ChannelOrder(128, 1))
+    packed = ChannelOrder(128, 1).pack(summands)
     assert packed.shape == (3, 2, 4, 1, 32, 4)
     channels = packed[:, 1, :, :, :, 3].reshape(-1)
     assert channels[:300].tolist() == summands[:, 0].tolist()

@@ -119,5 +119,5 @@ def estimate_sum(node: Node, lowering: Lowering, level: Level) -> float:
 
 
 def estimate_elements(node: Node, lowering: Lowering, level: Level) -> float:
-    """Return that each element takes an instruction or more."""
-    return lowering.tensors[node.outputs[0]].elements
+    """Return that each element that is read or written takes an instruction or more."""
+    return max(lowering.tensors[name].elements for name in (*node.inputs, *node.outputs) if name)

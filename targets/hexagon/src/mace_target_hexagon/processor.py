@@ -11,25 +11,49 @@ import numpy as np
 
 from mace_core.api import Counter
 from mace_core.candidates import Candidate
-from mace_core.ir import Array, Graph, Node
+from mace_core.ir import Array, Graph
 from mace_core.levels import Level
-from mace_core.lowering import Lower, Lowering
+from mace_core.lowering import Lower
 from mace_core.numerics import Numerics
 from mace_core.program import Call, Program, Weight
 from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
 from mace_target_cpu.quantized import conv
-from mace_target_cpu.quantized.depthwise import DEPTHWISE, ChannelOrder, lower_depthwise
+from mace_target_cpu.quantized.depthwise import DEPTHWISE
+from mace_target_hexagon import pools
+from mace_target_hexagon.depthwise import REGISTER, lower_depthwise_for_hvx
 from mace_target_hexagon.elementwise import SIGNS, estimate_elements, estimate_sum, lower_sum
 from mace_target_hexagon.isa import HVX, LEVELS
 
-REGISTER = 128
-"""Bytes of a register of HVX."""
+LEVEL = (str(HVX.name),)
+PLAIN_CANDIDATES = {"MaxPool": Candidate("lines", pools.lower_max, pools.estimate, LEVEL)}
+"""Ways to compute elements that need no scale by HVX; beside them stand the CPU's."""
+
+CANDIDATES = {
+    **{op: Candidate("words", lower_sum, estimate_sum, LEVEL) for op in SIGNS},
+    **{op: Candidate("rows", pools.lower_mean, pools.estimate, LEVEL) for op in ("ReduceMean", "ReduceSum")},
+    "AveragePool": Candidate("halves", pools.lower_average, pools.estimate, LEVEL),
+}
+"""Ways to compute stored integers by HVX, rounded as in single precision."""
+
+FIXED_POINT_CANDIDATES = {
+    "AveragePool": Candidate("halves", pools.lower_divided_average, pools.estimate, LEVEL),
+    "ReduceMean": Candidate("rows", pools.lower_fixed_mean, pools.estimate, LEVEL),
+}
+"""The same with the bits of LiteRT's kernels."""
 
 
-def lower_depthwise_for_hvx(node: Node, lowering: Lowering) -> None:
-    """Lower a depthwise convolution of bytes, whose channels keep their order in registers of HVX."""
-    lower_depthwise(node, lowering, ChannelOrder(REGISTER, 1))
+def _add_candidates(
+    table: Mapping[str, Lower | Sequence[Candidate]], candidates: Mapping[str, Candidate]
+) -> dict[str, Sequence[Candidate]]:
+    """Return for each op its candidate, and behind it what the table has for it."""
+    added: dict[str, Sequence[Candidate]] = {}
+    for op, candidate in candidates.items():
+        plain = table[op]
+        assert callable(plain)
+        # Still there for the level without vectors, and for what the candidate refuses.
+        added[op] = (candidate, Candidate("plain", plain, estimate_elements))
+    return added
 
 
 class Hvx(Cpu):
@@ -58,26 +82,25 @@ class Hvx(Cpu):
         return PacketCounter()
 
     @property
+    def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """The CPU's lowerings; maxima of windows of bytes have a kernel of their own at one level."""
+        return {**super().lowerings, **_add_candidates(super().lowerings, PLAIN_CANDIDATES)}
+
+    @property
     def quantized(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
-        """The CPU's lowerings; depthwise convolutions of bytes have a kernel of their own at one level."""
+        """The CPU's lowerings; some ops of bytes have kernels of their own at one level."""
         products = conv.LOWERINGS["Conv"]
         assert not callable(products)
-        # The CPU's candidate orders channels by the halves of AVX2's registers; those of HVX are whole.
-        depthwise = replace(DEPTHWISE, lower=lower_depthwise_for_hvx, levels=(str(HVX.name),))
+        # The CPU's candidate orders channels by the halves of AVX2's registers; HVX reads them in order.
+        depthwise = replace(DEPTHWISE, lower=lower_depthwise_for_hvx, levels=LEVEL)
         others = (candidate for candidate in products if candidate is not DEPTHWISE)
-        return {**super().quantized, "Conv": (depthwise, *others), **self._sums()}
+        table = super().quantized
+        return {**table, "Conv": (depthwise, *others), **_add_candidates(table, CANDIDATES)}
 
-    def _sums(self) -> dict[str, Sequence[Candidate]]:
-        """Return the ways to add bytes: by HVX, and that of the CPU."""
-        levels = (str(HVX.name),)
-        sums: dict[str, Sequence[Candidate]] = {}
-        for op in SIGNS:
-            plain = super().quantized[op]
-            assert callable(plain)
-            # Still there for the level without vectors, and for scales that words cannot hold.
-            others = Candidate("floats", plain, estimate_elements)
-            sums[op] = (Candidate("words", lower_sum, estimate_sum, levels), others)
-        return sums
+    @property
+    def fixed_point(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """The CPU's lowerings by `numerics: tflite-reference`, with kernels of bytes at one level."""
+        return {**super().fixed_point, **_add_candidates(super().fixed_point, FIXED_POINT_CANDIDATES)}
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
         """Leave sums of bytes to their own kernel, whose vectors an epilogue in floats has not."""

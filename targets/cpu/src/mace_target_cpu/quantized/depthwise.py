@@ -48,6 +48,17 @@ class ChannelOrder:
         view = full.reshape(blocks, self.parts, 4, self.block // self.parts // 4, *rest)
         return np.ascontiguousarray(view.swapaxes(1, 2))
 
+    def pack(self, summands: Array) -> Array:
+        """Arrange int8 [channels, slots] for kernels: blocks, quads, channels of a block, QUAD of each.
+
+        For 64 channels in parts of 128 bits, vector v of a block has in its part l the channels 16 l + 4 v to
+        16 l + 4 v + 3.
+        """
+        channels, slots = summands.shape
+        #                        block, vector, part, channel, quad, tap
+        view = self.arrange(summands.reshape(channels, slots // QUAD, QUAD))
+        return np.ascontiguousarray(view.transpose(0, 4, 1, 2, 3, 5))
+
 
 LANES_OF_128_BITS = ChannelOrder(64, 4)
 """That of AVX: unpacking bytes works on each 128 bits of a register by itself."""
@@ -80,7 +91,7 @@ def lower_depthwise(node: Node, lowering: Lowering, order: ChannelOrder = LANES_
         "quads": len(slots) // QUAD,
         **result(y, *clamp(node)),
     }
-    packed = pack_channels(summands, order)
+    packed = order.pack(summands)
     reads = [
         x.name,
         lowering.weight(f"{node.inputs[1]}_quads", packed.shape, "int8", lambda: packed),
@@ -121,18 +132,6 @@ def split_taps(taps: Array) -> tuple[Array, Array]:
     slots += [0] * missing
     summands += [np.zeros(taps.shape[0], taps.dtype)] * missing
     return np.array(slots), np.stack(summands, axis=1).astype(np.int8)
-
-
-def pack_channels(summands: Array, order: ChannelOrder) -> Array:
-    """Arrange int8 [channels, slots] as kernels read it: blocks, quads, channels of a block, QUAD of each.
-
-    For 64 channels in parts of 128 bits, vector v of a block has in its part l the channels 16 l + 4 v to
-    16 l + 4 v + 3.
-    """
-    channels, slots = summands.shape
-    #                        block, vector, part, channel, quad, tap
-    view = order.arrange(summands.reshape(channels, slots // QUAD, QUAD))
-    return np.ascontiguousarray(view.transpose(0, 4, 1, 2, 3, 5))
 
 
 def _channel_weight(lowering: Lowering, name: str, values: Array) -> str:
