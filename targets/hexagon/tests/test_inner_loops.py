@@ -17,6 +17,7 @@ PER_PACKET = 2
 """Products of a register with a scalar that a packet holds at most."""
 
 TILES = ("12x1", "8x2", "8x3", "6x4")
+KERNELS = tuple(f"igemm_{form}_{tile}" for form in ("bytes", "wide") for tile in TILES)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,8 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The kernels for HVX as assembly."""
     compiler = require_compiler()
     folder = tmp_path_factory.mktemp("assembly")
-    sources = generate_library([Hvx()], [merge("products", CASES[:1])], ABI)
+    halves = [case for case in CASES if case.name == "halves"]
+    sources = generate_library([Hvx()], [merge("products", (CASES[0], *halves))], ABI)
     write_all(folder, sources.files)
     for manifest in sources.manifests:
         for name, path in manifest.copies.items():
@@ -43,10 +45,11 @@ def inner_loop(assembly: str, function: str) -> str:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tile", KERNELS)
 def test_packets_of_a_tile_are_four_fifths_full(assembly: str, tile: str) -> None:
-    rows, vectors = map(int, tile.split("x"))
-    loop = inner_loop(assembly, f"igemm_bytes_{tile}")
+    """Those of bytes, and of 16 bits as two bytes."""
+    rows, vectors = map(int, tile.rpartition("_")[2].split("x"))
+    loop = inner_loop(assembly, tile)
     products, packets = loop.count("vrmpy"), len(re.findall(r"^\s*\{", loop, re.MULTILINE))
     assert products == 4 * rows * vectors
     assert products / PER_PACKET >= 0.8 * packets, f"{products} products in {packets} packets"
@@ -59,7 +62,7 @@ def test_l2fetch_stands_in_front_of_the_loops_of_products(assembly: str) -> None
     bodies = re.split(r"^(\w+):", assembly, flags=re.MULTILINE)
     functions = dict(zip(bodies[1::2], bodies[2::2], strict=True))
     counts = {name: len(re.findall(r"l2fetch\(r\d+,r\d+:\d+\)", text)) for name, text in functions.items()}
-    tiles = [name for name in functions if re.fullmatch(r"igemm_bytes_\d+x\d", name)]
-    assert len(tiles) >= len(TILES)
+    tiles = [name for name in functions if re.fullmatch(r"igemm_(bytes|wide)_\d+x\d", name)]
+    assert len(tiles) >= len(KERNELS)
     assert not any(counts[name] for name in tiles)
     assert sum(counts.values()) >= 3, "rows, the first weights, and the next ones"

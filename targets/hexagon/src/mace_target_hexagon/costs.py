@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mace_core.ir import Graph, Node
+from mace_core.ir import DType, Graph, Node
 from mace_target_hexagon.isa import PANEL
 
 HYSTERESIS = 0.8
@@ -39,6 +39,8 @@ class DspCosts:
     of which the loops of products reach 80 %.
     packets_per_row, packets_per_panel, packets_per_tap: of a product, for each pixel or row of its result,
     for 32 columns of that, which are a register to be rounded, and for each tap of a window to gather.
+    wide_macs_per_packet, packets_per_wide_row, packets_per_wide_tap: the same where the left factor has 16
+    bits, or the right one is computed. packets_per_wide_panel: where the result has 16 bits.
     depthwise_macs_per_packet: multiply-adds of a convolution of each channel alone.
     float_packets: packets for one multiply-add of floats, which v66 computes one by one.
     vector_bytes_per_packet: that ops of VECTORED read and write.
@@ -54,6 +56,10 @@ class DspCosts:
     packets_per_row: float = 40.0
     packets_per_panel: float = 10.0
     packets_per_tap: float = 10.0
+    wide_macs_per_packet: float = 100.0
+    packets_per_wide_row: float = 80.0
+    packets_per_wide_panel: float = 48.0
+    packets_per_wide_tap: float = 20.0
     depthwise_macs_per_packet: float = 5.0
     float_packets: float = 4.0
     vector_bytes_per_packet: float = 8.0
@@ -97,7 +103,8 @@ class DspCosts:
             # One product for each weight and place: rounding and stores take longer than products.
             return macs / self.depthwise_macs_per_packet
         if macs:
-            return macs / self.macs_per_packet + self._count_packets_of_rows(node, graph)
+            rate = self.wide_macs_per_packet if _is_wide(node, graph) else self.macs_per_packet
+            return macs / rate + self._count_packets_of_rows(node, graph)
         return moved / (self.vector_bytes_per_packet if node.op.name in VECTORED else self.bytes_per_packet)
 
     def _count_packets_of_rows(self, node: Node, graph: Graph) -> float:
@@ -107,9 +114,12 @@ class DspCosts:
         taps = math.prod(weights.shape[1:-1]) if node.op.name == "Conv" else 1
         # A window of one place is read where it lies.
         gathered = taps if taps > 1 else 0
+        is_wide = _is_wide(node, graph)
+        of_a_row = self.packets_per_wide_row if is_wide else self.packets_per_row
+        of_a_tap = self.packets_per_wide_tap if is_wide else self.packets_per_tap
+        of_a_panel = self.packets_per_wide_panel if result.dtype is DType.I16 else self.packets_per_panel
         panels = math.ceil(columns / PANEL)
-        of_a_row = self.packets_per_row + self.packets_per_panel * panels + self.packets_per_tap * gathered
-        return of_a_row * result.elements / columns
+        return (of_a_row + of_a_panel * panels + of_a_tap * gathered) * result.elements / columns
 
 
 def _count_macs(node: Node, graph: Graph) -> int:
@@ -121,6 +131,12 @@ def _count_macs(node: Node, graph: Graph) -> int:
 def _is_depthwise(node: Node, graph: Graph) -> bool:
     """Tell whether a node convolves each channel alone: filters [O, kernel, I / group] have one."""
     return node.op.name == "Conv" and graph.tensors[node.inputs[1]].shape[-1] == 1
+
+
+def _is_wide(node: Node, graph: Graph) -> bool:
+    """Tell whether a product multiplies elements of 16 bits, as those of two computed factors become."""
+    is_computed = node.op.name == "MatMul" and node.inputs[1] not in graph.weights
+    return is_computed or graph.tensors[node.inputs[0]].dtype is DType.I16
 
 
 def _is_integer(node: Node, graph: Graph) -> bool:

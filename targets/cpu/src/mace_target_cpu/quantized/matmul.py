@@ -131,7 +131,9 @@ def _lower_computed(node: Node, lowering: Lowering) -> None:
         **sums.result(node, y),
     }
     reads = [a.name, b.name, *column_weights(lowering, y.name, sums, 1)]
-    scratch = wide_scratch(rows, depth, 0) + padded_depth(depth) * padded_columns
+    # Kernels whose products have a scalar factor begin packed matrices at whole registers.
+    alignment = 4 * panel if packing(lowering).by_scalar else 0
+    scratch = wide_scratch(rows, depth, 0) + padded_depth(depth) * padded_columns + alignment
     lowering.call(node, Call(COMPUTED, args, reads, [y.name], scratch=scratch))
 
 
