@@ -34,11 +34,32 @@ UNARY = (
         raw(op, ints(2, 5, low=-9, high=9), name=f"{op} i32")
         for op in ["Abs", "Neg", "Sign", "Invert", "Square", "Relu"]
     ),
+    raw(
+        "Log1p",
+        np.array([-1, -0.999999, -0.6, -0.5, -1e-7, 0, 1e-7, 0.5, 0.7, 1, 9e4, 1e10, 3e38, np.inf], "f4"),
+        name="Log1p of extremes",
+        tolerance=4e-6,
+    ),
+    *(
+        raw(
+            "Expm1",
+            np.array([-np.inf, -6e4, -250, -170, -19, -1, 1e-7, 5, 10], dtype),
+            name=f"Expm1 of extremes in {dtype}",
+            tolerance=tolerance,
+        )
+        for dtype, tolerance in (("f2", 5e-3), ("f4", 1e-6), ("f8", 1e-14))
+    ),
     raw("LogicalNot", truths(2, 5)),
     raw("LeakyRelu", f32(3, 5), alpha=0.3, name="LeakyRelu alpha"),
     raw("Cast", f32(3, 5, low=-9, high=9), DstT=np.int32, name="Cast to i32"),
     raw("Cast", ints(3, 5, low=-1, high=1), DstT=np.bool_, name="Cast to bool"),
     raw("Bucketize", f32(3, 5), boundaries=[-1.0, 0.5, 0.5, 1.5]),
+    raw(
+        "Bucketize",
+        np.array([0.1, float(np.float32(0.1)), 0.2]),
+        boundaries=[0.1, 0.2],
+        name="Bucketize f64 beside a rounded boundary",
+    ),
     raw("Bucketize", ints(3, 5), boundaries=[1.0, 3.0], name="Bucketize i32"),
     raw("Cast", truths(3, 5), DstT=np.float32, name="Cast from bool"),
     raw("Cast", f32(3, 5), DstT=np.float32, name="Cast to itself"),
@@ -68,6 +89,12 @@ BINARY = (
     ),
     raw("Atan2", f32(4, 9), f32(4, 9)),
     raw("Atan2", np.array([0, 0, 1, -1, 0], "f4"), np.array([0, -1, 0, 0, 1], "f4"), name="Atan2 axes"),
+    raw(
+        "Atan2",
+        np.array([1, -1, 2, -2, 0.5], "f4"),
+        np.array([-0.0, -0.0, 0.0, 0.0, -np.inf], "f4"),
+        name="Atan2 beside a negative zero",
+    ),
     Case(
         "ApproximateEqual",
         lambda tf, x, y: tf.raw_ops.ApproximateEqual(x=x, y=y, tolerance=0.4),
@@ -78,6 +105,12 @@ BINARY = (
     raw("Xdivy", np.array([1, 0, 2, 0, -1], "f4"), f32(4, 5, low=0.5)),
     raw("Xlogy", np.array([1, 0, 2, 0, -1], "f4"), f32(4, 5, low=0.5)),
     raw("Xlog1py", np.array([1, 0, 2, 0, -1], "f4"), f32(4, 5, low=-0.5)),
+    raw(
+        "Xlog1py",
+        np.array([1, 0, 1e8], "f4"),
+        np.array([1e7, -1, 1e-8], "f4"),
+        name="Xlog1py of extremes",
+    ),
     raw("BiasAdd", f32(2, 4, 4, 3), floats(3)),
     raw("BiasAdd", f32(2, 3, 4, 4), floats(3), data_format="NCHW", name="BiasAdd NCHW"),
     raw("BiasAdd", f32(2, 3), floats(3), name="BiasAdd of a matrix"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import pi
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer.elementary import atan2_choice, expm1_factors, log1p_choice
 from mace_core.ir import DType
 from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
@@ -114,18 +114,11 @@ def _erfc(node: TensorFlowNode) -> Sequence[OptionalValue]:
 
 
 def _expm1(node: TensorFlowNode) -> Sequence[OptionalValue]:
-    """Add exp(x) - 1 as 2 exp(x / 2) sinh(x / 2): the subtraction would lose the digits of small numbers."""
-    half = node.emit("Mul", [node.input(0), _like(node, 0.5)], tag="half")
-    exp, sinh = node.emit("Exp", [half], tag="exp"), node.emit("Sinh", [half], tag="sinh")
-    product = node.emit("Mul", [exp, sinh], tag="product")
-    return node.done("Mul", [product, _like(node, 2.0)])
+    return node.done("Mul", expm1_factors(node, node.input(0)))
 
 
 def _log1p(node: TensorFlowNode) -> Sequence[OptionalValue]:
-    """Add log(1 + x) as 2 atanh(x / (2 + x)): the sum would lose the digits of small numbers."""
-    total = node.emit("Add", [node.input(0), _like(node, 2.0)], tag="sum")
-    ratio = node.emit("Div", [node.input(0), total], tag="ratio")
-    return node.done("Mul", [node.emit("Atanh", [ratio], tag="atanh"), _like(node, 2.0)])
+    return node.done("Where", log1p_choice(node, node.input(0)))
 
 
 def _is_finite(node: TensorFlowNode) -> Sequence[OptionalValue]:
@@ -159,41 +152,36 @@ def _no_nan(op: str, zero: int) -> Handler:
     return handle
 
 
-def _logarithmic(op: str, shift: float) -> Handler:
-    """Return a handler of x * log(y + shift) (op Mul) or x / y (op Div), which are 0 wherever x is 0.
+def _zero_where_first_is(combine: Callable[[TensorFlowNode], str]) -> Handler:
+    """Return a handler of a result that is 0 wherever operand 0 is 0.
 
-    Without that they would be NaN for x = y = 0, as in cross entropies.
+    Without that x * log(y) and x / y would be NaN for x = y = 0, as in cross entropies.
     """
 
     def handle(node: TensorFlowNode) -> Sequence[OptionalValue]:
-        second = node.input(1)
-        if shift:
-            second = node.emit("Add", [second, _like(node, shift)], tag="sum")
-        if op == "Mul":
-            second = node.emit("Log", [second], tag="log")
-        result = node.emit(op, [node.input(0), second], tag="result")
+        result = combine(node)
         is_zero = node.emit("Equal", [node.input(0), _like(node, 0.0)], tag="zero")
         return node.done("Where", [is_zero, _like(node, 0.0), result])
 
     return handle
 
 
+def _divide(node: TensorFlowNode) -> str:
+    return node.emit("Div", [node.input(0), node.input(1)], tag="result")
+
+
+def _multiply_log(node: TensorFlowNode) -> str:
+    log = node.emit("Log", [node.input(1)], tag="log")
+    return node.emit("Mul", [node.input(0), log], tag="result")
+
+
+def _multiply_log1p(node: TensorFlowNode) -> str:
+    log = node.emit("Where", log1p_choice(node, node.input(1)), tag="log")
+    return node.emit("Mul", [node.input(0), log], tag="result")
+
+
 def _atan2(node: TensorFlowNode) -> Sequence[OptionalValue]:
-    """Add the angle of (x, y): that of y / x, for negative x half a turn more to y's side; 0 if both are."""
-    y, x, zero = node.input(0), node.input(1), _like(node, 0.0)
-    angle = node.emit("Atan", [node.emit("Div", [y, x], tag="slope")], tag="angle")
-    negative = node.emit("Less", [y, zero], tag="below")
-    half_turn = node.emit("Where", [negative, _like(node, -pi), _like(node, pi)], tag="turn")
-    is_left = node.emit("Less", [x, zero], tag="left")
-    opposite = node.emit("Add", [angle, half_turn], tag="turned")
-    full_angle = node.emit("Where", [is_left, opposite, angle], tag="side")
-    # 0 / 0 is NaN there, TensorFlow returns 0.
-    is_flat, is_upright = (
-        node.emit("Equal", [y, zero], tag="flat"),
-        node.emit("Equal", [x, zero], tag="upright"),
-    )
-    is_origin = node.emit("And", [is_flat, is_upright], tag="origin")
-    return node.done("Where", [is_origin, zero, full_angle])
+    return node.done("Where", atan2_choice(node, node.input(0), node.input(1)))
 
 
 def _add_n(node: TensorFlowNode) -> Sequence[OptionalValue]:
@@ -234,8 +222,10 @@ def _bucketize(node: TensorFlowNode) -> Sequence[OptionalValue]:
     """Add the number of boundaries, which rise, that an element reaches."""
     boundaries = node.attr("boundaries", (0.0,) * 0)
     node.refuse_unless(bool(boundaries), "it has no boundaries")
-    column = node.reshape(node.cast(node.input(0), DType.F32), (*node.shape(0), 1), "column")
-    row = node.add_constant(boundaries, DType.F32, "boundaries")
+    # The boundaries are of single precision, and compared with elements of double precision as they are.
+    dtype = DType.F64 if node.dtype(0) is DType.F64 else DType.F32
+    column = node.reshape(node.cast(node.input(0), dtype), (*node.shape(0), 1), "column")
+    row = node.add_constant(boundaries, dtype, "boundaries")
     reached = node.emit("GreaterEqual", [column, row], tag="reached")
     attrs = {"axes": (node.rank(0),), "keepdims": False}
     return node.done("ReduceSum", [node.cast(reached, DType.I32)], attrs)
@@ -294,8 +284,8 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "SelectV2": _select,
         "Square": _square,
         "SquaredDifference": _squared_difference,
-        "Xdivy": _logarithmic("Div", 0.0),
-        "Xlog1py": _logarithmic("Mul", 1.0),
-        "Xlogy": _logarithmic("Mul", 0.0),
+        "Xdivy": _zero_where_first_is(_divide),
+        "Xlog1py": _zero_where_first_is(_multiply_log1p),
+        "Xlogy": _zero_where_first_is(_multiply_log),
     }
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import pi
 from types import MappingProxyType
 
 import numpy as np
 
+from mace_core.importer.elementary import atan2_choice
 from mace_core.ir import Array
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
@@ -56,17 +56,7 @@ def _bucketize(node: TfliteNode) -> Sequence[str]:
 
 def _atan2(node: TfliteNode) -> Sequence[str]:
     """Add ATAN2(y, x): the angle of the point (x, y)."""
-    y, x = node.input(0), node.input(1)
-    # The IR has Atan only, which is right for x > 0. For x < 0 the angle is half a turn further, towards the
-    # side of y; on the axis x = 0, where the slope is not finite, it is a quarter of a turn.
-    zero, quarter_turn, half_turn = (node.add_constant(np.float32(v), tag="angle") for v in (0, pi / 2, pi))
-    angle = node.emit("Atan", [node.emit("Div", [y, x], tag="slope")], tag="angle")
-    below = node.emit("Less", [y, zero], tag="below")
-    turn = node.emit("Where", [below, node.add_constant(np.float32(-pi), tag="angle"), half_turn], tag="turn")
-    left = node.emit("Where", [node.emit("Less", [x, zero], tag="left"), turn, zero], tag="turn")
-    upright = node.emit("Mul", [node.emit("Sign", [y], tag="side"), quarter_turn], tag="upright")
-    aside = node.emit("Add", [angle, left], tag="aside")
-    return node.done("Where", [node.emit("Equal", [x, zero], tag="axis"), upright, aside])
+    return node.done("Where", atan2_choice(node, node.input(0), node.input(1)))
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
