@@ -214,6 +214,16 @@ BINARY = (
         ("FakeQuantOptions", {"Min": -1.3, "Max": 1.7, "NumBits": 8}),
         tolerance=2e-6,
     ),
+    *(
+        # Integers and halves, which lie between two steps of 1.
+        Case(
+            f"fake quant of halves from {low}",
+            "FAKE_QUANT",
+            [np.arange(-9, 9, 0.5, dtype=np.float32)],
+            ("FakeQuantOptions", {"Min": low, "Max": low + levels, "NumBits": bits}),
+        )
+        for low, levels, bits in ((-128, 255, 8), (-0.5, 255, 8), (-1.5, 15, 4), (0.5, 3, 2))
+    ),
 )
 CASES = (*UNARY, *ACTIVATION, *BINARY)
 

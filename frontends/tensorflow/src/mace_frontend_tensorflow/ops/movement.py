@@ -177,8 +177,9 @@ def done_slice(
 
 
 def _pad(node: TensorFlowNode) -> Sequence[OptionalValue]:
+    # An integer stays one: a float does not hold every integer of 64 bits.
     value = node.constant(2, "value").reshape(()).item() if node.operand_count > 2 else 0
-    return _done_pad(node, {"mode": "constant", "value": float(value)})
+    return _done_pad(node, {"mode": "constant", "value": value})
 
 
 def _mirror_pad(node: TensorFlowNode) -> Sequence[OptionalValue]:

@@ -147,15 +147,20 @@ def _fake_quant(node: TfliteNode) -> Sequence[str]:
     node.require_consistent(
         maximum > minimum and levels > 0, f"it rounds to a range from {minimum} to {maximum}"
     )
-    step = (maximum - minimum) / levels
+    step = np.float32((maximum - minimum) / levels)
     # TensorFlow moves the range by less than a step so that 0 is exactly one of the steps
     # (NudgeQuantizationRange).
-    zero = min(max(round(-minimum / step), 0), levels)
-    low, high = -zero * step, (levels - zero) * step
-    limited = node.emit("Clip", [node.input(0)], {"min": low, "max": high}, tag="limited")
-    scale = node.add_constant(np.float32(step), tag="step")
-    steps = node.emit("Round", [node.emit("Div", [limited, scale], tag="steps")], tag="rounded")
-    return node.done("Mul", [steps, scale])
+    zero = np.clip(np.floor(np.float32(-minimum) / step + np.float32(0.5)), 0, levels)
+    low, high = np.float32(-zero * step), np.float32((levels - zero) * step)
+    limited = node.emit("Clip", [node.input(0)], {"min": float(low), "max": float(high)}, tag="limited")
+    # The kernel counts steps from the lower bound and rounds halves up (FakeQuantizeArray); the IR's Round takes
+    # them to the even step.
+    lowest, scale = node.add_constant(low, tag="lowest"), node.add_constant(step, tag="step")
+    above = node.emit("Sub", [limited, lowest], tag="above")
+    steps = node.emit("Mul", [above, node.add_constant(np.float32(1) / step, tag="inverse")], tag="steps")
+    shifted = node.emit("Add", [steps, node.add_constant(np.float32(0.5), tag="half")], tag="shifted")
+    rounded = node.emit("Mul", [node.emit("Floor", [shifted], tag="rounded"), scale], tag="scaled")
+    return node.done("Add", [rounded, lowest])
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(

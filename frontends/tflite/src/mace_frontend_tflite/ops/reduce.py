@@ -37,7 +37,7 @@ def _any_or_all(op: str) -> Handler:
         numbers = node.emit("Cast", [node.input(0)], {"to": "i32"}, tag="numbers")
         rank = len(node.shape(0))
         attrs = {
-            "axes": tuple(node.axis(a, rank) for a in node.ints(1, "axes")),
+            "axes": tuple(sorted({node.axis(a, rank) for a in node.ints(1, "axes")})),
             "keepdims": bool(node.options("ReducerOptions").KeepDims()),
         }
         return node.done("Cast", [node.emit(op, [numbers], attrs, tag="reduced")], {"to": "bool"})

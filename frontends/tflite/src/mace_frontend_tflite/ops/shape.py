@@ -73,7 +73,13 @@ def _range(node: TfliteNode) -> str:
         delta != 0 and abs((limit - start) / delta) < MAX_RANGE,
         f"it has a range from {start} to {limit} by {delta}",
     )
-    return node.add_constant(np.arange(start, limit, delta, dtype=dtype), tag="range")
+    if dtype.kind != "f":
+        return node.add_constant(np.arange(start, limit, delta, dtype=dtype), tag="range")
+    # As in the kernel (GetSize in range.cc): the quotient in single precision, rounded up. In double precision
+    # that of 0.6 and 0.2 lies above 3, which would make a fourth number.
+    first, last, step = (number.reshape(()) for number in numbers)
+    count = max(int(np.ceil((last - first) / step)), 0)
+    return node.add_constant((first + np.arange(count) * step).astype(dtype), tag="range")
 
 
 def _fill(node: TfliteNode) -> Sequence[str]:
