@@ -8,10 +8,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mace_core.decompositions import Steps, StridedSlice, apply, batch_to_space, same_paddings, space_to_batch
+from mace_core.decompositions import (
+    Steps,
+    StridedSlice,
+    apply,
+    batch_to_space,
+    nearest_places,
+    nearest_resize,
+    same_paddings,
+    space_to_batch,
+)
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType
 from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_core.ops.slice import SliceAttributes
 from mace_core.run.reference import execute
 
@@ -183,3 +193,45 @@ def test_blocks_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         function(shape, block, pads)
+
+
+OPTIONS = ((False, False), (False, True), (True, False))
+
+
+@pytest.mark.parametrize(("corners", "centers"), OPTIONS)
+def test_resize_stands_only_for_the_elements_that_the_kernels_select(corners: bool, centers: bool) -> None:
+    """Both round in single precision, each in its own order: some sizes fall to another element."""
+    equal = 0
+    sizes = list(product(range(2, 60, 3), range(1, 150, 7)))
+    for size, resized in sizes:
+        attrs = ResizeAttributes((1, resized), (1.0, resized / size))
+        resize = nearest_resize(attrs, (1, size), corners, centers)
+        if resize:
+            taps = axis_taps(resize, 1, size).indices[:, 0]
+            np.testing.assert_array_equal(taps, nearest_places(size, resized, corners, centers))
+            equal += 1
+    assert 0.9 * len(sizes) < equal < len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("size", "resized", "options", "place", "expected"),
+    [
+        # 41 * 2 / 82 is 1, but 2 / 82 rounds down in single precision.
+        (2, 82, OPTIONS[0], 41, 0),
+        (2, 82, OPTIONS[0], 42, 1),
+        (4, 75, OPTIONS[2], 74, 3),
+        (5, 3, OPTIONS[1], 2, 4),
+        (5, 1, OPTIONS[2], 0, 0),
+    ],
+)
+def test_nearest_places(
+    size: int, resized: int, options: tuple[bool, bool], place: int, expected: int
+) -> None:
+    places = nearest_places(size, resized, *options)
+    assert len(places) == resized
+    assert places[place] == expected
+
+
+def test_nothing_is_resized_to_nothing() -> None:
+    assert nearest_resize(ResizeAttributes((1, 0), (1.0, 0.0)), (1, 4), False, False) is None
+    assert nearest_places(4, 0, False, False).size == 0

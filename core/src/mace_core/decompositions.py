@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
+import numpy as np
+
 from mace_core.attributes import Attributes
-from mace_core.ir import Shape
+from mace_core.ir import Array, Shape
 from mace_core.ops.pad import PadAttributes
 from mace_core.ops.reshape import ReshapeAttributes
+from mace_core.ops.resize import Coordinates, ResizeAttributes, axis_taps
 from mace_core.ops.slice import SliceAttributes
 from mace_core.ops.transpose import TransposeAttributes
 
@@ -156,6 +159,47 @@ class StridedSlice:
         first = None if self.begin_mask >> i & 1 else begin
         last = None if self.end_mask >> i & 1 else end
         return range(*slice(first, last, stride).indices(size))
+
+
+def nearest_places(size: int, resized: int, corners: bool, centers: bool) -> Array:
+    """Return the element of an axis that is nearest to each of a resized axis, as TensorFlow's kernels do.
+
+    corners: whether the outermost elements lie on each other.  centers: whether coordinates count from the
+    centers of elements.
+    """
+    # In single precision with this order of operations, which decides where a coordinate is close to an
+    # integer (resize_nearest_neighbor_op.cc, and TensorFlow Lite's reference/resize_nearest_neighbor.h).
+    ratio = np.float32(size) / np.float32(max(resized, 1))
+    if corners and resized > 1:
+        ratio = np.float32(size - 1) / np.float32(resized - 1)
+    numbers = np.arange(resized, dtype=np.float32) + np.float32(0.5 if centers else 0)
+    shift = np.float32(0.5 if corners else 0)
+    return np.minimum(np.floor(numbers * ratio + shift).astype(np.int64), size - 1)
+
+
+def nearest_resize(
+    attrs: ResizeAttributes, shape: Shape, corners: bool, centers: bool
+) -> ResizeAttributes | None:
+    """Return attributes of a Resize that selects the elements of `nearest_places`; None if there are none.
+
+    attrs: sizes and scales.  shape: that of the operand.
+    """
+    # The IR divides by the scale where the kernels multiply by its inverse, so that the two round another way
+    # for about one pair of sizes in twenty.
+    coordinates: Coordinates = "half_pixel" if centers else "asymmetric"
+    resize = replace(
+        attrs,
+        mode="nearest",
+        coordinates="align_corners" if corners else coordinates,
+        nearest="round_prefer_ceil" if corners or centers else "floor",
+    )
+    if min(attrs.scales) <= 0:
+        return None
+    for axis, (size, resized) in enumerate(zip(shape, attrs.sizes, strict=True)):
+        places = nearest_places(size, resized, corners, centers)
+        if size != resized and not np.array_equal(axis_taps(resize, axis, size).indices[:, 0], places):
+            return None
+    return resize
 
 
 def apply(steps: Steps, operand: str, emit: Callable[[str, list[str], Attributes], str]) -> str:

@@ -87,6 +87,7 @@ PARTS = (
     raw("MatrixBandPart", f32(4, 4), np.int32(-1), np.int32(0), name="MatrixBandPart below"),
     raw("Pad", f32(2, 3), const([1, 0], [2, 1])),
     raw("PadV2", f32(2, 3), const([1, 0], [2, 1]), np.float32(1.5)),
+    raw("PadV2", ints(3), const([1, 1]), np.int32(2**31 - 1), name="PadV2 with a wide integer"),
     raw("MirrorPad", f32(3, 4), const([2, 1], [0, 3]), mode="REFLECT"),
     raw("MirrorPad", f32(3, 4), const([2, 3], [0, 4]), mode="SYMMETRIC", name="MirrorPad symmetric"),
 )
@@ -159,6 +160,16 @@ SIZES = (
         )
         for size in ((7, 9), (3, 4), (8, 12), (4, 6))
         for attrs in ({}, {"align_corners": True}, {"half_pixel_centers": True})
+    ),
+    *(
+        # Sizes for which coordinates are close to integers.
+        raw("ResizeNearestNeighbor", f32(1, *before, 1), const(*after), name=f"{before} to {after}", **attrs)
+        for before, after, attrs in (
+            ((2, 3), (82, 123), {}),
+            ((14, 20), (2, 12), {}),
+            ((4, 8), (75, 47), {"align_corners": True}),
+            ((2, 4), (41, 55), {"half_pixel_centers": True}),
+        )
     ),
     raw(
         "ResizeBilinear",

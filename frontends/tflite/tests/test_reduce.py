@@ -36,6 +36,21 @@ RESIZE = (
         ("ResizeBilinearOptions", {"HalfPixelCenters": True}),
         [i8()],
     ),
+    *(
+        # Sizes for which coordinates are close to integers.
+        Case(
+            f"resize nearest {flags} {size}",
+            "RESIZE_NEAREST_NEIGHBOR",
+            [f32(1, *size[:2], 1), const(*size[2:])],
+            ("ResizeNearestNeighborOptions", dict.fromkeys(flags.split(), True)),
+        )
+        for flags, size in (
+            ("", (2, 3, 82, 123)),
+            ("", (14, 20, 2, 12)),
+            ("AlignCorners", (4, 8, 75, 47)),
+            ("HalfPixelCenters", (2, 4, 41, 55)),
+        )
+    ),
     Case(
         "resize nearest i8",
         "RESIZE_NEAREST_NEIGHBOR",

@@ -1,6 +1,6 @@
 """Composes elementary functions that several frameworks have, and the IR has not, out of ops of the IR.
 
-Each function adds all nodes but the last one, and returns the operands of the last: `node.done` makes that one.
+Each function adds all nodes but the last one, and returns the operands of the last, for `node.done`.
 """
 
 from __future__ import annotations

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from mace_core.decompositions import same_paddings
+from mace_core.decompositions import nearest_places, nearest_resize, same_paddings
 from mace_core.ir import DType, Shape
 from mace_core.ops.resize import ResizeAttributes
-from mace_frontend_tensorflow.node import CUT_BEFORE, TensorFlowNode
+from mace_frontend_tensorflow.node import CUT_BEFORE, MAX_INDICES, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
 from mace_frontend_tensorflow.ops.window import reach
 from mace_frontend_tensorflow.values import OptionalValue
@@ -59,32 +57,17 @@ def _resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
 
 
 def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> Sequence[OptionalValue]:
-    shape = node.shape(0)
+    """Add the nearest elements, by a Resize where it selects the same ones, else by a lookup of each axis."""
+    tensor, shape = node.input(0), node.shape(0)
     if sizes == shape:
         return [node.value(0)]
-    if half:
-        return _nearest_centers(node, sizes)
+    node.refuse_unless(max(sizes) <= MAX_INDICES, f"it resizes to {list(sizes)}", CUT_BEFORE)
     scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
-    # resize_nearest_neighbor_op.cc rounds halves up where corners lie on corners, and cuts off otherwise.
-    if corners:
-        attrs = ResizeAttributes(sizes, scales, coordinates="align_corners", nearest="round_prefer_ceil")
-    else:
-        attrs = ResizeAttributes(sizes, scales, coordinates="asymmetric", nearest="floor")
-    return node.done("Resize", [node.input(0)], attrs)
-
-
-def _nearest_centers(node: TensorFlowNode, sizes: Shape) -> Sequence[OptionalValue]:
-    """Add element floor((i + 0.5) * size / new size) for each i, as rows that are looked up axis by axis.
-
-    The IR's op rounds (i + 0.5) * scale - 0.5, which falls to another element where that is exactly a half.
-    """
-    tensor, shape = node.input(0), node.shape(0)
+    if resize := nearest_resize(ResizeAttributes(sizes, scales), shape, corners, half):
+        return node.done("Resize", [tensor], resize)
     for axis in (1, 2):
-        # Single precision, in which the kernel computes: some sizes fall just below an integer in it.
-        scale = np.float32(shape[axis]) / np.float32(sizes[axis])
-        centers = (node.indices_to(sizes[axis]).astype(np.float32) + np.float32(0.5)) * scale
-        indices = np.minimum(np.floor(centers).astype(np.int64), shape[axis] - 1)
-        if not np.array_equal(indices, np.arange(shape[axis])):
+        if sizes[axis] != shape[axis]:
+            indices = nearest_places(shape[axis], sizes[axis], corners, half)
             rows = node.add_constant(indices, DType.I64, "places")
             tensor = node.emit("Gather", [tensor, rows], {"axis": axis}, tag="resized")
     return [tensor]

@@ -153,8 +153,8 @@ def _fake_quant(node: TfliteNode) -> Sequence[str]:
     zero = np.clip(np.floor(np.float32(-minimum) / step + np.float32(0.5)), 0, levels)
     low, high = np.float32(-zero * step), np.float32((levels - zero) * step)
     limited = node.emit("Clip", [node.input(0)], {"min": float(low), "max": float(high)}, tag="limited")
-    # The kernel counts steps from the lower bound and rounds halves up (FakeQuantizeArray); the IR's Round takes
-    # them to the even step.
+    # The kernel counts steps from the lower bound and rounds halves up (FakeQuantizeArray); the IR's Round
+    # takes them to the even step.
     lowest, scale = node.add_constant(low, tag="lowest"), node.add_constant(step, tag="step")
     above = node.emit("Sub", [limited, lowest], tag="above")
     steps = node.emit("Mul", [above, node.add_constant(np.float32(1) / step, tag="inverse")], tag="steps")

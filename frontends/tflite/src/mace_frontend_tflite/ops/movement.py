@@ -8,15 +8,22 @@ from types import MappingProxyType
 import numpy as np
 import tflite
 
-from mace_core.decompositions import StridedSlice, batch_to_space, space_to_batch
+from mace_core.decompositions import (
+    StridedSlice,
+    batch_to_space,
+    nearest_places,
+    nearest_resize,
+    space_to_batch,
+)
 from mace_core.ir import DType, Shape
+from mace_core.ops.resize import ResizeAttributes
 from mace_frontend_tflite.node import TfliteNode
 from mace_frontend_tflite.ops import Handler
 
 MAX_PLACES = 1 << 20
 """Limit of the elements of a constant that a handler here adds, which the size of the file does not limit.
 
-Below 2^22 single precision is exact enough for _nearest_centers to stay inside the axis.
+Below 2^22 single precision is exact enough for `nearest_places` to count every element.
 """
 
 
@@ -91,6 +98,8 @@ def _strided_slice(node: TfliteNode) -> Sequence[str]:
     """Add STRIDED_SLICE(x, begin, end, strides)."""
     options = node.options("StridedSliceOptions")
     begin, end, strides = node.ints(1, "begin"), node.ints(2, "end"), node.ints(3, "strides")
+    if options.Offset():
+        end = _ends_of_offsets(node, begin, end)
     masks = (
         options.BeginMask(),
         options.EndMask(),
@@ -101,12 +110,21 @@ def _strided_slice(node: TfliteNode) -> Sequence[str]:
     return node.done_steps(StridedSlice(begin, end, strides, *masks).steps(node.shape(0)), node.input(0))
 
 
+def _ends_of_offsets(node: TfliteNode, begin: Shape, offsets: Shape) -> Shape:
+    """Return the ends of ranges that the file states relative to their begins."""
+    node.require_consistent(
+        len(begin) == len(offsets), f"it has begins {list(begin)} and offsets {list(offsets)}"
+    )
+    return tuple(first + offset for first, offset in zip(begin, offsets, strict=True))
+
+
 def _pad(node: TfliteNode) -> Sequence[str]:
     pads = _pairs(node, 1, "pads")
     attrs = {"before": tuple(low for low, _ in pads), "after": tuple(high for _, high in pads)}
-    value = 0.0
+    value: int | float = 0.0
     if node.has(2):
-        value = float(node.constant(2, "value").reshape(()))
+        # An integer stays one: a float does not hold every integer of 64 bits.
+        value = node.constant(2, "value").reshape(()).item()
         quant = node.info(2).quant
         # The value is stored like the input; the IR's attribute is the real number.
         value = (value - quant.zero_point[0]) * quant.scale[0] if quant else value
@@ -179,41 +197,32 @@ def _resize(mode: str, kind: str) -> Handler:
         sizes = (shape[0], *size, shape[3])
         corners, half = options.AlignCorners(), options.HalfPixelCenters()
         scales = tuple(float(a) / b for a, b in zip(sizes, shape, strict=True))
-        if mode == "nearest" and half and not corners:
-            return _nearest_centers(node, sizes)
+        if mode == "nearest":
+            return _resize_nearest(node, ResizeAttributes(sizes, scales), (corners, half))
         # Without either option the first pixels lie upon each other, as TensorFlow 1 resized.
         coordinates = "half_pixel" if half else "asymmetric"
         if corners:
             coordinates = "align_corners"
-        # The kernel rounds half away from zero if corners are aligned, and cuts off otherwise
-        # (reference/resize_nearest_neighbor.h).
-        nearest = "round_prefer_ceil" if corners else "floor"
-        attrs = {
-            "sizes": sizes,
-            "scales": scales,
-            "mode": mode,
-            "coordinates": coordinates,
-            "nearest": nearest,
-        }
+        attrs = {"sizes": sizes, "scales": scales, "mode": mode, "coordinates": coordinates}
         return node.done("Resize", [node.input(0)], attrs)
 
     return handle
 
 
-def _nearest_centers(node: TfliteNode, sizes: Shape) -> Sequence[str]:
-    """Add the element floor((i + 0.5) * size / new size) of each axis.
+def _resize_nearest(node: TfliteNode, attrs: ResizeAttributes, options: tuple[bool, bool]) -> Sequence[str]:
+    """Add the nearest elements, by a Resize where it selects the same ones, else by a Gather for each axis.
 
-    The IR's half_pixel takes 0.5 off behind the product, so that it selects another element for some ratios.
-    The kernel computes in single precision, which decides where the product is close to an integer; so does
-    this.
+    options: whether corners lie on corners, and whether coordinates count from the centers of pixels.
     """
-    x, shape = node.input(0), node.shape(0)
+    shape = node.shape(0)
+    fits = min(attrs.sizes) >= 0 and max(attrs.sizes) <= MAX_PLACES
+    node.require_consistent(fits, f"it has a size of {list(attrs.sizes)}")
+    if resize := nearest_resize(attrs, shape, *options):
+        return node.done("Resize", [node.input(0)], resize)
+    x = node.input(0)
     for axis in (1, 2):
-        node.require_consistent(0 <= sizes[axis] <= MAX_PLACES, f"it has a size of {list(sizes)}")
-        ratio = np.float32(shape[axis]) / np.float32(max(sizes[axis], 1))
-        centers = (np.arange(sizes[axis], dtype=np.float32) + np.float32(0.5)) * ratio
-        places = np.floor(centers).astype(np.int64)
-        x = node.emit("Gather", [x, node.add_constant(places, tag="places")], {"axis": axis}, tag="resized")
+        places = node.add_constant(nearest_places(shape[axis], attrs.sizes[axis], *options), tag="places")
+        x = node.emit("Gather", [x, places], {"axis": axis}, tag="resized")
     return node.done("Identity", [x])
 
 
@@ -236,7 +245,14 @@ def _one_hot(node: TfliteNode) -> Sequence[str]:
     values = [node.emit("Reshape", [node.input(i)], {"shape": (1,)}, tag="value") for i in (3, 2)]
     pair = node.emit("Concat", values, {"axis": 0}, tag="values")
     attrs = {"depth": depth, "axis": int(node.options("OneHotOptions").Axis())}
-    return node.done("OneHot", [node.stored_input(0), pair], attrs)
+    indices = node.stored_input(0)
+    dtype = node.tensor(indices).dtype
+    # The IR's op counts negative indices from the end, the kernel has no element for them: as for the depth.
+    if not dtype.value.startswith("u"):
+        zero, limit = (node.add_constant(np.asarray(n, dtype.numpy), tag="limit") for n in (0, depth))
+        below = node.emit("Less", [indices, zero], tag="below")
+        indices = node.emit("Where", [below, limit, indices], tag="indices")
+    return node.done("OneHot", [indices, pair], attrs)
 
 
 def _top_k(node: TfliteNode) -> Sequence[str]:

@@ -75,8 +75,8 @@ def _range(node: TfliteNode) -> str:
     )
     if dtype.kind != "f":
         return node.add_constant(np.arange(start, limit, delta, dtype=dtype), tag="range")
-    # As in the kernel (GetSize in range.cc): the quotient in single precision, rounded up. In double precision
-    # that of 0.6 and 0.2 lies above 3, which would make a fourth number.
+    # As in the kernel (GetSize in range.cc): the quotient in single precision, rounded up. In double
+    # precision that of 0.6 and 0.2 lies above 3, which would make a fourth number.
     first, last, step = (number.reshape(()) for number in numbers)
     count = max(int(np.ceil((last - first) / step)), 0)
     return node.add_constant((first + np.arange(count) * step).astype(dtype), tag="range")

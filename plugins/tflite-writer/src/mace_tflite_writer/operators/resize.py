@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mace_core.ir import Array
+from mace_core.decompositions import nearest_places
 from mace_core.lowering import Refused
 from mace_core.ops.resize import Coordinates, ResizeAttributes, axis_taps
 from mace_tflite_writer.operator import (
@@ -23,8 +23,6 @@ from mace_tflite_writer.operator import (
 
 if TYPE_CHECKING:
     from mace_tflite_writer.operators import Statement
-
-F32 = np.float32
 
 WAYS: tuple[tuple[Coordinates, bool, bool], ...] = (
     ("asymmetric", False, False),
@@ -83,18 +81,10 @@ def _agrees_nearest(attrs: ResizeAttributes, shape: tuple[int, ...], corners: bo
     """Tell whether the format's kernel picks the elements that the op does."""
     for axis in (1, 2):
         taps = axis_taps(attrs, axis, shape[axis])
-        picked = _nearest(shape[axis], attrs.sizes[axis], corners, half)
+        picked = nearest_places(shape[axis], attrs.sizes[axis], corners, half)
         if taps.outside.any() or not np.array_equal(taps.indices[:, 0], picked):
             return False
     return True
-
-
-def _nearest(size: int, out: int, corners: bool, half: bool) -> Array:
-    """Return the elements that GetNearestNeighbor of LiteRT picks along an axis, in its single precision."""
-    ratio = F32(size - 1) / F32(out - 1) if corners and out > 1 else F32(size) / F32(out)
-    places = (np.arange(out, dtype=F32) + F32(0.5 if half else 0)) * ratio
-    rounded = np.floor(places + F32(0.5)) if corners else np.floor(places)
-    return np.asarray(np.clip(rounded.astype(np.int64), 0, size - 1))
 
 
 STATEMENTS: Mapping[str, Statement] = MappingProxyType({"Resize": _resize})
