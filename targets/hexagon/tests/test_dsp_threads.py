@@ -93,7 +93,7 @@ def test_remote_calls_have_the_same_bits_with_any_number_of_threads(
 @pytest.mark.emulator
 def test_a_dsp_whose_vector_units_are_taken_computes_without_them(session: SessionProgram) -> None:
     told = session.run(NEVER, 1, environment={"MACE_DSP_UNITS": "0"})
-    assert told.said("part")[0].endswith("libcdsprpc.so, 1 thread")
+    assert told.said("part")[0].endswith("libcdsprpc.so, 1 thread, no vector unit: plain C computes")
     assert list(told.outputs) == session.expected()
 
 

@@ -70,7 +70,7 @@ def interface() -> dict[str, Packed]:
 
 def test_the_interface_file_states_every_region(interface: dict[str, Packed]) -> None:
     assert list(interface) == ["load", "unload", "power", "hexagon0"]
-    assert interface["load"] == Packed(0x02020100, 3, 4)
+    assert interface["load"] == Packed(0x02020100, 3, 5)
     assert interface["unload"] == Packed(0x03010000, 1, 0)
     assert interface["power"] == Packed(0x04010000, 3, 0)
     assert interface["hexagon0"] == Packed(0x05020200, 3, 0)

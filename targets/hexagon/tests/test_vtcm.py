@@ -18,6 +18,7 @@ from mace_core.json_types import JsonValue
 from mace_core.part import CallsBody
 from mace_core.plan import Plan
 from mace_core.testing.compiled import plan_graph, random_inputs
+from mace_target_cpu import Cpu
 from mace_target_hexagon.options import HexagonOptions
 from mace_target_hexagon.processor import Hvx
 from mace_target_hexagon.vtcm import MAX_KB, describe_vtcm
@@ -132,6 +133,52 @@ def test_without_vtcm_the_bits_are_the_same(session: SessionProgram, expected: l
     told = session.run(NEVER, 1, options="hexagon.vtcm=0")
     assert told.said("part")[0].endswith("4 threads"), "nothing is missing that was not asked for"
     assert list_vtcm(told) == []
+    assert list(told.outputs) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_the_manager_of_later_systems_is_asked_where_there_is_one(
+    session: SessionProgram, expected: list[bytes]
+) -> None:
+    told = session.run(NEVER, 2, 2, environment={"MACE_DSP_MANAGER": "1"})
+    assert all(line.endswith(f"4 threads, {2 * EXPANDED} bytes of VTCM") for line in told.said("part"))
+    assert list(told.outputs) == expected
+    asked = [line for line in told.calls if line.startswith(("vtcm request", "resource"))]
+    assert asked == [f"resource acquire {2 * EXPANDED}"] * 2, "the older one is not asked as well"
+    assert len(list_vtcm(told)) == 2, "released by each session"
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_what_the_manager_refuses_is_missing(session: SessionProgram, expected: list[bytes]) -> None:
+    surroundings = {"MACE_DSP_MANAGER": "1", "MACE_DSP_VTCM": "4096"}
+    told = session.run(NEVER, 1, environment=surroundings)
+    assert told.said("part")[0].endswith(f"4 threads, no VTCM ({2 * EXPANDED} bytes were not free)")
+    assert list_vtcm(told) == [], "neither the older one is asked, nor is anything released"
+    assert list(told.outputs) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_a_dsp_without_vector_units_computes_in_plain_c_and_says_so(
+    session: SessionProgram, expected: list[bytes]
+) -> None:
+    told = session.run(NEVER, 2, environment={"MACE_DSP_UNITS": "0"})
+    assert told.said("part")[0].endswith("1 thread, no vector unit: plain C computes")
+    assert list_vtcm(told) == [], "scalar loads from VTCM are slower than others"
+    assert told.said("run") == ["run 0 "] * 2
+    assert list(told.outputs) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+def test_the_level_of_the_processor_is_none_of_the_dsp(
+    session: SessionProgram, expected: list[bytes]
+) -> None:
+    level = str(Cpu().levels("host")[-1].name)
+    told = session.run(NEVER, 1, environment={"MACE_CPU_LEVEL": level})
+    assert told.said("open") == ["open 0 "]
     assert list(told.outputs) == expected
 
 

@@ -1,11 +1,15 @@
-/* driver_library.h - how drivers on systems with a dynamic loader look functions of a vendor's library up. */
+/* driver_library.h - how drivers on systems with a dynamic loader look functions of a vendor's library up, and
+ * say what failed. */
 #ifndef MACE_DRIVER_LIBRARY_H
 #define MACE_DRIVER_LIBRARY_H
 
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "driver.h"
 
 /* A function to look up, and where its pointer goes in a table of functions. */
 typedef struct mace_symbol {
@@ -36,6 +40,17 @@ static inline void mace_append_trial(char *trials, size_t bytes, const char *nam
     snprintf(trials + used, bytes - used, "%s: no %s, ", name, missing);
   else
     snprintf(trials + used, bytes - used, "%s: not found, ", name);
+}
+
+/* Write "WHAT; REMEDY", with the words of `format` filled in, and return the status. */
+__attribute__((format(printf, 3, 4), unused)) static mace_status mace_say(mace_text text, mace_status status,
+                                                                          const char *format, ...) {
+  va_list arguments;
+  if (!text.at || !text.bytes) return status;
+  va_start(arguments, format);
+  vsnprintf(text.at, text.bytes, format, arguments);
+  va_end(arguments);
+  return status;
 }
 
 #endif

@@ -19,12 +19,13 @@ from mace_target_hexagon.processor import Hvx
 from mace_target_hexagon.region import RegionBody, module_name
 
 PACKAGE = Path(str(files("mace_target_hexagon")))
-SOURCES = ("hexagon_dsp.c", "hexagon_power.c", "hexagon_threads.c")
+SOURCES = ("hexagon_dsp.c", "hexagon_power.c", "hexagon_threads.c", "hexagon_vtcm.c")
 HEADERS: Mapping[str, Path] = {
     "hexagon_dsp.h": PACKAGE / "dsp/hexagon_dsp.h",
     "hexagon_fastrpc.h": PACKAGE / "driver/hexagon_fastrpc.h",
     "hexagon_qurt.h": PACKAGE / "dsp/hexagon_qurt.h",
     "hexagon_threads.h": PACKAGE / "dsp/hexagon_threads.h",
+    "hexagon_vtcm.h": PACKAGE / "dsp/hexagon_vtcm.h",
     "hexagon_interface.h": PACKAGE / "driver/hexagon_interface.h",
 }
 

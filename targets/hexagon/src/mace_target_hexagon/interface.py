@@ -73,6 +73,7 @@ COMMON_METHODS = (
             RemoteParameter("rout", NUMBER, "started", "threads that compute"),
             RemoteParameter("rout", NUMBER, "vtcm_bytes", "bytes of such memory that the regions have"),
             RemoteParameter("rout", NUMBER, "vtcm_planned", "bytes that their tensors want there"),
+            RemoteParameter("rout", NUMBER, "vectors", "0 where the DSP gives no vector unit"),
         ),
         "Prepare the region with this digest; the first call decides what all regions share.",
     ),

@@ -6,6 +6,7 @@
  * closed.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,35 +31,35 @@ int mace_hexagon_call(mace_device *device, uint32_t scalars, remote_arg *argumen
 mace_status mace_hexagon_judge(mace_device *device, const char *call, int code, mace_text text) {
   const char *const library = device->library.name;
   if (device->is_lost)
-    return mace_hexagon_say(text, MACE_LOST,
-                            "the process on the DSP died: %s of %s answered %d (0x%x); open the session "
-                            "again",
-                            call, library, code, (unsigned)code);
+    return mace_say(text, MACE_LOST,
+                    "the process on the DSP died: %s of %s answered %d (0x%x); open the session "
+                    "again",
+                    call, library, code, (unsigned)code);
   switch ((uint32_t)code) {
     case HEXAGON_STALE:
-      return mace_hexagon_say(text, MACE_STALE,
-                              "lib%s_skel.so was built with another library than this one; copy the file of "
-                              "the same build to the device",
-                              device->module);
+      return mace_say(text, MACE_STALE,
+                      "lib%s_skel.so was built with another library than this one; copy the file of "
+                      "the same build to the device",
+                      device->module);
     case HEXAGON_NO_ROOM:
     case HEXAGON_ENOMEMORY:
     case HEXAGON_DSP_ERRORS + HEXAGON_ENOMEMORY:
-      return mace_hexagon_say(text, MACE_NO_MEMORY,
-                              "%s of %s answered %d (0x%x): the DSP has too little memory; close other users "
-                              "of the DSP, and open again",
-                              call, library, code, (unsigned)code);
+      return mace_say(text, MACE_NO_MEMORY,
+                      "%s of %s answered %d (0x%x): the DSP has too little memory; close other users "
+                      "of the DSP, and open again",
+                      call, library, code, (unsigned)code);
     case HEXAGON_NO_VOTES:
-      return mace_hexagon_say(text, MACE_REFUSED,
-                              "the DSP takes no votes for its clocks; leave mace_config.power and "
-                              "hexagon.corner out");
+      return mace_say(text, MACE_REFUSED,
+                      "the DSP takes no votes for its clocks; leave mace_config.power and "
+                      "hexagon.corner out");
     case HEXAGON_NO_VECTORS:
-      return mace_hexagon_say(text, MACE_FAILED,
-                              "the DSP gave no vector unit; close other users of the DSP, and run again");
+      return mace_say(text, MACE_FAILED,
+                      "the DSP gave no vector unit; close other users of the DSP, and run again");
     default:
-      return mace_hexagon_say(text, MACE_FAILED,
-                              "%s of %s answered %d (0x%x); look into the system's log for FastRPC, and open "
-                              "the session again",
-                              call, library, code, (unsigned)code);
+      return mace_say(text, MACE_FAILED,
+                      "%s of %s answered %d (0x%x); look into the system's log for FastRPC, and open "
+                      "the session again",
+                      call, library, code, (unsigned)code);
   }
 }
 
@@ -77,33 +78,33 @@ static mace_status allow_unsigned(mace_device *device, mace_text text) {
   int code;
   if (!device->settings.is_unsigned) return MACE_OK;
   if (!device->library.remote_session_control)
-    return mace_hexagon_say(text, MACE_NO_DEVICE,
-                            "%s loads signed libraries alone; sign lib%s_skel.so, and set hexagon.unsigned=0",
-                            device->library.name, device->module);
+    return mace_say(text, MACE_NO_DEVICE,
+                    "%s loads signed libraries alone; sign lib%s_skel.so, and set hexagon.unsigned=0",
+                    device->library.name, device->module);
   code = device->library.remote_session_control(HEXAGON_UNSIGNED_MODULE, &request, sizeof request);
   if (!code) return MACE_OK;
-  return mace_hexagon_say(text, MACE_NO_DEVICE,
-                          "the DSP takes no unsigned libraries: remote_session_control answered %d (0x%x); "
-                          "sign lib%s_skel.so, and set hexagon.unsigned=0",
-                          code, (unsigned)code, device->module);
+  return mace_say(text, MACE_NO_DEVICE,
+                  "the DSP takes no unsigned libraries: remote_session_control answered %d (0x%x); "
+                  "sign lib%s_skel.so, and set hexagon.unsigned=0",
+                  code, (unsigned)code, device->module);
 }
 
 static mace_status judge_open(const mace_device *device, int code, mace_text text) {
   const uint32_t error = (uint32_t)code & ~HEXAGON_DSP_ERRORS;
   if (error == HEXAGON_ENOMEMORY)
-    return mace_hexagon_say(text, MACE_NO_MEMORY,
-                            "the DSP has too little memory for lib%s_skel.so: remote_handle64_open answered "
-                            "%d (0x%x); close other users of the DSP",
-                            device->module, code, (unsigned)code);
+    return mace_say(text, MACE_NO_MEMORY,
+                    "the DSP has too little memory for lib%s_skel.so: remote_handle64_open answered "
+                    "%d (0x%x); close other users of the DSP",
+                    device->module, code, (unsigned)code);
   if (error == HEXAGON_EINVALIDSIGNATURE || error == HEXAGON_EUNSIGNEDMOD || error == HEXAGON_ENOROOTOFTRUST)
-    return mace_hexagon_say(text, MACE_NO_DEVICE,
-                            "the DSP refused the signature of lib%s_skel.so: remote_handle64_open answered "
-                            "%d (0x%x); sign it for the device, or set hexagon.unsigned=1",
-                            device->module, code, (unsigned)code);
-  return mace_hexagon_say(text, MACE_NO_DEVICE,
-                          "the DSP cannot load lib%s_skel.so: remote_handle64_open answered %d (0x%x); set "
-                          "ADSP_LIBRARY_PATH to the folder that holds it",
-                          device->module, code, (unsigned)code);
+    return mace_say(text, MACE_NO_DEVICE,
+                    "the DSP refused the signature of lib%s_skel.so: remote_handle64_open answered "
+                    "%d (0x%x); sign it for the device, or set hexagon.unsigned=1",
+                    device->module, code, (unsigned)code);
+  return mace_say(text, MACE_NO_DEVICE,
+                  "the DSP cannot load lib%s_skel.so: remote_handle64_open answered %d (0x%x); set "
+                  "ADSP_LIBRARY_PATH to the folder that holds it",
+                  device->module, code, (unsigned)code);
 }
 
 mace_status mace_hexagon_open_module(mace_device *device, const char *module, mace_text text) {
@@ -112,7 +113,7 @@ mace_status mace_hexagon_open_module(mace_device *device, const char *module, ma
   int code;
   if (device->is_open) {
     if (!strcmp(device->module, module)) return MACE_OK;
-    return mace_hexagon_say(text, MACE_STALE, "parts of one model name two DSP libraries; build it again");
+    return mace_say(text, MACE_STALE, "parts of one model name two DSP libraries; build it again");
   }
   snprintf(device->module, sizeof device->module, "%s", module);
   ask_stack(device);
@@ -127,19 +128,26 @@ mace_status mace_hexagon_open_module(mace_device *device, const char *module, ma
   return MACE_OK;
 }
 
+/* Append words to the device's name. */
+__attribute__((format(printf, 2, 3))) static void describe_more(mace_device *device, const char *format, ...) {
+  const size_t length = strlen(device->name);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(device->name + length, sizeof device->name - length, format, arguments);
+  va_end(arguments);
+}
+
 void mace_hexagon_describe(mace_device *device, const hexagon_load_outputs *loaded) {
-  const char *const library = device->library.name;
-  int length = snprintf(device->name, sizeof device->name, "compute DSP through %s", library);
+  device->name[0] = 0;
+  describe_more(device, "compute DSP through %s", device->library.name);
   if (!loaded) return;
-  length += snprintf(device->name + length, sizeof device->name - (size_t)length, ", %u thread%s",
-                     (unsigned)loaded->threads, loaded->threads == 1 ? "" : "s");
+  describe_more(device, ", %u thread%s", (unsigned)loaded->threads, loaded->threads == 1 ? "" : "s");
+  if (!loaded->vectors) describe_more(device, ", no vector unit: plain C computes");
   if (!device->settings.vtcm || !loaded->vtcm_planned) return;
   if (loaded->vtcm_bytes)
-    snprintf(device->name + length, sizeof device->name - (size_t)length, ", %u bytes of VTCM",
-             (unsigned)loaded->vtcm_bytes);
+    describe_more(device, ", %u bytes of VTCM", (unsigned)loaded->vtcm_bytes);
   else
-    snprintf(device->name + length, sizeof device->name - (size_t)length,
-             ", no VTCM (%u bytes were not free)", (unsigned)loaded->vtcm_planned);
+    describe_more(device, ", no VTCM (%u bytes were not free)", (unsigned)loaded->vtcm_planned);
 }
 
 static int has_vote(const hexagon_settings *settings) {
@@ -157,14 +165,14 @@ static mace_status open_hexagon(const mace_config *config, void *memory, mace_de
   device->timeout_ms = config->timeout_ms ? config->timeout_ms : HEXAGON_TIMEOUT_MS;
   status = mace_hexagon_read_options(&device->settings, config->options, text);
   if (!status && config->power == MACE_POWER_IDLE && has_vote(&device->settings))
-    status = mace_hexagon_say(text, MACE_REFUSED,
-                              "hexagon.corner, dcvs and latency_us state how mace_config.power is asked for, "
-                              "and it asks for nothing; set it as well");
+    status = mace_say(text, MACE_REFUSED,
+                      "hexagon.corner, dcvs and latency_us state how mace_config.power is asked for, "
+                      "and it asks for nothing; set it as well");
   if (!status) status = mace_hexagon_open_library(&device->library, text);
   if (status) return status;
   if (mace_hexagon_start_watchdog(device)) {
     mace_hexagon_close_library(&device->library);
-    return mace_hexagon_say(text, MACE_NO_MEMORY, "no thread can be started; end some");
+    return mace_say(text, MACE_NO_MEMORY, "no thread can be started; end some");
   }
   mace_hexagon_describe(device, NULL);
   *opened = device;
@@ -221,15 +229,15 @@ static mace_status allocate(mace_device *device, const mace_need *need, mace_buf
   if (bytes <= INT32_MAX)
     at = device->library.rpcmem_alloc(HEXAGON_HEAP_SYSTEM, HEXAGON_HEAP_FLAGS, (int)bytes);
   if (!at)
-    return mace_hexagon_say(text, MACE_NO_MEMORY,
-                            "rpcmem_alloc of %s gave no %zu bytes; close other users of shared memory",
-                            device->library.name, bytes);
+    return mace_say(text, MACE_NO_MEMORY,
+                    "rpcmem_alloc of %s gave no %zu bytes; close other users of shared memory",
+                    device->library.name, bytes);
   descriptor = device->library.rpcmem_to_fd(at);
   if (descriptor < 0) {
     device->library.rpcmem_free(at);
-    return mace_hexagon_say(text, MACE_NO_MEMORY,
-                            "rpcmem_to_fd of %s answered %d: the memory cannot be shared; restart the device",
-                            device->library.name, descriptor);
+    return mace_say(text, MACE_NO_MEMORY,
+                    "rpcmem_to_fd of %s answered %d: the memory cannot be shared; restart the device",
+                    device->library.name, descriptor);
   }
   memset(at, 0, bytes); /* what the application never wrote must not come from another process */
   buffer->struct_bytes = sizeof *buffer;

@@ -39,6 +39,7 @@ typedef struct hexagon_load_outputs {
   uint32_t threads;      /* that compute */
   uint32_t vtcm_bytes;   /* that the regions have; 0: none */
   uint32_t vtcm_planned; /* bytes that their tensors want there */
+  uint32_t vectors;      /* 0: the DSP gives no vector unit, and plain C computes */
 } hexagon_load_outputs;
 
 enum { HEXAGON_LOAD_WORDS = sizeof(hexagon_load_inputs) / sizeof(uint32_t) };

@@ -2,10 +2,7 @@
  * systems from before 2018 have for both. */
 #include "hexagon_library.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-#include "driver_library.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -15,15 +12,6 @@ static const char *const names[] = {"libcdsprpc.so", "libadsprpc.so"};
 
 static const mace_symbol required[] = {HEXAGON_FUNCTIONS(SYMBOL)};
 static const mace_symbol optional[] = {HEXAGON_OPTIONAL_FUNCTIONS(SYMBOL)};
-
-mace_status mace_hexagon_say(mace_text text, mace_status status, const char *format, ...) {
-  va_list arguments;
-  if (!text.at || !text.bytes) return status;
-  va_start(arguments, format);
-  vsnprintf(text.at, text.bytes, format, arguments);
-  va_end(arguments);
-  return status;
-}
 
 mace_status mace_hexagon_open_library(hexagon_library *library, mace_text text) {
   char trials[128] = "";
@@ -43,10 +31,10 @@ mace_status mace_hexagon_open_library(hexagon_library *library, mace_text text) 
     if (opened) dlclose(opened);
   }
   memset(library, 0, sizeof *library);
-  return mace_hexagon_say(text, MACE_NO_DEVICE,
-                          "%sso there is no FastRPC; use a device with a Hexagon DSP; on Android 12 or newer "
-                          "declare libcdsprpc.so with <uses-native-library>",
-                          trials);
+  return mace_say(text, MACE_NO_DEVICE,
+                  "%sso there is no FastRPC; use a device with a Hexagon DSP; on Android 12 or newer "
+                  "declare libcdsprpc.so with <uses-native-library>",
+                  trials);
 }
 
 void mace_hexagon_close_library(hexagon_library *library) {

@@ -3,6 +3,7 @@
 #define MACE_HEXAGON_LIBRARY_H
 
 #include "driver.h"
+#include "driver_library.h"
 #include "hexagon_fastrpc.h"
 
 /* The functions, each as NAME(function, type of its result, types of its arguments). */
@@ -34,9 +35,5 @@ typedef struct hexagon_library {
 mace_status mace_hexagon_open_library(hexagon_library *library, mace_text text);
 
 void mace_hexagon_close_library(hexagon_library *library);
-
-/* Write "WHAT; REMEDY", with the words of `format` filled in, and return the status. */
-__attribute__((format(printf, 3, 4))) mace_status mace_hexagon_say(mace_text text, mace_status status,
-                                                                   const char *format, ...);
 
 #endif

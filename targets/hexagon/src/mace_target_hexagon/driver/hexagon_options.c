@@ -100,7 +100,7 @@ mace_status mace_hexagon_read_options(hexagon_settings *settings, const char *op
       const piece name = {key, equals ? (size_t)(equals - key) : 0};
       const piece value = {equals ? equals + 1 : end, equals ? (size_t)(end - equals - 1) : 0};
       if (!equals || !read_option(settings, name, value))
-        return mace_hexagon_say(
+        return mace_say(
             text, MACE_REFUSED,
             "the option %.*s is not allowed; corner=release|svs2|svs|svsplus|nominal|nomplus|turbo, "
             "dcvs=0|1, latency_us=1..1000000, performance=burst|balanced|..., threads=0..8, vtcm=0|1 and "

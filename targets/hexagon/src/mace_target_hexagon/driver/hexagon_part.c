@@ -55,7 +55,7 @@ size_t mace_hexagon_count_bytes(const mace_payload *payload) {
 static mace_status load_region(mace_loaded *part, mace_text text) {
   mace_device *device = part->device;
   hexagon_load_inputs in = {HEXAGON_DIGEST_BYTES, device->settings.threads, device->settings.vtcm};
-  hexagon_load_outputs out = {0, 0, 0, 0};
+  hexagon_load_outputs out = {0, 0, 0, 0, 0};
   remote_arg arguments[3];
   int code;
   arguments[0].buf.pv = &in;
@@ -70,8 +70,8 @@ static mace_status load_region(mace_loaded *part, mace_text text) {
   part->is_loaded = 1;
   mace_hexagon_describe(device, &out);
   if (part->method >= HEXAGON_FIRST_REGION && part->method <= INT32_MAX) return MACE_OK;
-  return mace_hexagon_say(text, MACE_STALE, "lib%s_skel.so names method %u for a region; build it again",
-                          device->module, part->method);
+  return mace_say(text, MACE_STALE, "lib%s_skel.so names method %u for a region; build it again",
+                  device->module, part->method);
 }
 
 mace_status mace_hexagon_load(mace_device *device, const mace_payload *payload, void *memory,
@@ -86,7 +86,7 @@ mace_status mace_hexagon_load(mace_device *device, const mace_payload *payload, 
   part->payload = payload;
   fault = mace_hexagon_read_part(part, payload);
   if (fault)
-    return mace_hexagon_say(text, MACE_STALE, "the part cannot be used: %s; build the library again", fault);
+    return mace_say(text, MACE_STALE, "the part cannot be used: %s; build the library again", fault);
   ports = (size_t)payload->inputs + (size_t)payload->outputs;
   part->lengths = (uint32_t *)(void *)(part->arguments + ports + 1);
   memcpy(module, part->sizes + ports, part->header->module_bytes);
@@ -155,10 +155,10 @@ mace_status mace_hexagon_run(mace_loaded *part, const mace_binding *ports, uint3
   has_fired = mace_hexagon_disarm(&device->watchdog);
   if (has_fired) {
     device->is_lost = 1;
-    return mace_hexagon_say(text, MACE_LOST,
-                            "the DSP did not answer in %u ms, and its process was killed; open the session "
-                            "again, with a larger mace_config.timeout_ms",
-                            (unsigned)limit);
+    return mace_say(text, MACE_LOST,
+                    "the DSP did not answer in %u ms, and its process was killed; open the session "
+                    "again, with a larger mace_config.timeout_ms",
+                    (unsigned)limit);
   }
   return code ? mace_hexagon_judge(device, "the region", code, text) : MACE_OK;
 }

@@ -11,20 +11,16 @@
 
 #include "hexagon_qurt.h"
 #include "hexagon_threads.h"
+#include "hexagon_vtcm.h"
 
 enum { MAX_PORTS = HEXAGON_MAX_BUFFERS };
-
-/* The memory of the vector units, by the functions that the Hexagon SDK documents ("VTCM manager API", which
- * v65 and later have): NULL where so much is not free; any pages do without scatter and gather. Weak, as all
- * functions of the system: without them tensors lie in ordinary memory. */
-extern void *HAP_request_VTCM(unsigned int bytes, unsigned int single_page) __attribute__((weak));
-extern int HAP_release_VTCM(void *memory) __attribute__((weak));
 
 /* What a handle stands for. */
 typedef struct opened {
   const hexagon_module *module;
   mace_config config;    /* of the sessions of all regions; complete once one is loaded */
   mace_threads *threads; /* NULL: one thread */
+  hexagon_vtcm vtcm;
   size_t vtcm_planned;   /* bytes that the tensors of the largest region want in VTCM */
   uint32_t is_busy;      /* whether a call of the handle is in progress: its regions share threads */
   void *memory[];        /* by region: of its session, as malloc gave it; NULL: not loaded */
@@ -54,7 +50,7 @@ static int close_module(opened *o) {
   mace_hexagon_vote(o, HEXAGON_RELEASE, 1, 0);
   for (int32_t i = 0; i < o->module->region_count; i++) unload_region(o, i);
   mace_hexagon_end_threads(o->threads);
-  if (o->config.fast_memory) HAP_release_VTCM(o->config.fast_memory);
+  mace_hexagon_release_vtcm(&o->vtcm);
   free(o);
   return 0;
 }
@@ -65,16 +61,22 @@ static int32_t find_region(const hexagon_module *module, const char *digest) {
   return -1;
 }
 
+/* Whether the kernels that the sessions choose have vectors; see has_hvx of kernels/hexagon.h.in. */
+static int has_vectors(void) { return !qurt_hvx_get_units || qurt_count_units() > 0; }
+
 /* Take memory for the tensors that were planned there. One piece serves all regions, which compute one after
  * another and keep nothing there; another process or session may have all of it. */
 static void take_vtcm(opened *o, int is_allowed) {
+  /* Without vector units plain C computes, whose scalar loads are slower from there. */
+  if (!has_vectors()) return;
   for (int32_t i = 0; i < o->module->region_count; i++) {
     const size_t bytes = o->module->regions[i].model->fast_bytes;
     if (bytes > o->vtcm_planned) o->vtcm_planned = bytes;
   }
-  if (!is_allowed || !o->vtcm_planned || !HAP_request_VTCM || !HAP_release_VTCM) return;
-  o->config.fast_memory = HAP_request_VTCM((unsigned int)o->vtcm_planned, 0);
-  if (o->config.fast_memory) o->config.fast_bytes = o->vtcm_planned;
+  if (!is_allowed || !o->vtcm_planned) return;
+  o->vtcm = mace_hexagon_take_vtcm((uint32_t)o->vtcm_planned);
+  o->config.fast_memory = o->vtcm.memory;
+  if (o->vtcm.memory) o->config.fast_bytes = o->vtcm_planned;
 }
 
 /* Take what the regions of a handle share; the first region that is loaded decides. */
@@ -115,6 +117,7 @@ static int load_region(opened *o, const remote_arg *arguments) {
   out.threads = o->threads ? (uint32_t)o->threads->workers : 1;
   out.vtcm_bytes = (uint32_t)o->config.fast_bytes;
   out.vtcm_planned = (uint32_t)o->vtcm_planned;
+  out.vectors = (uint32_t)has_vectors();
   memcpy(arguments[2].buf.pv, &out, sizeof out);
   return 0;
 }

@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "emulator_log.h"
 #include "emulator_protocol.h"
 #include "hexagon_fastrpc.h"
 
@@ -48,19 +48,7 @@ static memory memories[MAX_MEMORIES];
 static pid_t process; /* 0: none */
 static int connection = -1, is_dead, open_handles;
 
-/* ---- log and faults ---- */
-
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...) {
-  const char *path = getenv("MACE_DSP_LOG");
-  FILE *file = path ? fopen(path, "a") : NULL;
-  va_list arguments;
-  if (!file) return;
-  va_start(arguments, format);
-  vfprintf(file, format, arguments);
-  va_end(arguments);
-  fputc('\n', file);
-  fclose(file);
-}
+/* ---- faults ---- */
 
 /* The caller broke a rule of the vendor's. */
 static void abandon(const char *rule) {
@@ -212,7 +200,7 @@ EXPORT int remote_handle64_open(const char *uri, remote_handle64 *opened) {
   uint32_t lengths[2];
   remote_arg arguments[2];
   int code = fault, number = 0;
-  note("remote_handle64_open %s", uri);
+  log_line("remote_handle64_open %s", uri);
   if (strncmp(uri, "file:///", 8) || !strstr(uri, "&_dom=cdsp")) abandon("the URI names no module or no DSP");
   if (!code && is_dead) code = HEXAGON_ECONNREFUSED; /* until all handles of the dead process are closed */
   if (!code && !find_library(uri, path)) code = (int)(HEXAGON_DSP_ERRORS + HEXAGON_EUNABLETOLOAD);
@@ -265,10 +253,10 @@ EXPORT int remote_handle64_invoke(remote_handle64 number, uint32_t scalars, remo
   emulator_request request = {EMULATOR_INVOKE, scalars, h->module, h->remote};
   emulator_reply reply;
   int code;
-  note("remote_handle64_invoke %08x", scalars);
+  log_line("remote_handle64_invoke %08x", scalars);
   for (uint32_t i = 0; i < inputs + outputs; i++) {
     lengths[i] = (uint32_t)arguments[i].buf.nLen;
-    note(" %s %u", i < inputs ? "in" : "out", lengths[i]);
+    log_line(" %s %u", i < inputs ? "in" : "out", lengths[i]);
   }
   if (fault > NO_FAULT || fault < GARBAGE) return answer(fault);
   if (is_dead || !process) return HEXAGON_ECONNRESET;
@@ -283,7 +271,7 @@ EXPORT int remote_handle64_close(remote_handle64 number) {
   emulator_request request = {EMULATOR_CLOSE, HEXAGON_SCALARS(1, 0, 0, 1, 0), h->module, h->remote};
   emulator_reply reply = {0, 0, 0, 0};
   int code = 0;
-  note("remote_handle64_close");
+  log_line("remote_handle64_close");
   if (!is_dead && process) code = ask(&request, NULL, NULL, 0, 0, &reply);
   h->is_open = 0;
   if (!--open_handles) {
@@ -299,20 +287,20 @@ EXPORT int remote_handle64_control(remote_handle64 number, uint32_t request, voi
   const hexagon_latency *latency = data;
   find_handle(number);
   if (request != HEXAGON_CONTROL_LATENCY || bytes != sizeof *latency) abandon("no request for a latency");
-  note("remote_handle64_control latency %u %u", latency->enable, latency->latency_us);
+  log_line("remote_handle64_control latency %u %u", latency->enable, latency->latency_us);
   return fault;
 }
 
 EXPORT int remote_session_control(uint32_t request, void *data, uint32_t bytes) {
   FAULT(remote_session_control);
-  note("remote_session_control %u", request);
+  log_line("remote_session_control %u", request);
   if (request == HEXAGON_UNSIGNED_MODULE && bytes == sizeof(hexagon_unsigned_module)) {
     const hexagon_unsigned_module *unsigned_module = data;
     return unsigned_module->domain == HEXAGON_CDSP ? fault : HEXAGON_EBADPARM;
   }
   if (request == HEXAGON_THREAD_PARAMS && bytes == sizeof(hexagon_thread_params)) {
     const hexagon_thread_params *params = data;
-    note(" stack %d priority %d", params->stack_bytes, params->priority);
+    log_line(" stack %d priority %d", params->stack_bytes, params->priority);
     return params->domain == HEXAGON_CDSP ? fault : HEXAGON_EBADPARM;
   }
   if (request != HEXAGON_PROCESS_KILL || bytes != sizeof(hexagon_process_kill))
@@ -332,7 +320,7 @@ static memory *find_memory(const void *at) {
 EXPORT void *rpcmem_alloc(int heap, uint32_t flags, int bytes) {
   FAULT(rpcmem_alloc);
   memory *m = memories;
-  note("rpcmem_alloc %d", bytes);
+  log_line("rpcmem_alloc %d", bytes);
   if (heap != HEXAGON_HEAP_SYSTEM || flags != HEXAGON_HEAP_FLAGS || bytes <= 0) abandon("an unusual heap");
   if (fault) return NULL;
   while (m->at)
@@ -348,7 +336,7 @@ EXPORT void *rpcmem_alloc(int heap, uint32_t flags, int bytes) {
 
 EXPORT void rpcmem_free(void *at) {
   memory *m = find_memory(at);
-  note("rpcmem_free");
+  log_line("rpcmem_free");
   if (!m) abandon("memory is freed that rpcmem_alloc did not give");
   if (m->is_mapped && process && !is_dead) abandon("memory is freed that the DSP has mapped");
   munmap(m->at, m->bytes);
@@ -360,14 +348,14 @@ EXPORT int rpcmem_to_fd(void *at) {
   FAULT(rpcmem_to_fd);
   const memory *m = find_memory(at);
   if (!m) abandon("no memory of rpcmem_alloc");
-  note("rpcmem_to_fd");
+  log_line("rpcmem_to_fd");
   return fault ? fault : m->descriptor;
 }
 
 EXPORT int fastrpc_mmap(int domain, int descriptor, void *at, int offset, size_t bytes, int flags) {
   FAULT(fastrpc_mmap);
   memory *m = find_memory(at);
-  note("fastrpc_mmap %zu", bytes);
+  log_line("fastrpc_mmap %zu", bytes);
   if (domain != HEXAGON_CDSP || !m || m->descriptor != descriptor || offset || m->bytes != bytes || flags)
     abandon("fastrpc_mmap gets what rpcmem_alloc did not give");
   if (m->is_mapped) abandon("memory is mapped twice");
@@ -380,7 +368,7 @@ EXPORT int fastrpc_mmap(int domain, int descriptor, void *at, int offset, size_t
 EXPORT int fastrpc_munmap(int domain, int descriptor, void *at, size_t bytes) {
   FAULT(fastrpc_munmap);
   memory *m = find_memory(at);
-  note("fastrpc_munmap %zu", bytes);
+  log_line("fastrpc_munmap %zu", bytes);
   if (domain != HEXAGON_CDSP || !m || m->descriptor != descriptor || m->bytes != bytes || !m->is_mapped)
     abandon("fastrpc_munmap gets what is not mapped");
   m->is_mapped = 0;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "dsp_system.h"
+#include "emulator_log.h"
 #include "emulator_protocol.h"
 #include "hexagon_fastrpc.h"
 
@@ -47,18 +48,29 @@ static loaded_module modules[MAX_MODULES];
   NAME(memcmp) NAME(memcpy) NAME(memmove) NAME(memset) NAME(qsort) NAME(realloc) NAME(strcmp) \
   NAME(strlen) NAME(strncmp)
 
-static const struct {
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+typedef struct symbol {
   const char *name;
   void *address;
-} symbols[] = {
+} symbol;
+
 #define PAIR(name) {#name, (void *)(name)}, {#name "f", (void *)(name##f)},
 #define ONE(name) {#name, (void *)(name)},
-    PAIRS(PAIR) SINGLES(ONE) DSP_SYSTEM(ONE)};
+static const symbol symbols[] = {PAIRS(PAIR) SINGLES(ONE) DSP_SYSTEM(ONE)};
+static const symbol manager_symbols[] = {DSP_MANAGER(ONE)};
+
+static uint32_t find_among(const symbol *all, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(all[i].name, name)) return (uint32_t)(uintptr_t)all[i].address;
+  return 0;
+}
 
 static uint32_t find_symbol(const char *name) {
-  for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++)
-    if (!strcmp(symbols[i].name, name)) return (uint32_t)(uintptr_t)symbols[i].address;
-  return 0;
+  const char *manager = getenv("MACE_DSP_MANAGER");
+  const uint32_t address = find_among(symbols, COUNT(symbols), name);
+  if (address || !manager || strcmp(manager, "1")) return address;
+  return find_among(manager_symbols, COUNT(manager_symbols), name);
 }
 
 /* ---- loading ---- */
@@ -75,7 +87,7 @@ static uint32_t resolve(const char *base, const Elf32_Sym *symbol, const char *n
   if (symbol->st_shndx != SHN_UNDEF) return (uint32_t)(uintptr_t)base + symbol->st_value;
   address = find_symbol(name);
   if (!address && ELF32_ST_BIND(symbol->st_info) != STB_WEAK) {
-    dsp_note("undefined %s", name);
+    log_line("undefined %s", name);
     fprintf(stderr, "dsp_loader: no symbol %s; add it to the table in dsp_loader.c\n", name);
   }
   return address;
@@ -245,6 +257,8 @@ static void serve(const emulator_request *request) {
 
 int main(void) {
   emulator_request request;
+  /* A process on a DSP does not see the application's environment, whose level is one of the processor's. */
+  unsetenv("MACE_CPU_LEVEL");
   for (;;) {
     transfer(0, &request, sizeof request);
     serve(&request);

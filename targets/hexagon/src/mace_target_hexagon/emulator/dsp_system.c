@@ -3,16 +3,16 @@
  * Broken rules of the vendor's end the program.
  *
  * Variables of the environment:
- *   MACE_DSP_LOG    a file to which votes and threads are appended
- *   MACE_DSP_UNITS  vector units of the DSP; 4 without it
- *   MACE_DSP_VTCM   bytes of their memory; 256 KB without it, as SM8150 has
+ *   MACE_DSP_LOG      a file to which votes and threads are appended
+ *   MACE_DSP_UNITS    vector units of the DSP; 4 without it
+ *   MACE_DSP_VTCM     bytes of their memory; 256 KB without it, as SM8150 has
+ *   MACE_DSP_MANAGER  1: there is the manager of resources that systems from v68 on have
  */
 #define _GNU_SOURCE
 #include "dsp_system.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "emulator_log.h"
 #include "hexagon_fastrpc.h"
 
 enum { MAX_THREADS = 64, MIN_STACK = 16 * 1024, UNITS = 4, MAIN_THREAD = 1, MAIN_PRIORITY = 192 };
@@ -38,18 +39,6 @@ static int locked_units;
 static _Thread_local unsigned int own_number = MAIN_THREAD;
 static _Thread_local int has_unit;
 
-void dsp_note(const char *format, ...) {
-  const char *path = getenv("MACE_DSP_LOG");
-  FILE *file = path ? fopen(path, "a") : NULL;
-  va_list arguments;
-  if (!file) return;
-  va_start(arguments, format);
-  vfprintf(file, format, arguments);
-  va_end(arguments);
-  fputc('\n', file);
-  fclose(file);
-}
-
 static void abandon(const char *rule) {
   fprintf(stderr, "dsp_system: %s\n", rule);
   abort();
@@ -60,10 +49,10 @@ int HAP_power_set(void *context, const void *request) {
   int32_t words[12];
   memcpy(words, request, sizeof words);
   if (words[0] == 7)
-    dsp_note("vote dcvs=%d option=%d latency=%d/%d corner=%d/%d", words[2] & 0xff, words[3], words[4] & 0xff,
+    log_line("vote dcvs=%d option=%d latency=%d/%d corner=%d/%d", words[2] & 0xff, words[3], words[4] & 0xff,
              words[5], words[6] & 0xff, words[7]);
   else
-    dsp_note("vote type=%d value=%d", words[0], words[0] == 2 ? words[2] & 0xff : words[2]);
+    log_line("vote type=%d value=%d", words[0], words[0] == 2 ? words[2] & 0xff : words[2]);
   return context ? 0 : HEXAGON_EBADPARM;
 }
 
@@ -76,14 +65,17 @@ static struct vtcm {
   size_t bytes, pages;
 } taken;
 
-/* One request at a time. A page before and one behind it cannot be touched, and what lies between the end of
- * the request and that of its last page is compared when it is released. */
-void *HAP_request_VTCM(unsigned int bytes, unsigned int single_page) {
+static struct {
+  unsigned int context, contexts; /* 0: none is acquired */
+} resource;
+
+/* One piece at a time. A page before and one behind it cannot be touched, and what lies between the end of the
+ * request and that of its last page is compared when it is released. */
+static void *take(unsigned int bytes, unsigned int single_page) {
   const char *limit = getenv("MACE_DSP_VTCM");
   const size_t pages = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
   unsigned char *at;
   if (single_page > 1 || !bytes) abandon("a request for VTCM makes no sense");
-  dsp_note("vtcm request %u", bytes);
   if (taken.memory || pages > (limit ? strtoul(limit, NULL, 10) : VTCM)) return NULL;
   at = mmap(NULL, pages + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED || mprotect(at + PAGE, pages, PROT_READ | PROT_WRITE)) return NULL;
@@ -92,17 +84,77 @@ void *HAP_request_VTCM(unsigned int bytes, unsigned int single_page) {
   return taken.memory;
 }
 
-int HAP_release_VTCM(void *memory) {
+static void release(void) {
   size_t touched = 0;
-  if (!memory || memory != taken.memory) abandon("VTCM is released that was not taken");
   for (size_t i = 0; i < taken.pages; i++) {
     const int is_new = taken.memory[i] == NEW;
     if (!is_new && i >= taken.bytes) abandon("VTCM is written behind what was requested");
     touched += !is_new;
   }
-  dsp_note("vtcm release, %zu bytes were written", touched);
+  log_line("vtcm release, %zu bytes were written", touched);
   munmap(taken.memory - PAGE, taken.pages + 2 * PAGE);
   taken.memory = NULL;
+}
+
+void *HAP_request_VTCM(unsigned int bytes, unsigned int single_page) {
+  log_line("vtcm request %u", bytes);
+  return take(bytes, single_page);
+}
+
+int HAP_release_VTCM(void *memory) {
+  if (!memory || memory != taken.memory || resource.context) abandon("VTCM is released that was not taken");
+  release();
+  return 0;
+}
+
+/* What the caller's attributes hold; the vendor's are as opaque. */
+typedef struct attributes {
+  uint64_t initialized;
+  uint32_t bytes, single_page, context;
+} attributes;
+
+enum { INITIALIZED = 0x52455341 };
+
+static attributes *check(attributes *attr) {
+  if (attr->initialized != INITIALIZED) abandon("attributes of resources were not initialized");
+  return attr;
+}
+
+int compute_resource_attr_init(void *attr) {
+  *(attributes *)attr = (attributes){INITIALIZED, 0, 0, 0};
+  return 0;
+}
+
+int compute_resource_attr_set_serialize(void *attr, unsigned char is_alone) {
+  check(attr);
+  if (is_alone) abandon("a session keeps the whole DSP for itself");
+  return 0;
+}
+
+int compute_resource_attr_set_vtcm_param(void *attr, unsigned int bytes, unsigned char single_page) {
+  attributes *own = check(attr);
+  own->bytes = bytes;
+  own->single_page = single_page;
+  return 0;
+}
+
+unsigned int compute_resource_acquire(void *attr, unsigned int timeout_us) {
+  attributes *own = check(attr);
+  if (timeout_us && timeout_us < 200) abandon("a timeout for resources is shorter than is allowed");
+  log_line("resource acquire %u", own->bytes);
+  if (!take(own->bytes, own->single_page)) return 0;
+  own->context = resource.context = ++resource.contexts;
+  return own->context;
+}
+
+void *compute_resource_attr_get_vtcm_ptr(void *attr) {
+  return check(attr)->context == resource.context ? taken.memory : NULL;
+}
+
+int compute_resource_release(unsigned int context) {
+  if (!context || context != resource.context) abandon("resources are released that were not acquired");
+  resource.context = 0;
+  release();
   return 0;
 }
 
@@ -131,7 +183,7 @@ int qurt_thread_create(qurt_thread_t *number, qurt_thread_attr_t *attr, void (*e
   failed = pthread_create(&threads[free_one].thread, &stack, start, &threads[free_one]);
   pthread_attr_destroy(&stack);
   if (failed) threads[free_one].is_alive = 0;
-  dsp_note("thread %.16s priority=%d", attr->name, attr->priority);
+  log_line("thread %.16s priority=%d", attr->name, attr->priority);
   *number = (qurt_thread_t)free_one + MAIN_THREAD + 1;
   return failed ? -1 : QURT_OK;
 }

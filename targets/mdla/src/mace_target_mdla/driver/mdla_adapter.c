@@ -67,8 +67,8 @@ mace_status mace_mdla_judge(const mace_loaded *part, mdla_moment moment, const c
       break;
     default: break;
   }
-  return mace_mdla_say(text, status, "%s answered %d (%s), for a network of %s; %s", function, code,
-                       name_code(code), built_by, remedy);
+  return mace_say(text, status, "%s answered %d (%s), for a network of %s; %s", function, code,
+                  name_code(code), built_by, remedy);
 }
 
 static mace_status add_operands(mace_loaded *part, mace_text text) {
@@ -114,10 +114,10 @@ static mace_status check_support(mace_loaded *part, mace_text text) {
   CALL(MDLA_OPENING, NeuronModel_getSupportedOperations, part->model, part->supported, count);
   for (uint32_t i = 0; i < count; i++)
     if (!part->supported[i])
-      return mace_mdla_say(text, MACE_STALE,
-                           "%s %d.%d.%d does not support %s, operation %u of %u; build for this SoC",
-                           library->adapter_name, library->version.major, library->version.minor,
-                           library->version.patch, network->data + network->operations[i].name, i + 1, count);
+      return mace_say(text, MACE_STALE,
+                      "%s %d.%d.%d does not support %s, operation %u of %u; build for this SoC",
+                      library->adapter_name, library->version.major, library->version.minor,
+                      library->version.patch, network->data + network->operations[i].name, i + 1, count);
   return MACE_OK;
 }
 
@@ -133,8 +133,8 @@ static mace_status create_compilation(mace_loaded *part, mace_text text) {
     CALL(MDLA_OPENING, NeuronCompilation_create, part->model, &part->compilation);
   if (!*options || adapter->NeuronCompilation_createWithOptions) return MACE_OK;
   if (!adapter->NeuronCompilation_setOptimizationString)
-    return mace_mdla_say(text, MACE_REFUSED, "%s takes no options of its compiler; leave mdla.compile out",
-                         device->library.adapter_name);
+    return mace_say(text, MACE_REFUSED, "%s takes no options of its compiler; leave mdla.compile out",
+                    device->library.adapter_name);
   CALL(MDLA_OPENING, NeuronCompilation_setOptimizationString, part->compilation, options);
   return MACE_OK;
 }

@@ -80,9 +80,9 @@ static mace_status read_options(mdla_settings *settings, const char *options, ma
       const piece name = {key, equals ? (size_t)(equals - key) : 0};
       const piece value = {equals ? equals + 1 : end, equals ? (size_t)(end - equals - 1) : 0};
       if (!equals || !read_option(settings, name, value))
-        return mace_mdla_say(text, MACE_REFUSED,
-                             "the option %.*s is unknown; preference, priority, boost, compile are known",
-                             (int)(bytes < 60 ? bytes : 60), options);
+        return mace_say(text, MACE_REFUSED,
+                        "the option %.*s is unknown; preference, priority, boost, compile are known",
+                        (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');
   }
@@ -167,22 +167,22 @@ static mace_status import(mace_device *device, const mace_need *need, mace_memor
   if (!device->library.adapter_library) {
     /* The runtime is given the descriptor at each run, and only its version 2 with an offset. */
     if (buffer->kind == MACE_DMABUF && device->library.runtime.NeuronRuntimeV2_run) return MACE_OK;
-    return mace_mdla_say(text, MACE_REFUSED, "%s imports no such buffer; bind host memory",
-                         device->library.runtime_name);
+    return mace_say(text, MACE_REFUSED, "%s imports no such buffer; bind host memory",
+                    device->library.runtime_name);
   }
   if (!adapter->NeuronMemory_free || !adapter->NeuronExecution_setInputFromMemory ||
       !adapter->NeuronExecution_setOutputFromMemory ||
       (buffer->kind == MACE_DMABUF ? !adapter->NeuronMemory_createFromFd
                                    : !adapter->NeuronMemory_createFromAHardwareBuffer))
-    return mace_mdla_say(text, MACE_REFUSED, "%s imports no such buffer; bind host memory",
-                         device->library.adapter_name);
+    return mace_say(text, MACE_REFUSED, "%s imports no such buffer; bind host memory",
+                    device->library.adapter_name);
   code = buffer->kind == MACE_DMABUF ? adapter->NeuronMemory_createFromFd(buffer->bytes, READ_AND_WRITE,
                                                                           (int)buffer->handle, 0, &imported)
                                      : adapter->NeuronMemory_createFromAHardwareBuffer(
                                            (const void *)(uintptr_t)buffer->handle, &imported);
   if (code || !imported)
-    return mace_mdla_say(text, code == NEURON_DEAD_OBJECT ? MACE_LOST : MACE_REFUSED,
-                         "the buffer cannot be imported, the adapter answered %d; bind host memory", code);
+    return mace_say(text, code == NEURON_DEAD_OBJECT ? MACE_LOST : MACE_REFUSED,
+                    "the buffer cannot be imported, the adapter answered %d; bind host memory", code);
   memory->own[0] = imported;
   return MACE_OK;
 }
@@ -242,7 +242,7 @@ static mace_status load(mace_device *device, const mace_payload *payload, void *
                  part->network.header->outputs != (uint32_t)payload->outputs))
     fault = "it has other ports than the part";
   if (fault)
-    return mace_mdla_say(text, MACE_STALE, "the network cannot be used: %s; build the library again", fault);
+    return mace_say(text, MACE_STALE, "the network cannot be used: %s; build the library again", fault);
   status = open_library(device, part->network.header->kind, text);
   if (!status) *loaded = part;
   return status;

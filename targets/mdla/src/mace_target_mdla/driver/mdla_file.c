@@ -18,8 +18,8 @@ static mace_status judge(const mace_loaded *part, mdla_moment moment, const char
     status = MACE_STALE;
     remedy = "build it with the compiler of this version of NeuroPilot";
   }
-  return mace_mdla_say(text, status, "%s of %s answered %d, for a network of %s; %s", function,
-                       part->device->library.runtime_name, code, part->payload->built_by, remedy);
+  return mace_say(text, status, "%s of %s answered %d, for a network of %s; %s", function,
+                  part->device->library.runtime_name, code, part->payload->built_by, remedy);
 }
 
 #define CALL(moment, function, ...)                                \
@@ -63,9 +63,9 @@ static mace_status compare_ports(const mace_loaded *part, mace_text text) {
   mace_status status = count_ports(part, counts, text);
   if (status) return status;
   if (counts[0] != (size_t)payload->inputs || counts[1] != (size_t)payload->outputs)
-    return mace_mdla_say(text, MACE_STALE,
-                         "the network has %zu inputs and %zu outputs, and the build %d and %d; %s", counts[0],
-                         counts[1], payload->inputs, payload->outputs, "build it again");
+    return mace_say(text, MACE_STALE,
+                    "the network has %zu inputs and %zu outputs, and the build %d and %d; %s", counts[0],
+                    counts[1], payload->inputs, payload->outputs, "build it again");
   for (int32_t i = 0; i < payload->inputs + payload->outputs; i++) {
     const int is_input = i < payload->inputs;
     const int32_t port = is_input ? i : i - payload->inputs;
@@ -73,7 +73,7 @@ static mace_status compare_ports(const mace_loaded *part, mace_text text) {
     status = measure(part, (uint64_t)port, is_input, &bytes, text);
     if (status) return status;
     if (bytes != payload->ports[i].bytes)
-      return mace_mdla_say(
+      return mace_say(
           text, MACE_STALE, "%s %d of the network takes %zu bytes, and the build gives %zu; %s",
           is_input ? "input" : "output", port, bytes, payload->ports[i].bytes, "build it again");
   }
@@ -115,8 +115,8 @@ mace_status mace_mdla_run_file(mace_loaded *part, const mace_binding *ports, mac
     const mace_buffer *buffer = &ports[i].memory->buffer;
     const int is_shared = buffer->kind == MACE_DMABUF && runtime->NeuronRuntimeV2_run;
     if (buffer->kind != MACE_HOST && !is_shared)
-      return mace_mdla_say(text, MACE_REFUSED, "%s takes no such buffer; bind host memory",
-                           part->device->library.runtime_name);
+      return mace_say(text, MACE_REFUSED, "%s takes no such buffer; bind host memory",
+                      part->device->library.runtime_name);
     part->io[i] = describe_port(ports + i, payload->ports[i].bytes);
   }
   if (runtime->NeuronRuntimeV2_run) {

@@ -6,10 +6,7 @@
  */
 #include "mdla_library.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-#include "driver_library.h"
 
 static const char *const adapters[] = {"libneuronusdk_adapter.mtk.so", "libneuron_adapter_mgvi.so",
                                        "libneuron_adapter.so"};
@@ -24,15 +21,6 @@ static const mace_symbol adapter_symbols[] = {MDLA_ADAPTER_FUNCTIONS(ADAPTER_SYM
 static const mace_symbol optional_symbols[] = {MDLA_OPTIONAL_FUNCTIONS(ADAPTER_SYMBOL)};
 static const mace_symbol v2_symbols[] = {MDLA_RUNTIME_V2_FUNCTIONS(RUNTIME_SYMBOL)};
 static const mace_symbol v1_symbols[] = {MDLA_RUNTIME_V1_FUNCTIONS(RUNTIME_SYMBOL)};
-
-mace_status mace_mdla_say(mace_text text, mace_status status, const char *format, ...) {
-  va_list arguments;
-  if (!text.at || !text.bytes) return status;
-  va_start(arguments, format);
-  vsnprintf(text.at, text.bytes, format, arguments);
-  va_end(arguments);
-  return status;
-}
 
 mace_status mace_mdla_open_adapter(mdla_library *library, mace_text text) {
   char trials[512] = "";
@@ -52,12 +40,12 @@ mace_status mace_mdla_open_adapter(mdla_library *library, mace_text text) {
     if (opened) dlclose(opened);
   }
   if (!library->adapter_library)
-    return mace_mdla_say(
+    return mace_say(
         text, MACE_NO_DEVICE,
         "%sso there is no Neuron adapter; install NeuroPilot, on Android declare the library", trials);
   if (library->adapter.Neuron_getVersion(&library->version) == NEURON_NO_ERROR) return MACE_OK;
-  return mace_mdla_say(text, MACE_NO_DEVICE, "%s does not tell its version; install NeuroPilot again",
-                       library->adapter_name);
+  return mace_say(text, MACE_NO_DEVICE, "%s does not tell its version; install NeuroPilot again",
+                  library->adapter_name);
 }
 
 mace_status mace_mdla_open_runtime(mdla_library *library, mace_text text) {
@@ -81,7 +69,7 @@ mace_status mace_mdla_open_runtime(mdla_library *library, mace_text text) {
     mace_append_trial(trials, sizeof trials, runtimes[i], v1);
     if (opened) dlclose(opened);
   }
-  return mace_mdla_say(text, MACE_NO_DEVICE, "%sso there is no Neuron runtime; install NeuroPilot", trials);
+  return mace_say(text, MACE_NO_DEVICE, "%sso there is no Neuron runtime; install NeuroPilot", trials);
 }
 
 void mace_mdla_close(mdla_library *library) {

@@ -3,6 +3,7 @@
 #define MACE_MDLA_LIBRARY_H
 
 #include "driver.h"
+#include "driver_library.h"
 #include "mdla_neuron.h"
 
 typedef struct mdla_library {
@@ -21,9 +22,5 @@ mace_status mace_mdla_open_runtime(mdla_library *library, mace_text text);
 
 /* Close what is open. */
 void mace_mdla_close(mdla_library *library);
-
-/* Write "WHAT; REMEDY", with the words of `format` filled in, and return the status. */
-__attribute__((format(printf, 3, 4))) mace_status mace_mdla_say(mace_text text, mace_status status,
-                                                                const char *format, ...);
 
 #endif
