@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mace_core.api import Compiler, GeneratedFiles, Manifest
+from mace_core.compilation import CompiledModel
 from mace_core.errors import MaceError
+from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run import ready
 from mace_core.run.ready import Computable, Note, Ready, check
@@ -122,6 +126,38 @@ def test_keys_without_effect_are_notes_or_faults(file: Path, registry: Registry)
     with pytest.raises(MaceError) as caught:
         list(check(file, "", registry, strict=True))
     assert str(caught.value) == f"{note}; remove the key"
+
+
+def add_part(monkeypatch: pytest.MonkeyPatch, abi: str) -> list[str]:
+    """Let every library have a part for an ABI; return the list of ABIs whose C is checked."""
+    encode, checked = ready.encode, list[str]()
+
+    def encode_with_part(job: Job, compiled: Sequence[CompiledModel], registry: Registry) -> GeneratedFiles:
+        sources = encode(job, compiled, registry)
+        return replace(sources, manifests=(*sources.manifests, Manifest("part", abi=abi)))
+
+    def check_syntax(sources: GeneratedFiles, compiler: Compiler, folder: Path, abi: str = "") -> None:
+        checked.append(abi)
+
+    monkeypatch.setattr(ready, "encode", encode_with_part)
+    monkeypatch.setattr(ready, "check_syntax", check_syntax)
+    return checked
+
+
+def test_what_a_part_brings_for_another_abi_is_checked_too(
+    file: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = add_part(monkeypatch, "arm64")
+    assert isinstance(list(check(file, "host", registry))[-1], Ready)
+    assert checked == ["", "arm64"]
+
+
+def test_a_part_for_an_abi_without_a_toolchain_is_a_fault(
+    file: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_part(monkeypatch, "acme-v1")
+    with pytest.raises(MaceError, match="ABI 'acme-v1': no toolchain compiles for it"):
+        list(check(file, "host", registry))
 
 
 def test_faults_of_all_stages_are_told_together(file: Path, registry: Registry) -> None:

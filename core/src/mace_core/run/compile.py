@@ -83,15 +83,15 @@ def link(sources: GeneratedFiles, compiler: Compiler, folder: Path, flags: tuple
     return folder / program_manifest.name
 
 
-def check_syntax(sources: GeneratedFiles, compiler: Compiler, folder: Path) -> None:
-    """Let the compiler check every unit of the build's own ABI, in the folder alone.
+def check_syntax(sources: GeneratedFiles, compiler: Compiler, folder: Path, abi: str = "") -> None:
+    """Let the compiler check every unit of an ABI, in the folder alone.
 
-    MaceError with what it says.
+    abi: that of some manifests; "" for the build's own. MaceError with what the compiler says.
 
     Objects are made without optimization and thrown away: with -fsyntax-only, zig would link, and build a C
     library for that.
     """
-    manifests = [manifest for manifest in sources.manifests if not manifest.abi]
+    manifests = [manifest for manifest in sources.manifests if manifest.abi == abi]
     _write(sources, manifests, folder)
 
     def check_unit(pair: tuple[Manifest, Unit]) -> None:

@@ -185,6 +185,14 @@ class _Checker:
             for library, remedy in manifest.loads.items():
                 yield Note(f"{manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
         self.attempt(lambda: _compile(sources, choice))
+        for abi in dict.fromkeys(manifest.abi for manifest in sources.manifests if manifest.abi):
+            self.attempt(partial(self._compile_for, abi, sources))
+
+    def _compile_for(self, abi: str, sources: GeneratedFiles) -> None:
+        """Let the compiler of another ABI check what a part brings for it."""
+        compiler = self.registry.find_toolchain(abi).compiler(abi)
+        with tempfile.TemporaryDirectory(prefix="mace-check-") as folder:
+            check_syntax(sources, compiler, Path(folder), abi)
 
 
 def _describe(compiled: CompiledModel, choice: Choice) -> Computable:
