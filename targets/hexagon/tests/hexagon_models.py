@@ -66,14 +66,14 @@ class RealModel:
 
 
 def describe_ai8x(folder: str, network: str, weights: str, sample: str, shape: str) -> RealModel:
-    """Return a network for the MAX78000, whose weights of 8 bits and fewer a CPU computes too."""
+    """Return a network for the MAX7800x, whose weights of 8 bits and fewer a CPU computes too."""
     keys = (
         "platform: ai8x",
-        f"weight_file_path: {{models}}/ai8x/{folder}/{weights}-q.pth.tar",
+        f"weight_file_path: {{models}}/{folder}/{weights}-q.pth.tar",
         "input_tensors: [input]",
         f"input_shapes: ['{shape}']",
     )
-    return RealModel(f"ai8x/{folder}/{network}.yaml", f"ai8x/{folder}/{sample}.npy", keys)
+    return RealModel(f"{folder}/{network}.yaml", f"{folder}/{sample}.npy", keys)
 
 
 ANOMALY = RealModel("mlperf_ad/ad_int8.tflite", "mlperf_ad/golden_ad_int8_tflite.npz")
@@ -97,18 +97,28 @@ LARGER = (
         "minilm/golden_minilm_l6_int8_dynamic_onnx.npz",
         ("input_tensors: [input_ids, attention_mask]", "input_shapes: ['1,8', '1,8']"),
     ),
-    describe_ai8x("mnist", "mnist-chw-ai85", "ai85-mnist-qat8", "sample_mnist", "1,1,28,28"),
-    describe_ai8x("cifar-10", "cifar10-nas", "ai85-cifar10-qat8", "sample_cifar-10", "1,3,32,32"),
-    describe_ai8x("kws20_v3", "kws20-v3-hwc", "ai85-kws20_v3-qat8", "sample_kws_20", "1,128,128"),
-    describe_ai8x("cats-dogs", "cats-dogs-hwc", "ai85-catsdogs-qat8", "sample_cats_vs_dogs", "1,3,128,128"),
+    describe_ai8x("ai8x/mnist", "mnist-chw-ai85", "ai85-mnist-qat8", "sample_mnist", "1,1,28,28"),
+    describe_ai8x("ai8x/cifar-10", "cifar10-nas", "ai85-cifar10-qat8", "sample_cifar-10", "1,3,32,32"),
+    describe_ai8x("ai8x/kws20_v3", "kws20-v3-hwc", "ai85-kws20_v3-qat8", "sample_kws_20", "1,128,128"),
     describe_ai8x(
-        "svhn_tinierssd", "svhn-tinierssd", "ai85-svhn-tinierssd-qat8", "sample_svhn_74", "1,3,74,74"
+        "ai8x/cats-dogs", "cats-dogs-hwc", "ai85-catsdogs-qat8", "sample_cats_vs_dogs", "1,3,128,128"
     ),
     describe_ai8x(
-        "camvid_unet",
+        "ai8x/svhn_tinierssd", "svhn-tinierssd", "ai85-svhn-tinierssd-qat8", "sample_svhn_74", "1,3,74,74"
+    ),
+    describe_ai8x(
+        "ai8x/camvid_unet",
         "camvid-unet-large-fakept",
         "ai85-camvid-unet-large-fakept",
         "sample_camvid_s352_c3_reduced",
         "1,48,48,48",
     ),
+    describe_ai8x(
+        "ai8x-more/facedet_tinierssd",
+        "ai85-facedet-tinierssd",
+        "ai85-facedet-tinierssd-qat8",
+        "sample_vggface2_facedetection",
+        "1,3,224,168",
+    ),
+    describe_ai8x("ai8x/kws20_v3_1", "ai87-kws20-v3-hwc", "ai87-kws20_v3-qat8", "sample_kws_20", "1,128,128"),
 )

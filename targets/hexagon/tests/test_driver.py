@@ -161,7 +161,15 @@ def test_a_missing_dsp_library_is_named(session: SessionProgram) -> None:
     (line,) = session.run(NEVER, 0, environment={"ADSP_LIBRARY_PATH": "/nowhere"}).said("open")
     assert line.startswith(f"open {NO_DEVICE} ")
     assert "the DSP cannot load libm_hexagon_skel.so" in line
-    assert "ADSP_LIBRARY_PATH" in line
+    assert line.endswith(
+        "; copy the file of this build into a folder of ADSP_LIBRARY_PATH, which is /nowhere"
+    )
+
+
+def test_a_path_that_is_not_set_is_named(session: SessionProgram) -> None:
+    (line,) = session.run(NEVER, 0, environment={"ADSP_LIBRARY_PATH": ""}).said("open")
+    assert line.startswith(f"open {NO_DEVICE} ")
+    assert "ADSP_LIBRARY_PATH is not set; set it to the folder that holds the file" in line
 
 
 OPEN_FAULTS = {

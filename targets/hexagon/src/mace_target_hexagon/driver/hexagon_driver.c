@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hexagon_part.h"
@@ -90,6 +91,7 @@ static mace_status allow_unsigned(mace_device *device, mace_text text) {
 }
 
 static mace_status judge_open(const mace_device *device, int code, mace_text text) {
+  const char *folders = getenv("ADSP_LIBRARY_PATH");
   const uint32_t error = (uint32_t)code & ~HEXAGON_DSP_ERRORS;
   if (error == HEXAGON_ENOMEMORY)
     return mace_say(text, MACE_NO_MEMORY,
@@ -101,10 +103,15 @@ static mace_status judge_open(const mace_device *device, int code, mace_text tex
                     "the DSP refused the signature of lib%s_skel.so: remote_handle64_open answered "
                     "%d (0x%x); sign it for the device, or set hexagon.unsigned=1",
                     device->module, code, (unsigned)code);
+  if (!folders || !*folders)
+    return mace_say(text, MACE_NO_DEVICE,
+                    "the DSP cannot load lib%s_skel.so: remote_handle64_open answered %d (0x%x), and "
+                    "ADSP_LIBRARY_PATH is not set; set it to the folder that holds the file",
+                    device->module, code, (unsigned)code);
   return mace_say(text, MACE_NO_DEVICE,
-                  "the DSP cannot load lib%s_skel.so: remote_handle64_open answered %d (0x%x); set "
-                  "ADSP_LIBRARY_PATH to the folder that holds it",
-                  device->module, code, (unsigned)code);
+                  "the DSP cannot load lib%s_skel.so: remote_handle64_open answered %d (0x%x); copy the file "
+                  "of this build into a folder of ADSP_LIBRARY_PATH, which is %.120s",
+                  device->module, code, (unsigned)code, folders);
 }
 
 mace_status mace_hexagon_open_module(mace_device *device, const char *module, mace_text text) {
