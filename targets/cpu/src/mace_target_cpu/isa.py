@@ -41,6 +41,8 @@ class CpuLevel(Level):
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
     byte_tiles: whether it multiplies tiles of bytes besides (AMX).
+    has_qf: whether products of floats are those of Hexagon's vector units, which keep sums in a format of
+    their own: helpers of the level define `qf_add_product` and the like for registers of a panel.
 
     PluginError where the matrix kernels could not be compiled for these numbers, or would read beside their
     panel.
@@ -57,7 +59,13 @@ class CpuLevel(Level):
     by_scalar: bool = False
     is_signed: bool = False
     byte_tiles: bool = False
+    has_qf: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
+
+    @property
+    def float_lanes(self) -> int:
+        """Floats in a register of matrix products."""
+        return self.panel if self.has_qf else self.lanes
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,13 +20,19 @@ from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
 from mace_target_cpu.quantized import conv
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
-from mace_target_hexagon import pools
+from mace_target_hexagon import floats, pools
 from mace_target_hexagon.depthwise import REGISTER, lower_depthwise_for_hvx
 from mace_target_hexagon.elementwise import SIGNS, estimate_elements, estimate_sum, lower_sum
-from mace_target_hexagon.isa import HVX, LEVELS
+from mace_target_hexagon.isa import HVX, HVX_QF, LEVELS, WITH_QF
 
-LEVEL = (str(HVX.name),)
-PLAIN_CANDIDATES = {"MaxPool": Candidate("lines", pools.lower_max, pools.estimate, LEVEL)}
+LEVEL = (str(HVX.name), str(HVX_QF.name))
+"""The levels with vectors."""
+
+PLAIN_CANDIDATES = {
+    "MaxPool": Candidate("lines", pools.lower_max, pools.estimate, LEVEL),
+    "Relu": Candidate("bits", floats.lower_relu, floats.estimate, LEVEL),
+    **{op: Candidate("qf", floats.lower_binary, floats.estimate, LEVEL[1:]) for op in floats.OPERATORS},
+}
 """Ways to compute elements that need no scale by HVX; beside them stand the CPU's."""
 
 CANDIDATES = {
@@ -75,6 +81,10 @@ class Hvx(Cpu):
         """HVX with vectors of 128 bytes, and plain C for DSPs without it."""
         return LEVELS
 
+    def known_levels(self, abi: str) -> tuple[Level, ...]:
+        """The same, and where the vector units compute floats, one that lets them."""
+        return (HVX_QF, *LEVELS) if abi in WITH_QF else LEVELS
+
     def counter(self) -> Counter | None:
         """Return what counts packets in QEMU: its time says nothing of a DSP's."""
         from mace_target_hexagon.packets import PacketCounter  # builds need none
@@ -83,12 +93,12 @@ class Hvx(Cpu):
 
     @property
     def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
-        """The CPU's lowerings; maxima of windows of bytes have a kernel of their own at one level."""
+        """The CPU's lowerings; some ops have kernels of their own with vectors."""
         return {**super().lowerings, **_add_candidates(super().lowerings, PLAIN_CANDIDATES)}
 
     @property
     def quantized(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
-        """The CPU's lowerings; some ops of bytes have kernels of their own at one level."""
+        """The CPU's lowerings; some ops of bytes have kernels of their own with vectors."""
         products = conv.LOWERINGS["Conv"]
         assert not callable(products)
         # The CPU's candidate orders channels by the halves of AVX2's registers; HVX reads them in order.
@@ -99,7 +109,7 @@ class Hvx(Cpu):
 
     @property
     def fixed_point(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
-        """The CPU's lowerings by `numerics: tflite-reference`, with kernels of bytes at one level."""
+        """The CPU's lowerings by `numerics: tflite-reference`, with kernels of bytes."""
         return {**super().fixed_point, **_add_candidates(super().fixed_point, FIXED_POINT_CANDIDATES)}
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
