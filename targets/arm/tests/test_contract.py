@@ -17,9 +17,11 @@ class TestArm(TargetContract):
     target = Arm()
     abi = "arm64-v8a"
 
-    # Only compilers for ARM know its intrinsics: what they compute is compared in QEMU (test_byte_levels.py).
+    # Only compilers for ARM know its intrinsics: what they compute is compared in QEMU (test_byte_levels.py, test_depthwise.py).
     def portable(self) -> Target:
-        return with_levels(self.target, [replace(NEON, dot="pairs", replaces=())])
+        return with_levels(
+            self.target, [replace(NEON, name="portable", dot="pairs", helpers=(), replaces=())]
+        )
 
     # The kernels are the CPU target's, whose own contract is in the plain run.
     @pytest.mark.exhaustive

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from mace_core.api import Counter, Target
+from mace_core.candidates import Candidate
 from mace_core.hookspecs import hookimpl
 from mace_core.levels import Level
+from mace_core.lowering import Lower
 from mace_target_arm.isa import AARCH32, AARCH64, Family
 from mace_target_cpu import Cpu
 
@@ -29,11 +31,31 @@ class Arm(Cpu):
         # A target that derives from this one has levels of its own.
         return _family(abi).known if levels is _family(abi).levels else levels
 
+    @property
+    def quantized(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """The CPU's lowerings, and kernels of bytes for depthwise convolutions."""
+        return _add_depthwise(super().quantized)
+
+    @property
+    def fixed_point(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """The same for `numerics: tflite-reference`."""
+        return _add_depthwise(super().fixed_point)
+
     def counter(self) -> Counter:
         """Count instructions where QEMU executes a library."""
         from mace_target_arm.instructions import InstructionCounter  # where it is asked for
 
         return InstructionCounter()
+
+
+def _add_depthwise(
+    lowerings: Mapping[str, Lower | Sequence[Candidate]],
+) -> Mapping[str, Lower | Sequence[Candidate]]:
+    from mace_target_arm.depthwise import DEPTHWISE  # read on first use, as the lowerings are
+
+    products = lowerings["Conv"]
+    assert not callable(products)
+    return {**lowerings, "Conv": (*DEPTHWISE, *products)}
 
 
 def _family(abi: str) -> Family:

@@ -37,6 +37,7 @@ NEON = CpuLevel(
     registers=32,
     is_signed=True,
     dot="smull",
+    helpers=(KERNELS / "round_bytes.h.in",),
     replaces=(KERNELS / "igemm_bytes.h.in",),
 )
 # -mcpu and not -march: gcc and clang read it alike, zig has no other.

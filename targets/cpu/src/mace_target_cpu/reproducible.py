@@ -72,6 +72,7 @@ INTEGERS = (
     "average_fixed_point.c.in",
     "binary_quantized.c.in",
     "conv_depthwise_bytes.c.in",
+    "conv_depthwise_lines.c.in",
     "conv_depthwise_quantized.c.in",
     "conv_quantized.c.in",
     "curve.c.in",
