@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 
 from mace_core.ir import DType, Graph, Node
+from mace_core.lowering import Refused
+from mace_core.ops.resize import ResizeAttributes
 from mace_target_hexagon.isa import PANEL
 
 HYSTERESIS = 0.8
@@ -42,6 +44,9 @@ class DspCosts:
     wide_macs_per_packet, packets_per_wide_row, packets_per_wide_tap: the same where the left factor has 16
     bits, or the right one is computed. packets_per_wide_panel: where the result has 16 bits.
     depthwise_macs_per_packet: multiply-adds of a convolution of each channel alone.
+    packets_per_blend, packets_per_pick: of a resize, for each pixel of its result and 128 channels: where
+    four pixels are blended by vectors, and where the nearest one is copied.
+    packets_per_blended: for each element where plain C blends.
     float_packets: packets for one multiply-add of floats, which v66 computes one by one.
     vector_bytes_per_packet: that ops of VECTORED read and write.
     bytes_per_packet: that other operators read and write, nearly all in plain C.
@@ -61,6 +66,9 @@ class DspCosts:
     packets_per_wide_panel: float = 48.0
     packets_per_wide_tap: float = 20.0
     depthwise_macs_per_packet: float = 5.0
+    packets_per_blend: float = 45.0
+    packets_per_pick: float = 12.0
+    packets_per_blended: float = 19.0
     float_packets: float = 4.0
     vector_bytes_per_packet: float = 8.0
     bytes_per_packet: float = 0.8
@@ -102,10 +110,26 @@ class DspCosts:
         if _is_depthwise(node, graph):
             # One product for each weight and place: rounding and stores take longer than products.
             return macs / self.depthwise_macs_per_packet
+        if node.op.name == "Resize":
+            return self._count_packets_of_resize(node, graph)
         if macs:
             rate = self.wide_macs_per_packet if _is_wide(node, graph) else self.macs_per_packet
             return macs / rate + self._count_packets_of_rows(node, graph)
         return moved / (self.vector_bytes_per_packet if node.op.name in VECTORED else self.bytes_per_packet)
+
+    def _count_packets_of_resize(self, node: Node, graph: Graph) -> float:
+        from mace_target_hexagon.resize import ByteResize
+
+        attrs = node.attributes(ResizeAttributes)
+        x, y = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+        registers = math.ceil(y.shape[-1] / (4 * PANEL)) * y.elements / max(1, y.shape[-1])
+        if attrs.mode == "nearest":
+            return registers * self.packets_per_pick
+        try:
+            ByteResize.of(attrs, x.shape, y.shape)
+        except Refused:
+            return y.elements * self.packets_per_blended
+        return registers * self.packets_per_blend
 
     def _count_packets_of_rows(self, node: Node, graph: Graph) -> float:
         """Return what a product executes besides its multiply-adds."""

@@ -24,6 +24,7 @@ from mace_target_hexagon import floats, pools
 from mace_target_hexagon.depthwise import REGISTER, lower_depthwise_for_hvx
 from mace_target_hexagon.elementwise import SIGNS, estimate_elements, estimate_sum, lower_sum
 from mace_target_hexagon.isa import HVX, HVX_QF, LEVELS, WITH_QF
+from mace_target_hexagon.resize import lower_resize
 
 LEVEL = (str(HVX.name), str(HVX_QF.name))
 """The levels with vectors."""
@@ -39,6 +40,7 @@ CANDIDATES = {
     **{op: Candidate("words", lower_sum, estimate_sum, LEVEL) for op in SIGNS},
     **{op: Candidate("rows", pools.lower_mean, pools.estimate, LEVEL) for op in ("ReduceMean", "ReduceSum")},
     "AveragePool": Candidate("halves", pools.lower_average, pools.estimate, LEVEL),
+    "Resize": Candidate("bytes", lower_resize, floats.estimate, LEVEL),
 }
 """Ways to compute stored integers by HVX, rounded as in single precision."""
 
