@@ -3,12 +3,13 @@
  *   cold_start CACHE OPTIONS
  *
  * CACHE: a file for what the device compiles, "-" for none. OPTIONS: of mace_config, "-" for none. Prints
- * "open MS", "first MS", "warm MS" (the best of five), "device NAME", and "load MS": a second session opened in
- * the same process, when the system's OpenCL has already started.
+ * "open MS CPU_MS", "first MS CPU_MS", "warm MS CPU_MS" (each the best of five), "device NAME", and "load MS CPU_MS":
+ * a second session opened in the same process, when the system's OpenCL has already started. CPU_MS: milliseconds
+ * that the threads of the process computed, without the waits for a processor that others use.
  *
  *   cold_start start
  *
- * Prints "start MS": how long the system's OpenCL takes to give a context and a queue, without a session.
+ * Prints "start MS CPU_MS": how long the system's OpenCL takes to give a context and a queue, without a session.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
@@ -23,16 +24,33 @@
 
 #define OPENCL_LOOK_UP(name, result, arguments) *(void **)(void *)&cl.name = dlsym(library, #name);
 
-static double now(void) {
+/* Milliseconds by the wall's clock, and those that the process computed. */
+typedef struct instant {
+  double wall, cpu;
+} instant;
+
+static double read_clock(clockid_t clock) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(clock, &time);
   return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
 }
+
+static instant now(void) {
+  const instant at = {read_clock(CLOCK_MONOTONIC), read_clock(CLOCK_PROCESS_CPUTIME_ID)};
+  return at;
+}
+
+static instant since(instant start) {
+  const instant end = now(), passed = {end.wall - start.wall, end.cpu - start.cpu};
+  return passed;
+}
+
+static void show(const char *step, instant passed) { printf("%s %.1f %.1f\n", step, passed.wall, passed.cpu); }
 
 /* Start OpenCL as the driver does, and do no more. */
 static int measure_start(void) {
   static const uint64_t types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_CPU};
-  const double start = now();
+  const instant start = now();
   void *const library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
   opencl_functions cl;
   cl_platform platform;
@@ -48,7 +66,7 @@ static int measure_start(void) {
   if (!device) return 1;
   context = cl.clCreateContext(NULL, 1, &device, NULL, NULL, &code);
   if (!context || !cl.clCreateCommandQueue(context, device, 0, &code)) return 1;
-  printf("start %.1f\n", now() - start);
+  show("start", since(start));
   return 0;
 }
 
@@ -58,7 +76,7 @@ int main(int count, char **words) {
   void *outputs[16] = {NULL};
   mace_config config = {0};
   mace_session *session = NULL;
-  double start, best = 1e30;
+  instant start, best = {1e30, 1e30};
   if (count == 2 && !strcmp(words[1], "start")) return measure_start();
   if (count != 3) return 2;
   const mace_cache cache = file_cache(words[1]);
@@ -71,20 +89,23 @@ int main(int count, char **words) {
   void *const memory = aligned_alloc(MACE_ALIGNMENT, (bytes + MACE_ALIGNMENT - 1) / MACE_ALIGNMENT * MACE_ALIGNMENT);
   start = now();
   if (mace_open(model, &config, memory, bytes, &session)) return fprintf(stderr, "%s\n", mace_error(session)), 1;
-  printf("open %.1f\n", now() - start);
+  show("open", since(start));
   start = now();
   if (mace_run(session, inputs, outputs)) return fprintf(stderr, "%s\n", mace_error(session)), 1;
-  printf("first %.1f\n", now() - start);
+  show("first", since(start));
   for (int i = 0; i < 5; i++) {
     start = now();
     if (mace_run(session, inputs, outputs)) return 1;
-    if (now() - start < best) best = now() - start;
+    const instant passed = since(start);
+    if (passed.wall < best.wall) best.wall = passed.wall;
+    if (passed.cpu < best.cpu) best.cpu = passed.cpu;
   }
-  printf("warm %.1f\ndevice %s\n", best, mace_part_device(session, 0));
+  show("warm", best);
+  printf("device %s\n", mace_part_device(session, 0));
   mace_close(session);
   start = now();
   if (mace_open(model, &config, memory, bytes, &session)) return fprintf(stderr, "%s\n", mace_error(session)), 1;
-  printf("load %.1f\n", now() - start);
+  show("load", since(start));
   mace_close(session);
   return 0;
 }

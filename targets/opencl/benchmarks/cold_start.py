@@ -5,8 +5,14 @@ take alone.
 
     uv run python targets/opencl/benchmarks/cold_start.py MODEL.onnx
 
-Each case is a process of its own. PoCL's own cache of compiled kernels is emptied for the first case of a
-device, so that source means source; drivers of vendors keep caches that no program can empty.
+Each case is a process of its own. PoCL's own cache of compiled kernels is empty for each process, so that
+source means source, but for the last case: PoCL unpacks binaries into it when it sees them first. Drivers
+of vendors keep caches that no program can empty.
+
+The cases that take no compiler are interleaved with processes that start OpenCL and do no more: what other
+work of the machine costs falls on all alike. Each line has the medians of the rounds, and the ratio of the
+time to the first result to the sum of OpenCL's start, the load and a warm run, by the clock on the wall and
+by the time that the process computed.
 """
 
 from __future__ import annotations
@@ -16,7 +22,10 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 
 from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import Deployment, load_deployment
@@ -25,9 +34,6 @@ from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.command import Command
 from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, link_probe
-
-PROCESSES = 5
-"""Processes of a case, of which the fastest counts: other work shares the processor."""
 
 PROGRAM = ProbeProgram(Path(__file__).with_name("cold_start.c"), (FILE_CACHE,))
 
@@ -49,8 +55,46 @@ def build(model_file: Path, folder: Path, binaries: tuple[Path, ...] = ()) -> Pa
     return link_probe(PROGRAM, sources, folder)
 
 
-def measure(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str, str]:
-    """Return what the program printed."""
+@dataclass(frozen=True)
+class Start:
+    """Milliseconds of each step of a process: what the program printed.
+
+    start: OpenCL's own, of a process that does no more.  load: opening a session when OpenCL has started.
+    """
+
+    start: float
+    open: float
+    first: float
+    warm: float
+    load: float
+
+    @property
+    def ratio(self) -> float:
+        """The time to the first result, by the parts of it that nobody can leave out."""
+        return (self.open + self.first) / (self.start + self.load + self.warm)
+
+    @classmethod
+    def from_lines(cls, lines: Mapping[str, str], clock: int) -> Start:
+        """Return the times by a clock: 0 the wall's, 1 the process's."""
+        return cls(*(float(lines[step.name].split()[clock]) for step in fields(cls)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to start.
+
+    cache: the application's file, "-" for none.
+    is_repeated: whether the driver has unpacked the binaries in an earlier process of the same folder.
+    """
+
+    title: str
+    program: Path
+    cache: str
+    is_repeated: bool = False
+
+
+def execute(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str, str]:
+    """Return what the program printed, by the first word of each line."""
     lines: list[str] = []
     pocl_cache.mkdir(exist_ok=True)
     environment = {**os.environ, "POCL_CACHE_DIR": str(pocl_cache)}
@@ -58,49 +102,60 @@ def measure(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str
     return dict(line.split(" ", 1) for line in lines)
 
 
-def measure_best(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str, str]:
-    """Return what the fastest of several processes printed, each with a driver's cache of its own."""
-    told = [measure(program, words, pocl_cache.with_name(f"{pocl_cache.name}_{i}")) for i in range(PROCESSES)]
-    return min(told, key=lambda one: float(one["open"]) + float(one["first"]))
+def measure(cases: Sequence[Case], options: str, rounds: int, folder: Path) -> list[list[dict[str, str]]]:
+    """Return what each process of each case printed, with OpenCL's own start of the same round."""
+    results: list[list[dict[str, str]]] = [[] for _ in cases]
+    for number in range(rounds):
+        start = execute(cases[0].program, ("start",), folder / f"start{number}")
+        for case, printed in zip(cases, results, strict=True):
+            caches = folder / f"{case.title.replace(' ', '_')}{number}"
+            for _ in range(1 + case.is_repeated):
+                lines = execute(case.program, (case.cache, options), caches)
+            printed.append({**start, **lines})
+    return results
 
 
-def show(case: str, told: dict[str, str], start: float) -> None:
-    """Print a line.  start: milliseconds of the system's OpenCL alone."""
-    times = f"open {told['open']} ms, first run {told['first']} ms, warm run {told['warm']} ms"
-    cold = float(told["open"]) + float(told["first"])
-    apart = start + float(told["load"]) + float(told["warm"])
-    parts = f"{start} + {told['load']} + {told['warm']} ms"
-    sys.stdout.write(
-        f"{case}: {times}; {cold / apart:.2f} times OpenCL's start, load and a warm run ({parts})\n"
-    )
+def show(case: Case, printed: Sequence[Mapping[str, str]]) -> None:
+    """Print a line for a case."""
+    by_clock = [[Start.from_lines(lines, clock) for lines in printed] for clock in (0, 1)]
+    for name, starts in zip(("wall", "computed"), by_clock, strict=True):
+        open_, first, warm = (
+            median(getattr(one, step) for one in starts) for step in ("open", "first", "warm")
+        )
+        start, load = (median(getattr(one, step) for one in starts) for step in ("start", "load"))
+        ratios = sorted(one.ratio for one in starts)
+        sys.stdout.write(
+            f"{case.title}, {name}: open {open_:.1f} ms, first run {first:.1f} ms, warm run {warm:.1f} ms; OpenCL's "
+            f"start {start:.1f} ms, load {load:.1f} ms; ratio {median(ratios):.2f} "
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f})\n"
+        )
 
 
 def main() -> None:
-    """Print a line for each case."""
+    """Print two lines for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--options", default="-", help="of mace_config, such as opencl.device=gpu")
+    parser.add_argument("--rounds", type=int, default=9, help="processes of each case that takes no compiler")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         entry = folder / "entry"
         source = build(arguments.model, folder / "source")
-        cases = [
-            ("from source", "-", "pocl0"),
-            ("from source, stored", str(entry), "pocl1"),
-            ("from the cache", str(entry), "pocl2"),
-            ("from source, the driver's own cache warm", "-", "pocl1"),
-        ]
-        starts = [measure(source, ("start",), folder / "pocl0")["start"] for _ in range(PROCESSES)]
-        start = min(map(float, starts))
-        for case, cache, caches in cases:
-            # Compiling takes seconds, and fills the caches that the next cases need: once is enough.
-            best = measure_best if case == "from the cache" else measure
-            show(case, best(source, (cache, arguments.options), folder / caches), start)
+        compiled = Case("from source", source, str(entry))
+        ((printed,),) = measure([compiled], arguments.options, 1, folder)
+        show(compiled, [printed])
         shipped = build(arguments.model, folder / "binaries", (entry,))
-        told = measure_best(shipped, ("-", arguments.options), folder / "pocl3")
-        show("from binaries in the library", told, start)
-        sys.stdout.write(f"{told['device']}; {entry.stat().st_size} bytes of compiled kernels\n")
+        cases = [
+            Case("from the cache", source, str(entry)),
+            Case("from binaries", shipped, "-"),
+            Case("from binaries again", shipped, "-", is_repeated=True),
+        ]
+        for case, rounds in zip(
+            cases, measure(cases, arguments.options, arguments.rounds, folder), strict=True
+        ):
+            show(case, rounds)
+        sys.stdout.write(f"{printed['device']}; {entry.stat().st_size} bytes of compiled kernels\n")
 
 
 if __name__ == "__main__":

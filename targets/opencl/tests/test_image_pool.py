@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import numpy as np
 import pytest
 from image_network import add_network, build_network
 from opencl_device import measure_error, require_device
-from stub_session import HEADERS, STUB, Probe, ProbeSession, build_probe
+from opencl_shim import build_shim, choose_library
+from stub_session import Probe, ProbeSession, build_probe
 
 from mace_core.api import BuildConfig, Part, Refusal, Region, Target
 from mace_core.graph_builder import Builder
@@ -20,9 +20,8 @@ from mace_core.levels import with_levels
 from mace_core.memory import list_spans, touches_of
 from mace_core.program import Program
 from mace_core.registry import Registry
-from mace_core.run import native
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import generate_library, host, load_library, merge, random_inputs
+from mace_core.testing.compiled import generate_library, load_library, merge, random_inputs
 from mace_target_opencl.blob import Blob, encode
 from mace_target_opencl.half_storage import store_in_half
 from mace_target_opencl.image_pool import ORIGIN, PITCH, find_pitch, plan_pool
@@ -209,22 +208,6 @@ def test_parts_that_share_a_pool_compute_what_the_references_do(tmp_path: Path) 
         for name in graph.outputs:
             assert np.array_equal(outputs[name], others[name]), "the same kernels, wherever images lie"
             assert measure_error(outputs[name], expected[name]) < 1e-4, name
-
-
-def choose_library(library: Path) -> native.Config:
-    """Return the configuration of a session with this OpenCL library."""
-    options = f"opencl.library={library}".encode()
-    return native.Config(struct_bytes=ctypes.sizeof(native.Config), options=options)
-
-
-def build_shim(folder: Path) -> Path:
-    """Build the library that gives the extension to a processor's device."""
-    compiler, library = host(), folder / "libpool.so"
-    command = [*compiler.cc, *compiler.flags, "-std=gnu11", "-O1", "-fPIC", "-shared", f"-I{HEADERS}"]
-    source = str(STUB / "opencl_pool_shim.c")
-    linked = ["-Wl,--no-as-needed", "-l:libOpenCL.so.1"]
-    subprocess.run([*command, source, "-o", str(library), *linked], check=True)
-    return library
 
 
 @pytest.mark.device

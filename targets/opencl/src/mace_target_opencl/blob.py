@@ -21,7 +21,7 @@ from mace_core.errors import PluginError
 from mace_core.memory import Arena, Touch, arena, touches_of
 from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.check_build import is_checked, label_operand
-from mace_target_opencl.enqueue import FIELDS, needs_half, operands_of, render_program
+from mace_target_opencl.enqueue import FIELDS, has_dots, needs_half, operands_of, render_program
 from mace_target_opencl.image_pool import find_pitch, plan_pool
 from mace_target_opencl.image_storage import count_bytes, plan_images
 from mace_target_opencl.kernel_operand import QUAD
@@ -42,6 +42,8 @@ CHECKED = 2
 ALIGNMENT = 256
 BRIEF = 4
 """Flag of a program whose long kernels are cut into slices."""
+DOTS = 8
+"""Flag of a program whose kernels multiply bytes four at a time."""
 NEEDS_HALF = 1
 """Flag of a program that devices without cl_khr_fp16 cannot compute."""
 # No -cl-fast-relaxed-math: it assumes that there is no NaN, for which kernels test, and rounds freely.
@@ -125,7 +127,7 @@ def encode(program: Program, limits: QueueLimits = UNLIMITED) -> Blob:
     kernels = _list_kernels(program.calls)
     is_check_build = any(map(is_checked, kernels))
     flags = (NEEDS_HALF if any(map(needs_half, kernels)) else 0) | (CHECKED if is_check_build else 0)
-    flags |= BRIEF if limits.is_brief else 0
+    flags |= (BRIEF if limits.is_brief else 0) | (DOTS if any(map(has_dots, kernels)) else 0)
     source = render_program(kernels).encode()
     placement = _Placement(program)
     calls, operands = bytearray(), bytearray()

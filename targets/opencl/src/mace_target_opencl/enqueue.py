@@ -146,11 +146,16 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
         sources.insert(0, HALF_PRELUDE)
     if any(map(is_exact, unique.values())):
         sources.insert(0, EXACT_PRELUDE)
-    if any(kernel.params.get("dots") for kernel in unique.values()):
+    if any(map(has_dots, unique.values())):
         sources.insert(0, DOT_PRELUDE)
     if any(kernel.params.get(CHECKS) for kernel in unique.values()):
         sources.insert(0, CHECK_PRELUDE)
     return Code("\n".join(sources))
+
+
+def has_dots(kernel: Kernel) -> bool:
+    """Tell whether a kernel multiplies bytes four at a time."""
+    return bool(kernel.params.get("dots"))
 
 
 def needs_half(kernel: Kernel) -> bool:

@@ -58,6 +58,15 @@ DOT_PRELUDE = Code(
 #elif defined(MACE_DEVICE_HAS_ARM_DOT) && defined(cl_arm_integer_dot_product_int8)
 #pragma OPENCL EXTENSION cl_arm_integer_dot_product_int8 : enable
 #define mace_dot(a, b) arm_dot(a, b)
+#elif defined(MACE_DEVICE_HAS_NVIDIA_DOT)
+int mace_dot(char4 a, char4 b);
+int mace_dot(char4 a, char4 b)
+{
+    int sum;
+    /* Compilers from clang have the plain word as a keyword of GNU C alone. */
+    __asm__("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(as_int(a)), "r"(as_int(b)), "r"(0));
+    return sum;
+}
 #else
 int mace_dot(char4 a, char4 b);
 int mace_dot(char4 a, char4 b) { return a.s0 * b.s0 + a.s1 * b.s1 + a.s2 * b.s2 + a.s3 * b.s3; }
@@ -66,7 +75,8 @@ int mace_dot(char4 a, char4 b) { return a.s0 * b.s0 + a.s1 * b.s1 + a.s2 * b.s2 
 )
 """Four products of bytes and their sum: one instruction where the device has it, the same bits elsewhere.
 
-The driver defines MACE_DEVICE_HAS_... where the device lists the extension. The compiler's macro alone proves
+The driver defines MACE_DEVICE_HAS_... where the device lists the extension, or is an NVIDIA device whose
+instruction set (PTX) has dp4a, and compiles without where the compiler does not take it. The compiler's macro alone proves
 nothing: clang's generic targets, which simulators use, define those of all extensions that clang can spell.
 """
 

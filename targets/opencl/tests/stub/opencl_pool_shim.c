@@ -1,6 +1,6 @@
 /* opencl_pool_shim.c - the system's OpenCL with cl_khr_image2d_from_buffer, for devices of processors such as
  * PoCL, which lacks it: buffers and images are memory of this library, and an image in a buffer is an image of
- * the same addresses. It is linked to the system's loader, which has the functions that this file does not.
+ * the same addresses. It lists cl_khr_integer_dot_product too, whose function its compiler does not have. It is linked to the system's loader, which has the functions that this file does not.
  *
  * Prints "pooled N" when the process ends: how many images were made in buffers.
  */
@@ -44,7 +44,8 @@ static int32_t answer(const void *value, size_t size, size_t bytes, void *to, si
 }
 
 EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, void *to, size_t *used) {
-  static const char more[] = " cl_khr_image2d_from_buffer";
+  /* Blanks stand between names, and may stand before the first. */
+  static const char more[] = " cl_khr_image2d_from_buffer cl_khr_integer_dot_product";
   const uint32_t pixels = 16;
   char names[8192];
   int32_t code;

@@ -19,6 +19,9 @@
  *   OPENCL_STUB_CONTROLS=N            of cl_arm_scheduling_controls (1)
  *   OPENCL_STUB_PITCH=N, _ORIGIN=N   of cl_khr_image2d_from_buffer: pixels that rows and images begin at (0)
  *   OPENCL_STUB_BASE=N                bits that ranges of buffers begin at (1024)
+ *   OPENCL_STUB_C_VERSION=TEXT        of OpenCL C ("OpenCL C 1.2 stub")
+ *   OPENCL_STUB_C_NEWEST=N            major version of the newest OpenCL C that the devices list (0: they list none)
+ *   OPENCL_STUB_CAPABILITY=N          ten times the compute capability of cl_nv_device_attribute_query (0)
  *   OPENCL_STUB_PROPERTIES=1          the function that makes queues with properties is an extension's
  *   OPENCL_STUB_NS=N                  nanoseconds that a kernel takes (700)
  *   OPENCL_STUB_SHOW=1                print what is enqueued
@@ -170,6 +173,20 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
     case CL_DEVICE_MAX_WORK_GROUP_SIZE: return answer(&value, sizeof(size_t), bytes, to, used);
     case CL_DEVICE_IMAGE_SUPPORT:
       value = (uint64_t)number("OPENCL_STUB_IMAGES", "1");
+      return answer(&value, sizeof(uint32_t), bytes, to, used);
+    case CL_DEVICE_OPENCL_C_VERSION: text = setting("OPENCL_STUB_C_VERSION", "OpenCL C 1.2 stub"); break;
+    case CL_DEVICE_OPENCL_C_ALL_VERSIONS: {
+      struct {
+        uint32_t version;
+        char name[64];
+      } versions[2] = {{1u << 22, "OpenCL C"}, {(uint32_t)number("OPENCL_STUB_C_NEWEST", "0") << 22, "OpenCL C"}};
+      return number("OPENCL_STUB_C_NEWEST", "0") ? answer(versions, sizeof versions, bytes, to, used) : -30;
+    }
+    case CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV:
+      value = (uint64_t)number("OPENCL_STUB_CAPABILITY", "0") / 10;
+      return answer(&value, sizeof(uint32_t), bytes, to, used);
+    case CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV:
+      value = (uint64_t)number("OPENCL_STUB_CAPABILITY", "0") % 10;
       return answer(&value, sizeof(uint32_t), bytes, to, used);
     case CL_DEVICE_IMAGE_PITCH_ALIGNMENT:
       value = (uint64_t)number("OPENCL_STUB_PITCH", "0");
@@ -416,7 +433,7 @@ EXPORT int32_t clBuildProgram(cl_program program, uint32_t count, const cl_devic
   (void)count, (void)notify, (void)user;
   check(program, PROGRAM, __func__);
   check(ids[0], DEVICE, __func__);
-  if (strncmp(options, "-cl-std=CL1.2", 13)) abort();
+  if (strncmp(options, "-cl-std=CL1.2", 13) && strncmp(options, "-cl-std=CL3.0", 13)) abort();
   printf("options %s\n", options);
   return fault(__func__);
 }

@@ -13,6 +13,7 @@ LIBRARY = "libOpenCL.so.1"
 
 _SOURCES = (
     "opencl_blob.c",
+    "opencl_build.c",
     "opencl_check.c",
     "opencl_context.c",
     "opencl_device.c",

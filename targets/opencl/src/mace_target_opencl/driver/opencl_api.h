@@ -53,6 +53,8 @@ enum {
   CL_DEVICE_VERSION = 0x102F,
   CL_DEVICE_EXTENSIONS = 0x1030,
   CL_DEVICE_PLATFORM = 0x1031,
+  CL_DEVICE_OPENCL_C_VERSION = 0x103D,
+  CL_DEVICE_OPENCL_C_ALL_VERSIONS = 0x1066, /* of OpenCL 3.0 */
   /* Of cl_khr_image2d_from_buffer, in pixels. */
   CL_DEVICE_IMAGE_PITCH_ALIGNMENT = 0x104A,
   CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT = 0x104B
@@ -74,6 +76,9 @@ enum {
 
 /* Of extensions, by their names: properties of contexts and queues, and of memory that is imported. */
 enum {
+  /* Of cl_nv_device_attribute_query. */
+  CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV = 0x4000,
+  CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV = 0x4001,
   CL_CONTEXT_PERF_HINT_QCOM = 0x40C2,
   CL_CONTEXT_PRIORITY_HINT_QCOM = 0x40C9,
   CL_QUEUE_PRIORITY_KHR = 0x1096,

@@ -18,12 +18,14 @@ enum {
 
 /* Flags of a part. NEEDS_HALF: the kernels compute in half precision. CHECKED: each kernel tests where it reads
  * and writes, and has two more arguments: where to note what was wrong, and the number of the call. BRIEF: long
- * kernels are cut into slices. */
+ * kernels are cut into slices. DOTS: kernels multiply bytes four at a time, which devices may have an instruction
+ * for. */
 enum {
   OPENCL_NEEDS_HALF = 1,
   OPENCL_CHECKED = 2,
   OPENCL_BRIEF = 4,
-  OPENCL_FLAGS = OPENCL_NEEDS_HALF | OPENCL_CHECKED | OPENCL_BRIEF
+  OPENCL_DOTS = 8,
+  OPENCL_FLAGS = OPENCL_NEEDS_HALF | OPENCL_CHECKED | OPENCL_BRIEF | OPENCL_DOTS
 };
 
 typedef struct opencl_header {

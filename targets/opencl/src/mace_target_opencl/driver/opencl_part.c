@@ -110,22 +110,6 @@ static mace_status tell_log(const mace_loaded *part, int32_t code, mace_text tex
   return MACE_FAILED;
 }
 
-/* Compile the program. Its source is told which extensions the device lists, because compilers define the
- * macros of others as well. */
-static int32_t build_program(const mace_loaded *part) {
-  static const char khr[] = " -DMACE_DEVICE_HAS_KHR_DOT", arm[] = " -DMACE_DEVICE_HAS_ARM_DOT";
-  const mace_device *const device = part->device;
-  char *const options = malloc(strlen(part->blob.options) + sizeof khr + sizeof arm);
-  int32_t code;
-  if (!options) return CL_OUT_OF_HOST_MEMORY;
-  strcpy(options, part->blob.options);
-  if (mace_opencl_has_extension(device, "cl_khr_integer_dot_product")) strcat(options, khr);
-  if (mace_opencl_has_extension(device, "cl_arm_integer_dot_product_int8")) strcat(options, arm);
-  code = device->cl.clBuildProgram(part->program, 1, &device->id, options, NULL, NULL);
-  free(options);
-  return code;
-}
-
 /* Bytes of a call's arguments: of a buffer pointer and offset, of an image a pointer, of a check build two more.
  * Pointers of the device may be shorter. */
 static uint64_t count_argument_bytes(const opencl_blob *blob, const opencl_call *call) {
@@ -171,7 +155,7 @@ static mace_status finish_program(mace_loaded *part, mace_text text) {
   mace_device *const device = part->device;
   const opencl_functions *const cl = &device->cl;
   const opencl_blob *const blob = &part->blob;
-  int32_t code = build_program(part);
+  int32_t code = mace_opencl_build_program(part);
   if (code == CL_OUT_OF_HOST_MEMORY || code == CL_DEVICE_NOT_AVAILABLE)
     return mace_opencl_judge(MACE_FAILED, "clBuildProgram", code, text);
   if (code) return tell_log(part, code, text);

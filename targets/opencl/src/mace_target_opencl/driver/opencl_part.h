@@ -117,6 +117,9 @@ mace_status mace_opencl_prepare_check(mace_loaded *part, mace_text text);
 int32_t mace_opencl_set_check(const mace_loaded *part, uint32_t number);
 mace_status mace_opencl_find_fault(const mace_loaded *part, mace_text text);
 
+/* Compile the program of a part. */
+int32_t mace_opencl_build_program(const mace_loaded *part);
+
 /* Make the images of a part, with its constants, and the pool; release the images; give a call an image as an
  * argument. */
 mace_status mace_opencl_make_images(mace_loaded *part, mace_text text);
