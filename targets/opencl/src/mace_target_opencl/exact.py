@@ -76,8 +76,9 @@ int mace_dot(char4 a, char4 b) { return a.s0 * b.s0 + a.s1 * b.s1 + a.s2 * b.s2 
 """Four products of bytes and their sum: one instruction where the device has it, the same bits elsewhere.
 
 The driver defines MACE_DEVICE_HAS_... where the device lists the extension, or is an NVIDIA device whose
-instruction set (PTX) has dp4a, and compiles without where the compiler does not take it. The compiler's macro alone proves
-nothing: clang's generic targets, which simulators use, define those of all extensions that clang can spell.
+instruction set (PTX) has dp4a, and compiles without where the compiler does not take it. The compiler's
+macro alone proves nothing: clang's generic targets, which simulators use, define those of all extensions that
+clang can spell.
 """
 
 
