@@ -74,6 +74,7 @@ INTEGERS = (
     "conv_depthwise_bytes.c.in",
     "conv_depthwise_lines.c.in",
     "conv_depthwise_quantized.c.in",
+    "conv_depthwise_strips.c.in",
     "conv_quantized.c.in",
     "curve.c.in",
     "matmul_integer.c.in",

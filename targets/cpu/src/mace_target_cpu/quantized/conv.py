@@ -28,6 +28,7 @@ from mace_target_cpu.lower.igemm import (
     wide_scratch,
 )
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
+from mace_target_cpu.quantized.depthwise_strips import offer_strips
 from mace_target_cpu.quantized.ordered import ProductCall, offer
 from mace_target_cpu.quantized.orders import Runs
 from mace_target_cpu.quantized.products import (
@@ -63,7 +64,7 @@ def conv_kernel(x: Tensor) -> Kernel:
 def conv(node: Node, lowering: Lowering) -> None:
     """Any convolution of eight or sixteen bits with constant weights of eight."""
     if _is_depthwise(node, lowering):
-        _lower_depthwise(node, lowering)
+        lowering.call(node, make_depthwise(node, lowering))
     else:
         lowering.call(node, make_product(node, lowering).call)
 
@@ -123,7 +124,10 @@ def row_of(depth: int) -> Runs:
     return Runs(1, padded_depth(depth) // 4)
 
 
-def _lower_depthwise(node: Node, lowering: Lowering) -> None:
+def make_depthwise(node: Node, lowering: Lowering) -> Call:
+    """Return the call of a depthwise convolution; Refused for any other."""
+    if not _is_depthwise(node, lowering):
+        raise Refused("it is not depthwise", code="shape")
     x, y = factor(node, lowering), lowering.tensors[node.outputs[0]]
     weights = IntegerWeights.from_constant(node.inputs[1], lowering)
     columns = ColumnScales.from_node(
@@ -133,14 +137,15 @@ def _lower_depthwise(node: Node, lowering: Lowering) -> None:
     args = {**geometry(x, y, windows), "x_zero": Scale.from_tensor(x).zero, **columns.result(node, y)}
     # Less its zero point a weight needs 9 bits; 16 are what the kernel multiplies in anyway.
     taps = (weights.values.astype(np.int16) - weights.zero).reshape(y.shape[-1], -1).T.copy()
-    w = lowering.weight(f"{node.inputs[1]}_packed", taps.shape, "int16", lambda: taps)
+    w = lowering.once(
+        (node.inputs[1], "taps"),
+        lambda: lowering.weight(f"{node.inputs[1]}_packed", taps.shape, "int16", lambda: taps),
+    )
     params = {"xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype], "average": False}
     name = f"conv_depthwise_{x.dtype.value}_{y.dtype.value}"
     fields = (*GEOMETRY, ZEROS[0], *PRODUCT_RESULT)
     kernel = Kernel(name, PLAIN_DEPTHWISE, fields, params, helpers=(INTEGER, REQUANTIZE))
-    lowering.call(
-        node, Call(kernel, args, [x.name, w, *column_weights(lowering, y.name, columns, 1)], [y.name])
-    )
+    return Call(kernel, args, [x.name, w, *column_weights(lowering, y.name, columns, 1)], [y.name])
 
 
 def _cost(node: Node, lowering: Lowering, level: Level) -> float:
@@ -149,5 +154,10 @@ def _cost(node: Node, lowering: Lowering, level: Level) -> float:
 
 
 LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
-    "Conv": (DEPTHWISE, offer(make_product, _cost), Candidate("products", conv, _cost)),
+    "Conv": (
+        DEPTHWISE,
+        offer_strips(make_depthwise),
+        offer(make_product, _cost),
+        Candidate("products", conv, _cost),
+    ),
 }
