@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from pytorch_cases import load, model_of, saved, torch
+from pytorch_cases import FORMATS, load, model_of, saved, torch
 
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
@@ -166,6 +166,27 @@ def test_modules_that_take_more_than_tensors_are_refused(tmp_path: Path) -> None
         "its forward() takes 'factor', which is no tensor; trace a module whose forward() takes tensors alone"
         in fault(file)
     )
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_states_that_the_module_keeps_are_refused(ending: str, tmp_path: Path) -> None:
+    """They would be constants in ONNX, and every run would begin anew."""
+    t = torch()
+
+    class Totals(t.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("offset", t.ones(1, 3))
+            self.register_buffer("total", t.zeros(1, 3))
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            self.total.add_(x)
+            return self.total * 2 + self.offset
+
+    shapes = {"x": (1, 3)}
+    file = saved(Totals(), shapes, tmp_path / f"model{ending}")
+    with pytest.raises(MaceError, match=r"changes its buffers 'total' when it runs, .*; save it after eval"):
+        load(model_of(file, shapes))
 
 
 def test_what_torch_cannot_export_is_told(tmp_path: Path) -> None:

@@ -63,6 +63,13 @@ class TorchProgram(ABC):
         ports: what the deployment file states of each input.
         """
 
+    def refuse_states(self, buffers: Sequence[str]) -> None:
+        """Raise MaceError if a run changes these buffers: torch exports the values that they begin with."""
+        if buffers:
+            problem = f"changes its buffers {quote_names(buffers)} when it runs, which ONNX cannot express"
+            remedy = "save it after eval(); pass states to forward(), return them, and pair both under states"
+            raise MaceError(self.path.name, problem, remedy)
+
 
 def missing_packages() -> str | None:
     """Return which packages must be installed, as a message says it; None if all are."""
@@ -179,6 +186,11 @@ class _Script(TorchProgram):
             problem = f"TorchScript does not tell the shape of {quote_names(unknown)}"
             remedy = "write them in the deployment file, in the order of forward(), each ? replaced by"
             raise MaceError(self.path.name, problem, f"{remedy} a shape:{lines}")
+        # Freezing makes all attributes constants but those that the module writes.
+        graph = torch.jit.freeze(self.module, optimize_numerics=False).inlined_graph
+        read = graph.findAllNodes("prim::GetAttr", recurse=True)
+        tensors = [node for node in read if node.output().type().kind() == "TensorType"]
+        self.refuse_states(sorted({node.s("name") for node in tensors}))
         examples = tuple(_example(port.shape or (), port.dtype) for port in ports if port)
         # torch.export, which dynamo=True uses, traces Python code; TorchScript has none.
         torch.onnx.export(
@@ -218,6 +230,7 @@ class _Exported(TorchProgram):
     ) -> None:
         import torch
 
+        self.refuse_states(self._find_states())
         inputs, outputs = [*names[0]], [*names[1]]
         torch.onnx.export(
             self.program,
@@ -227,6 +240,15 @@ class _Exported(TorchProgram):
             input_names=inputs,
             output_names=outputs,
         )
+
+    def _find_states(self) -> list[str]:
+        """Return the buffers that a run changes."""
+        program = self.program
+        schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
+        # Operators that write in place tell what they write once they are made functional.
+        if any(schema.is_mutable for schema in schemas if schema):
+            program = program.run_decompositions({})
+        return [*program.graph_signature.buffers_to_mutate.values()]
 
 
 def _flatten(value: Any) -> Iterator[Any]:
