@@ -106,6 +106,11 @@ ELEMENTS = (
     unary("log_softmax"),
     operation("clip", lambda o, x: o.clip(x, -1.0, 0.5)),
     operation("isclose-free-where", lambda o, x: o.where(x > 0.5, x, -x)),
+    operation("clip-crossed", lambda o, x: o.clip(x, 1.0, 0.0)),
+    operation("log1p-large", lambda o, x: o.log1p(x * 1e-5), low=1e10, high=1e14),
+    operation("log1p-small", lambda o, x: 1e5 * o.log1p(x), low=-1e-5, high=1e-5),
+    operation("expm1-small", lambda o, x: 1e5 * o.expm1(x), low=-1e-5, high=1e-5),
+    operation("expm1-negative", lambda o, x: o.expm1(x), low=-300.0, high=-50.0),
     operation("cast", lambda o, x: o.cast(o.cast(x, "int32"), "float32")),
     operation("stop_gradient", lambda o, x: o.stop_gradient(x)),
 )
@@ -146,6 +151,9 @@ PAIRS = (
         lambda o, x: x * o.convert_to_tensor(np.arange(6, dtype="float32")) + np.full((7, 1), 2.0, "float32"),
     ),
     operation("integers", lambda _, a, b: a * 2 + b, ROW, ROW, dtype="int32", low=-5, high=5),
+    operation(
+        "floor-of-large-integers", lambda o, a: o.floor_divide(a, 7), ROW, dtype="int32", low=-2e9, high=2e9
+    ),
     operation("mixed", lambda _, a, b: a + b * 0.5, ROW, ROW, dtype="int32", low=-5, high=5),
 )
 REDUCTIONS = (
@@ -155,6 +163,7 @@ REDUCTIONS = (
     unary("argmin", axis=1),
     unary("cumsum", axis=1),
     unary("normalize", axis=-1),
+    operation("normalize-short", lambda o, x: o.normalize(x * 1e-8)),
     operation("sum-two", lambda o, x: o.sum(x, axis=(1, 2)), IMAGE),
 )
 PRODUCTS = (
@@ -186,6 +195,9 @@ MOVES = (
     operation("pad-reflect", lambda o, x: o.pad(x, ((0, 0), (1, 2), (0, 3)), mode="reflect")),
     operation("take", lambda o, x: o.take(x, [0, 3, 1], axis=1)),
     operation("one_hot", lambda o, x: o.one_hot(x, 5), ROW, dtype="int32", low=0, high=5),
+    operation("one_hot-outside", lambda o, x: o.one_hot(x, 3), ROW, dtype="int32", low=-3, high=5),
+    operation("resize-nearest", lambda o, x: o.image.resize(x, (123, 166), "nearest"), (3, 2, 1)),
+    operation("resize-nearest-smaller", lambda o, x: o.image.resize(x, (2, 3), "nearest"), (14, 9, 1)),
     operation("top_k", lambda o, x: o.top_k(x, 2)[0]),
     operation("max_pool", lambda o, x: o.max_pool(x, 2, 1, "same"), IMAGE),
     operation("average_pool", lambda o, x: o.average_pool(x, (2, 3), (1, 2)), IMAGE),

@@ -71,6 +71,21 @@ def test_masks_that_change_nothing_are_not(tmp_path: Path) -> None:
     same(graph, {"x": x}, computed(model, {"x": x}))
 
 
+def test_arguments_that_no_handler_reads_are_refused(tmp_path: Path) -> None:
+    k = keras()
+    x = k.Input((4,), name="x")
+    text = refused(k.Model(x, k.ops.max(x, axis=1, initial=5.0)), tmp_path / "model.keras")
+    assert "it is given initial" in text
+
+
+def test_masks_by_position_are_refused(tmp_path: Path) -> None:
+    k = keras()
+    x, mask = k.Input((5, 4), name="x"), k.Input((5,), dtype="bool", name="mask")
+    layer = k.layers.MultiHeadAttention(2, 4)
+    text = refused(k.Model([x, mask], layer(x, x, x, mask)), tmp_path / "model.keras")
+    assert "it is given a mask by position; give it as attention_mask of MultiHeadAttention" in text
+
+
 def test_a_stateful_layer_that_is_called_twice_is_refused(tmp_path: Path) -> None:
     k = keras()
     first, second = (k.layers.Input(batch_shape=(1, 5, 4), name=name) for name in ("first", "second"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,15 +16,31 @@ from mace_frontend_keras.importer import KerasImporter
 from mace_frontend_keras.layer import KerasLayer
 from mace_frontend_keras.network import Expansion, LayerCall, Ref, refs
 
+NO_EFFECT = frozenset(
+    (
+        *("name", "trainable", "dtype", "function", "data_format", "sparse"),
+        # Types of indices, hints for checks and for speed, and the order of what is sorted in any case.
+        *("out_type", "output_type", "dtype_hint", "validate_indices", "num", "sorted"),
+        *("a_is_sparse", "b_is_sparse"),
+        # What fills an image that is resized with its own aspect ratio, which is refused.
+        *("fill_mode", "fill_value"),
+    )
+)
+"""Settings of operations that need not be read."""
+
 
 @dataclass(frozen=True)
 class KerasNode(ImportedNode):
-    """A call of a layer, with the settings and weights of the layer and the arguments of the call."""
+    """A call of a layer, with the settings and weights of the layer and the arguments of the call.
+
+    requested: names of the settings and arguments that its handler has read.
+    """
 
     noun: ClassVar[str] = "layer"
 
     call: LayerCall
     importer: KerasImporter
+    requested: set[str] = field(default_factory=set, compare=False)
 
     @property
     def name(self) -> str:
@@ -57,6 +73,7 @@ class KerasNode(ImportedNode):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a setting of the layer; the default if it is absent or null."""
+        self.requested.add(key)
         value = self.layer.config.get(key)
         return default if value is None else value
 
@@ -88,6 +105,7 @@ class KerasNode(ImportedNode):
 
     def argument(self, position: int, *keys: str, default: Any = None) -> Any:
         """Return an argument of an operation: by position, by one of these names, or by a setting."""
+        self.requested.update(keys)
         if position < len(self.call.args):
             return self.call.args[position]
         for key in keys:
@@ -101,12 +119,27 @@ class KerasNode(ImportedNode):
 
     def flag(self, key: str) -> bool:
         """Tell whether the call has a keyword argument that is true."""
+        self.requested.add(key)
         return bool(self.call.kwargs.get(key))
+
+    def first_argument(self, default: Any = None) -> Any:
+        """Return the argument that stands first, by position or by whatever name."""
+        if self.call.args:
+            return self.call.args[0]
+        for key, value in self.call.kwargs.items():
+            self.requested.add(key)
+            return value
+        return default
+
+    def refuse_unread(self) -> None:
+        """Raise RefusedError for a setting or an argument of an operation that changes its result unread."""
+        stated = {**self.layer.config, **self.call.kwargs}
+        unread = [key for key in stated if key not in self.requested | NO_EFFECT and _is_stated(stated[key])]
+        self.require_supported(not unread, f"it is given {', '.join(unread)}")
 
     def inputs(self) -> list[str]:
         """Return the tensors of its first argument."""
-        argument = self.call.args[0] if self.call.args else next(iter(self.call.kwargs.values()), ())
-        return [self.importer.tensor(ref) for ref in refs(argument)]
+        return [self.importer.tensor(ref) for ref in refs(self.first_argument(()))]
 
     def input(self) -> str:
         """Return its one input tensor."""
@@ -233,6 +266,13 @@ class KerasNode(ImportedNode):
     def with_name(self, name: str) -> KerasNode:
         """Return the same call under another name."""
         return replace(self, call=replace(self.call, name=name))
+
+
+def _is_stated(value: Any) -> bool:
+    """Tell whether a setting has another value than those that stand for nothing: null, false, 0, empty."""
+    if isinstance(value, bool | int | float | str | list | tuple | dict):
+        return bool(value)
+    return value is not None
 
 
 def translate_call(importer: KerasImporter, call: LayerCall) -> None:

@@ -67,6 +67,8 @@ USE_MASK = frozenset(
     )
 )
 """Layers that compute something else for inputs with a mask."""
+OPERATIONS = ("ops.", "tf.")
+"""How the kinds of calls of functions begin."""
 MASK_REMEDY = (
     "make the model without masks (mask_zero=False, no Masking layer) and give it sequences of one length"
 )
@@ -82,6 +84,9 @@ def convert(node: KerasNode) -> Sequence[str]:
         raise RefusedError(f"it is given sequences with a mask, which is computed at run time; {MASK_REMEDY}")
     if kind in handlers():
         results = handlers()[kind](node)
+        # Operations get more arguments from version to version; none that no handler reads may be ignored.
+        if kind.startswith(OPERATIONS):
+            node.refuse_unread()
     elif custom := node.builder.ops.get(custom_name(kind)):
         known = fields_of(custom.attrs)
         attrs = {key: value for key, value in node.layer.config.items() if key in known}

@@ -24,7 +24,8 @@ def _operands(node: KerasNode) -> list[str]:
     for argument in node.call.args:
         if isinstance(argument, Ref | list):  # by position, or all in a list
             references += refs(argument)
-    references = references[:3]
+    problem = "it is given a mask by position; give it as attention_mask of MultiHeadAttention"
+    node.refuse_unless(len(references) <= 3, problem)
     named = [node.call.kwargs.get(key) for key in ("query", "value", "key")]
     references += [item for item in named[len(references) :] if isinstance(item, Ref)]
     tensors = [node.to_float(node.importer.tensor(ref)) for ref in references]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.importer.elementary import expm1_factors, log1p_choice
 from mace_core.ir import DType
 from mace_frontend_keras.network import Ref, refs
 from mace_frontend_keras.node import KerasNode
@@ -111,8 +112,7 @@ BINARY: Mapping[str, str] = MappingProxyType(
 
 def first_operand(node: KerasNode) -> str:
     """Return the tensor that an operation of one tensor reads."""
-    value = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), None)
-    return node.operand(value)
+    return node.operand(node.first_argument())
 
 
 def _unary(op: str) -> Handler:
@@ -173,11 +173,12 @@ def _divide(node: KerasNode) -> Sequence[str]:
 def _floor_divide(node: KerasNode) -> Sequence[str]:
     operands = operand_pair(node)
     dtype = node.builder.tensors[operands[0]].dtype
-    # The IR's Div of integers truncates towards 0; floats are exact below 2 ** 24.
-    quotient = node.emit("Div", [node.to_float(tensor) for tensor in operands])
     if dtype.is_float:
-        return node.done("Floor", [quotient])
-    return node.done("Cast", [node.emit("Floor", [quotient])], {"to": dtype.value})
+        return node.done("Floor", [node.emit("Div", operands)])
+    # The IR's Div of integers truncates towards 0, its Mod has the sign of the divisor: without the remainder
+    # the division leaves none, and both ways of rounding agree.
+    rest = node.emit("Mod", operands, tag="rest")
+    return node.done("Div", [node.emit("Sub", [operands[0], rest], tag="whole"), operands[1]])
 
 
 def _not_equal(node: KerasNode) -> Sequence[str]:
@@ -201,14 +202,14 @@ def _scaled_log(base: float) -> Handler:
 
 
 def _expm1(node: KerasNode) -> Sequence[str]:
-    return node.done("Sub", [node.emit("Exp", [node.to_float(first_operand(node))]), node.add_float(1.0)])
+    return node.done("Mul", expm1_factors(node, node.to_float(first_operand(node))))
 
 
 def _log1p(node: KerasNode) -> Sequence[str]:
-    return node.done("Log", [node.emit("Add", [node.to_float(first_operand(node)), node.add_float(1.0)])])
+    return node.done("Where", log1p_choice(node, node.to_float(first_operand(node))))
 
 
-def _with_settings(op: str, *keys: tuple[str, str, float]) -> Handler:
+def with_settings(op: str, *keys: tuple[str, str, float]) -> Handler:
     """Return the handler of an op of floats whose attributes are settings: (attribute, setting, default)."""
 
     def handle(node: KerasNode) -> Sequence[str]:
@@ -218,10 +219,14 @@ def _with_settings(op: str, *keys: tuple[str, str, float]) -> Handler:
     return handle
 
 
-def _gelu(node: KerasNode) -> Sequence[str]:
-    # The operation approximates by default, the activation "gelu" of a layer does not.
-    approximate = "tanh" if node.setting("approximate", default=True) else "none"
-    return node.done("Gelu", [node.to_float(first_operand(node))], {"approximate": approximate})
+def gelu(is_approximate: bool) -> Handler:
+    """Return the handler of the operation Gelu, which approximates by default or not."""
+
+    def handle(node: KerasNode) -> Sequence[str]:
+        approximate = "tanh" if node.setting("approximate", default=is_approximate) else "none"
+        return node.done("Gelu", [node.to_float(first_operand(node))], {"approximate": approximate})
+
+    return handle
 
 
 def _threshold(node: KerasNode) -> Sequence[str]:
@@ -238,10 +243,11 @@ def _clip(node: KerasNode) -> Sequence[str]:
     dtype = node.builder.tensors[x].dtype
     # The IR's Clip is one of floats between constants; integers and bounds that are tensors take two ops.
     if dtype.is_float and all(bound is None or isinstance(bound, int | float) for bound in (low, high)):
-        bounds = {"min": -inf if low is None else float(low), "max": inf if high is None else float(high)}
-        return node.done("Clip", [x], bounds)
-    at_least = node.emit("Maximum", [x, node.operand(low, dtype)])
-    return node.done("Minimum", [at_least, node.operand(high, dtype)])
+        minimum, maximum = -inf if low is None else float(low), inf if high is None else float(high)
+        # In TensorFlow the lower bound wins where they cross, in the IR's op the upper one.
+        return node.done("Clip", [x], {"min": minimum, "max": max(minimum, maximum)})
+    at_most = node.emit("Minimum", [x, node.operand(high, dtype)])
+    return node.done("Maximum", [at_most, node.operand(low, dtype)])
 
 
 def _softmax(node: KerasNode) -> Sequence[str]:
@@ -291,17 +297,18 @@ OPERATIONS: Mapping[str, Handler] = MappingProxyType(
         "Log10": _scaled_log(10),
         "Expm1": _expm1,
         "Log1p": _log1p,
-        "LeakyRelu": _with_settings("LeakyRelu", ("alpha", "negative_slope", 0.2)),
-        "Elu": _with_settings("Elu", ("alpha", "alpha", 1.0)),
-        "Celu": _with_settings("Celu", ("alpha", "alpha", 1.0)),
-        "SoftShrink": _with_settings("Shrink", ("bias", "threshold", 0.5), ("lambd", "threshold", 0.5)),
-        "HardShrink": _with_settings("Shrink", ("lambd", "threshold", 0.5)),
+        "LeakyRelu": with_settings("LeakyRelu", ("alpha", "negative_slope", 0.2)),
+        "Elu": with_settings("Elu", ("alpha", "alpha", 1.0)),
+        "Celu": with_settings("Celu", ("alpha", "alpha", 1.0)),
+        "SoftShrink": with_settings("Shrink", ("bias", "threshold", 0.5), ("lambd", "threshold", 0.5)),
+        "HardShrink": with_settings("Shrink", ("lambd", "threshold", 0.5)),
         "Threshold": _threshold,
         "Squareplus": lambda node: squareplus(
             node, node.to_float(first_operand(node)), float(node.setting("b", default=4))
         ),
         "Glu": lambda node: glu(node, node.to_float(first_operand(node)), node.setting("axis", default=-1)),
-        "Gelu": _gelu,
+        # The operation approximates by default, the activation "gelu" of a layer does not.
+        "Gelu": gelu(is_approximate=True),
         "Clip": _clip,
         "Softmax": _softmax,
         "LogSoftmax": _log_softmax,

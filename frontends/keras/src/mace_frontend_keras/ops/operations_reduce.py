@@ -28,6 +28,9 @@ REDUCTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+SMALLEST_LENGTH = 1e-7
+"""The default of the smallest divisor of the operation Normalize (keras.backend.epsilon)."""
+
 
 def axes_of(node: KerasNode, x: str) -> dict[str, Any]:
     """Return the axes of a reduction, and whether they stay with a size of 1."""
@@ -93,7 +96,8 @@ def _matmul(node: KerasNode) -> Sequence[str]:
     operands = [node.to_float(tensor) for tensor in operand_pair(node)]
     # Settings of tf.matmul; keras.ops.matmul has none.
     for side, key in enumerate(("transpose_a", "transpose_b")):
-        if node.flag(key):
+        # Of real numbers the adjoint is the transpose.
+        if node.flag(key) or node.flag(key.replace("transpose", "adjoint")):
             rank = len(node.shape(operands[side]))
             perm = (*range(rank - 2), rank - 1, rank - 2)
             operands[side] = node.emit("Transpose", [operands[side]], {"perm": perm}, tag="turned")
@@ -121,7 +125,7 @@ def _normalize(node: KerasNode) -> Sequence[str]:
     x = node.to_float(first_operand(node))
     node.require_supported(node.setting("order", default=2) == 2, "it has a norm of another order than 2")
     axes = node.axes(node.setting("axis", default=-1), len(node.shape(x)))
-    return done_unit_length(node, x, axes, float(node.setting("epsilon", default=1e-12)))
+    return done_unit_length(node, x, axes, float(node.setting("epsilon", default=SMALLEST_LENGTH)))
 
 
 REDUCING: Mapping[str, Handler] = MappingProxyType(

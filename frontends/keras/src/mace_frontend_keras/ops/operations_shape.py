@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Shape
+from mace_core.ir import DType, Shape
 from mace_frontend_keras.network import Ref, refs
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
@@ -91,7 +91,7 @@ def _squeeze(node: KerasNode) -> Sequence[str]:
 
 
 def _terms(node: KerasNode) -> list[str]:
-    values = node.call.args[0] if node.call.args else next(iter(node.call.kwargs.values()), [])
+    values = node.first_argument([])
     return unify_types(node, values if isinstance(values, list | tuple) else [values])
 
 
@@ -135,7 +135,11 @@ def _split_sizes(node: KerasNode) -> Sequence[str]:
     axis = node.axis(node.argument(2, "axis", default=0), len(shape))
     if len(sizes) == 1:  # the one part may be -1
         return _done_parts(node, x, axis, (shape[axis],))
-    return _done_parts(node, x, axis, tuple(int(size) for size in sizes))
+    parts = [int(size) for size in sizes]
+    # One size may be -1: what the others leave.
+    if parts.count(-1) == 1:
+        parts[parts.index(-1)] = shape[axis] - sum(parts) - 1
+    return _done_parts(node, x, axis, tuple(parts))
 
 
 def _unstack(node: KerasNode) -> Sequence[str]:
@@ -272,10 +276,16 @@ def _broadcast(node: KerasNode) -> Sequence[str]:
 
 
 def _take(node: KerasNode) -> Sequence[str]:
-    x, places = first_operand(node), node.argument(1, "indices")
+    x = first_operand(node)
     axis = node.argument(2, "axis")
     if axis is None:
         x, axis = node.emit("Reshape", [x], {"shape": (prod(node.shape(x)),)}), 0
+    return done_take(node, x, axis)
+
+
+def done_take(node: KerasNode, x: str, axis: int) -> Sequence[str]:
+    """Add the elements of a tensor at the places that the second argument lists, along an axis."""
+    places = node.argument(1, "indices")
     if isinstance(places, Ref):
         tensor = node.importer.tensor(places)
     else:
@@ -290,7 +300,13 @@ def _one_hot(node: KerasNode) -> Sequence[str]:
     depth = node.argument(1, "num_classes", "depth")
     node.require_consistent(type(depth) is int and depth > 0, f"it has {depth!r} classes")
     places = node.emit("Cast", [x], {"to": "i64"})
-    values = node.add_float(np.array([0, 1]), "values")
+    # The IR's op counts negative places from the end, Keras has no element for them: as for the depth.
+    zero, limit = (node.add_constant(number, DType.I64, "limit") for number in (0, depth))
+    below = node.emit("Less", [places, zero], tag="below")
+    places = node.emit("Where", [below, limit, places], tag="places")
+    # tf.one_hot alone has other values than 0 and 1.
+    pair = [node.setting("off_value", default=0), node.setting("on_value", default=1)]
+    values = node.add_float(np.array(pair), "values")
     return node.done("OneHot", [places, values], {"depth": depth, "axis": node.setting("axis", default=-1)})
 
 

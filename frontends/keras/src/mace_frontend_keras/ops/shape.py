@@ -7,7 +7,9 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from mace_core.decompositions import nearest_places, nearest_resize
 from mace_core.ir import Shape
+from mace_core.ops.resize import ResizeAttributes
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 
@@ -170,8 +172,23 @@ def done_resize(node: KerasNode, x: str, spatial: Shape, first: int) -> Sequence
     )
     sizes = (*shape[:first], *spatial, *shape[first + len(spatial) :])
     scales = tuple(resized / size for resized, size in zip(sizes, shape, strict=True))
+    if interpolation == "nearest" and not nearest_resize(
+        ResizeAttributes(sizes, scales), shape, corners=False, centers=True
+    ):
+        return _gather_nearest(node, x, sizes)
     attrs = {"sizes": sizes, "scales": scales, "coordinates": "half_pixel", **RESIZING[interpolation]}
     return node.done("Resize", [x], attrs)
+
+
+def _gather_nearest(node: KerasNode, x: str, sizes: Shape) -> Sequence[str]:
+    """Add the nearest elements for sizes for which a Resize rounds to others."""
+    for axis, (size, resized) in enumerate(zip(node.shape(x), sizes, strict=True)):
+        if size != resized:
+            places = node.add_constant(
+                nearest_places(size, resized, corners=False, centers=True), tag="places"
+            )
+            x = node.emit("Gather", [x, places], {"axis": axis}, tag="resized")
+    return node.done("Identity", [x])
 
 
 def _upsampling(rank: int) -> Handler:
