@@ -268,7 +268,8 @@ def test_a_call_of_some_levels_has_their_condition_and_argument_types_have_limit
     assert tables["cpu"].devices == ['"cpu: fast"', '"cpu: mid"', '"cpu: base"']
     bits = 64 if dict(call.kernel.fields)["n"] in ("i64", "int64_t") else 32
     for number in (-(1 << bits - 1), (1 << bits - 1) - 1):
-        assert f".n = {number}" in shown(args={"n": number}).values().calls[0].args
+        literal = write_literal(number, f"i{bits}")
+        assert f".n = {literal}" in shown(args={"n": number}).values().calls[0].args
     for number in (-(1 << bits - 1) - 1, 1 << bits - 1):
         with pytest.raises(
             MaceError,
@@ -293,7 +294,8 @@ def test_a_model_calls_kernels_of_eight_targets_at_most() -> None:
 LITERALS: tuple[tuple[Arg, str, str], ...] = (
     (3, "i32", "3"), (True, "i32", "1"), ((1, -2), "i64[2]", "{1, -2}"), (0.1, "f32", "0x1.99999a0000000p-4f"),
     (0.1, "f64", "0x1.999999999999ap-4"), ((0.5, math.inf), "f32[2]", "{0x1.0000000000000p-1f, INFINITY}"),
-    (-math.inf, "f64", "-INFINITY"), (math.nan, "f32", "NAN"),
+    (-math.inf, "f64", "-INFINITY"), (math.nan, "f32", "NAN"), (-1e39, "f32", "-INFINITY"),
+    (-(1 << 63), "i64", "INT64_MIN"),
 )  # fmt: skip
 
 

@@ -156,6 +156,9 @@ def test_pad(tmp_path: Path) -> None:
         value = 1.0 if dtype is np.bool_ else -3.0
         attrs = {"before": before, "after": after, "mode": mode, "value": value}
         graphs.append(case(f"p{len(graphs)}", "Pad", [counted(shape, dtype)], attrs))
+    for value in (2**63 - 1, -(2**63), 2**53 + 1):  # not all of them are doubles
+        ends = {"before": (1,), "after": (2,), "value": value}
+        graphs.append(case(f"p{len(graphs)}", "Pad", [counted((3,), np.int64)], ends))
     empty = {"before": (1, 1), "after": (0, 2), "value": 2.5}
     check_bits([*graphs, case("empty", "Pad", [counted((2, 0))], empty)], tmp_path)
 

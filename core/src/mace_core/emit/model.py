@@ -375,14 +375,16 @@ def write_literal(value: Arg, ctype: str) -> Code:
         base = ctype.partition("[")[0]
         return Code("{" + ", ".join(write_literal(v, base) for v in value) + "}")
     if FIELD_TYPES[ctype] not in ("float", "double"):
-        return Code(int(value))
-    if math.isnan(value):
+        # -9223372036854775808 is the negative of a number that no signed type holds.
+        return Code("INT64_MIN" if int(value) == -(1 << 63) else int(value))
+    is_single = FIELD_TYPES[ctype] == "float"
+    with np.errstate(over="ignore"):  # a double beyond the range of single precision is infinite there
+        number = float(np.float32(value)) if is_single else float(value)
+    if math.isnan(number):
         return Code("NAN")
-    if math.isinf(value):
-        return Code("INFINITY" if value > 0 else "-INFINITY")
-    if FIELD_TYPES[ctype] == "float":
-        return Code(f"{float(np.float32(value)).hex()}f")
-    return Code(float(value).hex())
+    if math.isinf(number):
+        return Code("INFINITY" if number > 0 else "-INFINITY")
+    return Code(number.hex() + "f" * is_single)
 
 
 def describe_tensor(tensor: Tensor) -> Code:

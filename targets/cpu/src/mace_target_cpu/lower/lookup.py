@@ -86,7 +86,7 @@ class LookupAxis:
         return (first, run) if self.positions[first] >= 0 else (0, 0)
 
 
-def lookup(node: Node, lowering: Lowering, axes: Sequence[LookupAxis], value: float = 0.0) -> None:
+def lookup(node: Node, lowering: Lowering, axes: Sequence[LookupAxis], value: float = 0) -> None:
     """Fill the node's result from its input; `value` where a position is -1."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
@@ -167,7 +167,7 @@ def pad(node: Node, lowering: Lowering) -> None:
         LookupAxis(size, low + size + high, low, mode)
         for size, low, high in zip(shape, attrs.before, attrs.after, strict=True)
     ]
-    lookup(node, lowering, axes, float(attrs.value) if mode == "constant" else 0.0)
+    lookup(node, lowering, axes, attrs.value if mode == "constant" else 0)
 
 
 LOWERINGS: Mapping[str, Lower] = {"Pad": pad}
