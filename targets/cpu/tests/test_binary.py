@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from mace_core.emit.integer_expressions import SIGNED
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType
 from mace_core.levels import with_levels
 from mace_core.testing.compiled import case, check_graphs
 from mace_core.testing.processor import levels_here
@@ -71,6 +73,23 @@ def test_mod_of_floats(tmp_path: Path) -> None:
     x, y = np.meshgrid(SPECIAL[np.isfinite(SPECIAL)], [3.0, -3.0, 0.7])
     x, y = x.astype(np.float32), y.astype(np.float32)
     graphs = [case("floor", "Mod", [x, y]), case("c", "Mod", [x, y], {"fmod": True})]
+@pytest.mark.slow
+def test_a_result_does_not_take_the_place_of_what_each_row_reads(tmp_path: Path) -> None:
+    """An exponent, or a folded table, that is computed and has as many bytes as the result."""
+    power = Builder("power")
+    x, y = power.input("x", DType.F32, (2, 8)), power.input("y", DType.I32, (8,))
+    raised = power.one("Pow", [x, power.one("Cast", [y], {"to": "i64"})])
+    norm = Builder("norm")
+    z = norm.input("x", DType.F32, (2, 40))
+    vectors = [norm.one("Exp", [norm.input(name, DType.F32, (40,))]) for name in "abcd"]
+    normalized = norm.one("BatchNorm", [z, *vectors], {"epsilon": 0.1})
+    graphs = [
+        power.finish([power.one("Neg", [raised])]),
+        norm.finish([norm.one("Neg", [normalized])]),
+    ]
+    check_graphs(BEST, graphs, tmp_path)
+
+
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs}, tolerance=1e-5)
 
 

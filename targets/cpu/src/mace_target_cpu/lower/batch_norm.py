@@ -66,7 +66,9 @@ def batch_norm(node: Node, lowering: Lowering) -> None:
     # Rows of `period` floats, not pixels: few channels would make tasks of a few bytes.
     shares = chunk(-(-x.elements // width), width)
     args = {"n": x.elements, "period": width, **shares}
-    lowering.call(node, Call(APPLY, args, [node.inputs[0], table], node.outputs, inplace=True))
+    # A result as large as a table that is computed would take its place, and every row reads the table.
+    inplace = table in lowering.weights or x.elements != 2 * width
+    lowering.call(node, Call(APPLY, args, [node.inputs[0], table], node.outputs, inplace=inplace))
 
 
 LOWERINGS: Mapping[str, Lower] = {"BatchNorm": batch_norm}

@@ -112,12 +112,10 @@ def binary(node: Node, lowering: Lowering) -> None:
         name, KERNELS / "binary.c.in", fields, params, (MATH, POWER, CONVERT) if form == "Pow" else ()
     )
     dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
-    lowering.call(
-        node,
-        Call(
-            kernel, {"dims": dims, "xs": xs, "ys": ys}, node.inputs, node.outputs, inplace=x.dtype is z.dtype
-        ),
-    )
+    args = {"dims": dims, "xs": xs, "ys": ys}
+    # An exponent of larger elements may have the result's bytes although it repeats.
+    inplace = x.dtype is z.dtype and y.dtype.size == z.dtype.size
+    lowering.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=inplace))
 
 
 def where(node: Node, lowering: Lowering) -> None:
