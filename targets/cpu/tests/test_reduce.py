@@ -105,6 +105,19 @@ def test_extremes_of_runs_of_every_length_keep_nan(tmp_path: Path) -> None:
         assert np.array_equal(found[g.name]["y0"], fold(inputs[g.name]["x0"], 1), equal_nan=True), g.name
 
 
+@pytest.mark.slow
+def test_extremes_of_columns_keep_nan(tmp_path: Path) -> None:
+    graphs, inputs = [], {}
+    rng = np.random.default_rng(0)
+    for rows in (3, 65, 200):
+        x = rng.standard_normal((rows, 19)).astype(np.float32)
+        x[0, 1], x[rows // 2, 4], x[-1, 18], x[-1, 2], x[:, 3] = np.nan, np.nan, np.nan, np.inf, -np.inf
+        for op in ("ReduceMax", "ReduceMin"):
+            graphs.append(case(f"{op}_{rows}", op, [x], {"axes": (0,), "keepdims": False}))
+            inputs[graphs[-1].name] = {"x0": x}
+    check_graphs(Cpu(), graphs, tmp_path, inputs)
+
+
 def test_half_precision(tmp_path: Path) -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     halves = halves[~np.isnan(halves)]

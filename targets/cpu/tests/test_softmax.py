@@ -94,6 +94,12 @@ def test_extreme_values(tmp_path: Path) -> None:
     )
 
 
+def test_nan_is_the_greatest_for_hardmax(tmp_path: Path) -> None:
+    x = np.array([[1, np.nan, np.inf, np.nan], [np.nan, 2, 3, 1], [-np.inf] * 4], np.float32)
+    made = [case(f"axis{axis}", "Hardmax", [x], {"axis": axis}) for axis in (0, 1)]
+    check_graphs(Cpu(), made, tmp_path, {graph.name: {"x0": x} for graph in made})
+
+
 def test_rows_of_softmax_sum_to_one(tmp_path: Path) -> None:
     x = np.random.default_rng(0).uniform(-5, 5, (2, 100_003)).astype(np.float32)
     model = compile_graphs(Cpu(), [case("long", "Softmax", [x])], tmp_path)["long"]

@@ -67,10 +67,14 @@ ROWS: Mapping[str, Reduction] = {
     "ReduceSum": Reduction("part + v"),
     "ReduceMean": Reduction("part + v", "total / (float)rows"),
     "ReduceMax": Reduction(
-        "vf_select((v > part) | (v != v), v, part)", initial="-INFINITY", join="vf_max(part, total)"
+        "vf_select((v > part) | (v != v), v, part)",
+        initial="-INFINITY",
+        join="vf_select((part > total) | (part != part), part, total)",
     ),
     "ReduceMin": Reduction(
-        "vf_select((v < part) | (v != v), v, part)", initial="INFINITY", join="vf_min(part, total)"
+        "vf_select((v < part) | (v != v), v, part)",
+        initial="INFINITY",
+        join="vf_select((part < total) | (part != part), part, total)",
     ),
     "ReduceSumSquare": Reduction("part + v * v"),
 }
