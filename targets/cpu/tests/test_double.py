@@ -30,6 +30,7 @@ def test_elements(tmp_path: Path) -> None:
     x = np.concatenate([np.linspace(-6, 6, 61), [0.0, -0.0, np.inf, -np.inf, np.nan, 1e300, -1e300, 5e-324]])
     graphs = [case(name, name, [x]) for name in sorted({*unary.DOUBLE, "Gelu"} - {"GeluNone", "GeluTanh"})]
     graphs.append(case("GeluTanh", "Gelu", [x], {"approximate": "tanh"}))
+    graphs.append(case("Crossed", "Clip", [x], {"min": 5.0, "max": 1.0}))
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x} for g in graphs}, tolerance=EXACT)
 
 

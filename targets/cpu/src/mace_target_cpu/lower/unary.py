@@ -89,7 +89,7 @@ DOUBLE: Mapping[str, str] = {
     "HardSigmoid": "x * alpha + beta > 1 ? 1 : x * alpha + beta < 0 ? 0 : x * alpha + beta",
     "Swish": "x / (1 + exp(-x * alpha))",
     "Shrink": "x < -lambd ? x + bias : x > lambd ? x - bias : 0",
-    "Clip": "x < min ? min : x > max ? max : x",
+    "Clip": "x < min && min < max ? min : x > max || x < min ? max : x",
     "GeluNone": "x * 0.5 * (1 + erf(x * 0.70710678118654752440))",
     "GeluTanh": "x * 0.5 * (1 + tanh((x + 0.044715 * x * x * x) * 0.79788456080286535588))",
     "Elu": "x > 0 ? x : alpha * expm1(x)",
