@@ -65,14 +65,14 @@ def test_integers(tmp_path: Path) -> None:
         graphs += [case(f"{op}_{dtype}", op, [x, y]) for op in (*ops, "Mod")]
         graphs.append(case(f"ModC_{dtype}", "Mod", [x, y], {"fmod": True}))
         given |= {f"{op}_{dtype}": {"x0": x, "x1": y} for op in (*ops, "Mod", "ModC")}
+    values = np.array([0, 1, 31, 32, 2**32 - 1], np.uint32)
+    x, y = np.meshgrid(values, values)
+    for is_left in (True, False):
+        graphs.append(case(f"shift_{is_left}".lower(), "BitShift", [x, y], {"left": is_left}))
+        given[graphs[-1].name] = {"x0": x, "x1": y}
     check_graphs(BEST, graphs, tmp_path, given)
 
 
-@pytest.mark.slow
-def test_mod_of_floats(tmp_path: Path) -> None:
-    x, y = np.meshgrid(SPECIAL[np.isfinite(SPECIAL)], [3.0, -3.0, 0.7])
-    x, y = x.astype(np.float32), y.astype(np.float32)
-    graphs = [case("floor", "Mod", [x, y]), case("c", "Mod", [x, y], {"fmod": True})]
 @pytest.mark.slow
 def test_a_result_does_not_take_the_place_of_what_each_row_reads(tmp_path: Path) -> None:
     """An exponent, or a folded table, that is computed and has as many bytes as the result."""
@@ -90,6 +90,11 @@ def test_a_result_does_not_take_the_place_of_what_each_row_reads(tmp_path: Path)
     check_graphs(BEST, graphs, tmp_path)
 
 
+@pytest.mark.slow
+def test_mod_of_floats(tmp_path: Path) -> None:
+    x, y = np.meshgrid(SPECIAL[np.isfinite(SPECIAL)], [3.0, -3.0, 0.7])
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    graphs = [case("floor", "Mod", [x, y]), case("c", "Mod", [x, y], {"fmod": True})]
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": x, "x1": y} for g in graphs}, tolerance=1e-5)
 
 

@@ -30,7 +30,7 @@ UNSIGNED: Mapping[str, str] = {
     "ModFloor": "y == 0 ? 0 : x % y",
     # A shift by all bits or more is undefined in C, and by the count modulo the bits in its dialects.
     "BitShiftLeft": "(WIDE)y >= 8 * sizeof x ? 0 : (WIDE)x << y",
-    "BitShiftRight": "(WIDE)y < 8 * sizeof x ? x >> y : x > 0 || x == 0 ? 0 : -1",
+    "BitShiftRight": "(WIDE)y < 8 * sizeof x ? x >> y : 0",
     "And": "x && y",
     "Or": "x || y",
     "Xor": "!x != !y",
@@ -45,6 +45,8 @@ SIGNED: Mapping[str, str] = {
     # The quotient of the least integer and -1 overflows, and processors trap there, for a remainder as well.
     "Div": "y == 0 ? (WRAP)0 : y == -1 ? (WRAP)0 - (WRAP)x : (WRAP)(x / y)",
     "ModC": "y == 0 || y == -1 ? 0 : x % y",
+    # Apart from that of unsigned integers, of which compilers warn where a branch is -1.
+    "BitShiftRight": "(WIDE)y < 8 * sizeof x ? x >> y : x < 0 ? -1 : 0",
     "ModFloor": "y == 0 || y == -1 ? 0 : x % y != 0 && (x % y > 0) != (y > 0) ? x % y + y : x % y",
 }
 
