@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from byte_graphs import draw
 from emulated import assert_equal
 from test_products import I8, OUT, U8, U8_OUT, convolve
 
-from mace_core.ir import Array, Graph
+from mace_core.ir import Graph
 from mace_core.program import Arg
 from mace_core.testing.compiled import merge
 from mace_target_hexagon.depthwise import MAX_LINE_BYTES, MAX_ROWS, REGISTER, Lines, RepeatedOrder
@@ -96,19 +97,6 @@ CASES = (
     depthwise("solid", (1, 4, 5, 6, 10), (3, 3, 3), pads_before=(1, 1, 1), pads_after=(1, 1, 1)),
     depthwise("tall", (1, 23, 3, 64), (3, 3), **ONE),
 )
-
-
-def draw(graph: Graph) -> dict[str, Array]:
-    """Return random inputs over the whole range of their types, among them both ends."""
-    rng = np.random.default_rng(3)
-    inputs = {}
-    for name in graph.inputs:
-        tensor = graph.tensors[name]
-        limits = np.iinfo(tensor.dtype.numpy)
-        values = rng.integers(limits.min, limits.max + 1, tensor.shape)
-        ends = rng.choice([limits.min, limits.max], tensor.shape)
-        inputs[name] = np.where(rng.random(tensor.shape) < 0.2, ends, values).astype(tensor.dtype.numpy)
-    return inputs
 
 
 @pytest.mark.slow

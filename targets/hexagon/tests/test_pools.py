@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from byte_graphs import draw, name_templates
 from emulated import assert_equal
-from test_depthwise import draw
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
@@ -16,8 +16,6 @@ from mace_core.numerics import Numerics
 from mace_core.program import Arg
 from mace_core.testing.compiled import merge
 from mace_target_hexagon import pools
-from mace_target_hexagon.isa import HVX
-from mace_target_hexagon.processor import Hvx
 
 I8 = Storage(DType.I8, Quant.of(0.05, -3))
 U8 = Storage(DType.U8, Quant.of(0.04, 120))
@@ -125,12 +123,6 @@ def test_means_of_the_last_axis_and_of_halves_are_refused() -> None:
     halves = pool("halves", "AveragePool", (1, 4, 4, 8), (2, 2), (i16, i16))
     with pytest.raises(Refused, match="i16"):
         pools.lower_average(halves.nodes[0], Lowering(halves))
-
-
-def name_templates(graph: Graph) -> set[str]:
-    """Return the templates of the kernels that are called at the level with vectors."""
-    calls = Hvx().lower(graph, "hexagon-v66").restrict([str(HVX.name)]).calls
-    return {call.kernel.template.name for call in calls}
 
 
 @pytest.mark.parametrize("graph", [*MAXIMA, *WINDOWS, *COUNTED, *MEANS, *SUMS], ids=lambda graph: graph.name)

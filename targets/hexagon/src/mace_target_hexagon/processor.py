@@ -20,7 +20,7 @@ from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu import Cpu
 from mace_target_cpu.quantized import conv
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
-from mace_target_hexagon import floats, pools
+from mace_target_hexagon import binary, floats, pools, softmax
 from mace_target_hexagon.depthwise import REGISTER, lower_depthwise_for_hvx
 from mace_target_hexagon.elementwise import SIGNS, estimate_elements, estimate_sum, lower_sum
 from mace_target_hexagon.isa import HVX, HVX_QF, LEVELS, WITH_QF
@@ -39,14 +39,18 @@ PLAIN_CANDIDATES = {
 CANDIDATES = {
     **{op: Candidate("words", lower_sum, estimate_sum, LEVEL) for op in SIGNS},
     **{op: Candidate("rows", pools.lower_mean, pools.estimate, LEVEL) for op in ("ReduceMean", "ReduceSum")},
+    **{op: Candidate("runs", lower, binary.estimate, LEVEL) for op, lower in binary.LOWERINGS.items()},
     "AveragePool": Candidate("halves", pools.lower_average, pools.estimate, LEVEL),
     "Resize": Candidate("bytes", lower_resize, floats.estimate, LEVEL),
+    "Softmax": Candidate("bytes", softmax.lower_softmax, softmax.estimate_vectors, LEVEL),
 }
 """Ways to compute stored integers by HVX, rounded as in single precision."""
 
 FIXED_POINT_CANDIDATES = {
     "AveragePool": Candidate("halves", pools.lower_divided_average, pools.estimate, LEVEL),
+    **{op: Candidate("runs", lower, binary.estimate, LEVEL) for op, lower in binary.FIXED_POINT.items()},
     "ReduceMean": Candidate("rows", pools.lower_fixed_mean, pools.estimate, LEVEL),
+    "Softmax": Candidate("bytes", softmax.lower_fixed_softmax, softmax.estimate_vectors, LEVEL),
 }
 """The same with the bits of LiteRT's kernels."""
 
