@@ -37,14 +37,14 @@ static mace_status tell_fault(const mace_loaded *part, const int32_t *fault, mac
   const uint32_t number = (uint32_t)fault[0] - 1, position = (uint32_t)fault[1];
   const long long index = (long long)((uint64_t)(uint32_t)fault[3] << 32 | (uint32_t)fault[2]);
   if (number >= blob->header->calls || position >= blob->calls[number].operands)
-    return mace_opencl_say(text, MACE_FAILED, "a kernel wrote over the memory for faults; report this");
+    return mace_say(text, MACE_FAILED, "a kernel wrote over the memory for faults; report this");
   const opencl_call *const call = &blob->calls[number];
   const opencl_operand *const operand = &blob->operands[call->first + position];
-  return mace_opencl_say(text, MACE_FAILED,
-                         "kernel %s %s element %lld of %s, which has %llu; report this with the model",
-                         blob->names + blob->name_offsets[call->kernel], position < call->reads ? "reads" : "reaches",
-                         index, blob->names + blob->labels[call->first + position],
-                         (unsigned long long)(operand->bytes / operand->unit));
+  return mace_say(text, MACE_FAILED,
+                  "kernel %s %s element %lld of %s, which has %llu; report this with the model",
+                  blob->names + blob->name_offsets[call->kernel], position < call->reads ? "reads" : "reaches",
+                  index, blob->names + blob->labels[call->first + position],
+                  (unsigned long long)(operand->bytes / operand->unit));
 }
 
 mace_status mace_opencl_find_fault(const mace_loaded *part, mace_text text) {

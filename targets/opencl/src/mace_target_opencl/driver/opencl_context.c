@@ -54,14 +54,14 @@ static mace_status add_hint(const mace_device *device, const char *option, const
   for (int i = 0; i < 2; i++) {
     if (!mace_opencl_has_extension(device, ways[i].extension)) continue;
     if (ways[i].is_of_queue ? device->queue != NULL : device->context != NULL)
-      return mace_opencl_say(text, MACE_REFUSED,
-                             "the application shares its %s, which has its own hints; leave opencl.%s out",
-                             ways[i].is_of_queue ? "queue" : "context", option);
+      return mace_say(text, MACE_REFUSED,
+                      "the application shares its %s, which has its own hints; leave opencl.%s out",
+                      ways[i].is_of_queue ? "queue" : "context", option);
     add_property(properties, ways[i].is_of_queue, ways[i].property, ways[i].values[value]);
     return MACE_OK;
   }
-  return mace_opencl_say(text, MACE_REFUSED, "%.80s has neither %s nor %s; leave opencl.%s out", device->name,
-                         ways[0].extension, ways[1].extension, option);
+  return mace_say(text, MACE_REFUSED, "%.80s has neither %s nor %s; leave opencl.%s out", device->name,
+                  ways[0].extension, ways[1].extension, option);
 }
 
 /* Arm's control of whether kernels that follow each other may be computed together. */
@@ -70,15 +70,15 @@ static mace_status add_batching(const mace_device *device, opencl_properties *pr
   uint64_t controls = 0;
   if (!*batching) return MACE_OK;
   if (device->queue)
-    return mace_opencl_say(text, MACE_REFUSED,
-                           "the application shares its queue, which has its own hints; leave opencl.batching out");
+    return mace_say(text, MACE_REFUSED,
+                    "the application shares its queue, which has its own hints; leave opencl.batching out");
   if (mace_opencl_has_extension(device, "cl_arm_scheduling_controls"))
     device->cl.clGetDeviceInfo(device->id, CL_DEVICE_SCHEDULING_CONTROLS_CAPABILITIES_ARM, sizeof controls,
                                &controls, NULL);
   if (!(controls & CL_DEVICE_SCHEDULING_KERNEL_BATCHING_ARM))
-    return mace_opencl_say(text, MACE_REFUSED,
-                           "%.80s has no control of batches in cl_arm_scheduling_controls; leave opencl.batching out",
-                           device->name);
+    return mace_say(text, MACE_REFUSED,
+                    "%.80s has no control of batches in cl_arm_scheduling_controls; leave opencl.batching out",
+                    device->name);
   add_property(properties, 1, CL_QUEUE_KERNEL_BATCHING_ARM, !strcmp(batching, "on"));
   return MACE_OK;
 }

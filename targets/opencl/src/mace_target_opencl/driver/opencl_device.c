@@ -17,16 +17,16 @@ mace_status mace_opencl_judge(mace_status otherwise, const char *function, int32
     case CL_DEVICE_NOT_AVAILABLE:
     case CL_INVALID_CONTEXT:
     case CL_INVALID_COMMAND_QUEUE:
-      return mace_opencl_say(text, is_open ? MACE_LOST : otherwise,
-                             "%s answered %d: the device is gone; open the session again", function, code);
+      return mace_say(text, is_open ? MACE_LOST : otherwise,
+                      "%s answered %d: the device is gone; open the session again", function, code);
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
     case CL_OUT_OF_HOST_MEMORY:
     case CL_INVALID_BUFFER_SIZE:
-      return mace_opencl_say(text, otherwise, "%s answered %d: out of memory; close other sessions", function,
-                             code);
+      return mace_say(text, otherwise, "%s answered %d: out of memory; close other sessions", function,
+                      code);
     default:
-      return mace_opencl_say(text, otherwise, "%s answered %d; run again, or leave the device out", function,
-                             code);
+      return mace_say(text, otherwise, "%s answered %d; run again, or leave the device out", function,
+                      code);
   }
 }
 
@@ -116,11 +116,11 @@ static mace_status find_any(mace_device *device, mace_text text) {
       choose_device(device, ids, count, types[t], &best);
     }
   if (best) return MACE_OK;
-  return mace_opencl_say(text, MACE_NO_DEVICE,
-                         "of %u OpenCL platforms none has a device%s%s of version 1.2 or newer; install the "
-                         "driver of the device, or fall back",
-                         (unsigned)platform_count, *device->settings.device ? " like " : "",
-                         device->settings.device);
+  return mace_say(text, MACE_NO_DEVICE,
+                  "of %u OpenCL platforms none has a device%s%s of version 1.2 or newer; install the "
+                  "driver of the device, or fall back",
+                  (unsigned)platform_count, *device->settings.device ? " like " : "",
+                  device->settings.device);
 }
 
 /* Find the context of a queue that the application shares, which must execute in order. */
@@ -134,11 +134,11 @@ static mace_status read_queue(mace_device *device, cl_device *id, mace_text text
     code = cl->clGetCommandQueueInfo(device->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
   if (code) return mace_opencl_judge(MACE_REFUSED, "clGetCommandQueueInfo of opencl.queue", code, text);
   if (device->context && device->context != context)
-    return mace_opencl_say(text, MACE_REFUSED,
-                           "opencl.queue is of another context than opencl.context; give one that is of it");
+    return mace_say(text, MACE_REFUSED,
+                    "opencl.queue is of another context than opencl.context; give one that is of it");
   if (properties & CL_QUEUE_OUT_OF_ORDER)
-    return mace_opencl_say(text, MACE_REFUSED,
-                           "opencl.queue executes out of order; give one that executes in order");
+    return mace_say(text, MACE_REFUSED,
+                    "opencl.queue executes out of order; give one that executes in order");
   device->context = context;
   return MACE_OK;
 }
@@ -164,10 +164,10 @@ static mace_status find_shared(mace_device *device, mace_text text) {
     choose_device(device, &ids[i], 1, type & CL_DEVICE_TYPE_GPU ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU, &best);
   }
   if (best) return MACE_OK;
-  return mace_opencl_say(text, MACE_NO_DEVICE,
-                         "the context that the application shares has no device%s%s of version 1.2 or newer; "
-                         "share another",
-                         *device->settings.device ? " like " : "", device->settings.device);
+  return mace_say(text, MACE_NO_DEVICE,
+                  "the context that the application shares has no device%s%s of version 1.2 or newer; "
+                  "share another",
+                  *device->settings.device ? " like " : "", device->settings.device);
 }
 
 /* Everything that compiled kernels depend on: the cache compares it. */

@@ -69,10 +69,10 @@ static mace_status read_options(opencl_settings *settings, const char *options, 
       const char *const key = options + strlen(PREFIX), *const end = options + bytes;
       const char *const equals = memchr(key, '=', (size_t)(end - key));
       if (!equals || !read_option(settings, key, (size_t)(equals - key), equals + 1, (size_t)(end - equals - 1)))
-        return mace_opencl_say(text, MACE_REFUSED,
-                               "the option %.*s is unknown or has no such value; library, device, priority, "
-                               "performance (high, normal or low), batching (on, off) and kernel_us are known",
-                               (int)(bytes < 60 ? bytes : 60), options);
+        return mace_say(text, MACE_REFUSED,
+                        "the option %.*s is unknown or has no such value; library, device, priority, "
+                        "performance (high, normal or low), batching (on, off) and kernel_us are known",
+                        (int)(bytes < 60 ? bytes : 60), options);
     }
     options += bytes + (options[bytes] == ';');
   }
@@ -85,16 +85,16 @@ static mace_status read_natives(mace_device *device, const mace_native *native, 
     const char *const key = native->name + strlen(PREFIX);
     if (strncmp(native->name, PREFIX, strlen(PREFIX))) continue;
     if (!native->handle)
-      return mace_opencl_say(text, MACE_REFUSED, "%.60s of mace_config.native is NULL; give it, or leave it out",
-                             native->name);
+      return mace_say(text, MACE_REFUSED, "%.60s of mace_config.native is NULL; give it, or leave it out",
+                      native->name);
     if (!strcmp(key, "context"))
       device->context = native->handle;
     else if (!strcmp(key, "queue"))
       device->queue = native->handle;
     else
-      return mace_opencl_say(text, MACE_REFUSED,
-                             "%.60s of mace_config.native is unknown; opencl.context and opencl.queue are known",
-                             native->name);
+      return mace_say(text, MACE_REFUSED,
+                      "%.60s of mace_config.native is unknown; opencl.context and opencl.queue are known",
+                      native->name);
   }
   return MACE_OK;
 }

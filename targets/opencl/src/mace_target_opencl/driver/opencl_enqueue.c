@@ -68,8 +68,8 @@ mace_status mace_opencl_bind(mace_loaded *part, const mace_binding *ports, mace_
   for (size_t i = 0; i < count; i++)
     if (mace_opencl_is_forbidden(ports[i].memory, i < (size_t)part->payload->inputs ? CL_MEM_WRITE_ONLY
                                                                                     : CL_MEM_READ_ONLY))
-      return mace_opencl_say(text, MACE_REFUSED, "the cl_mem of port %zu of the part was made for the other "
-                             "direction; make it with CL_MEM_READ_WRITE", i);
+      return mace_say(text, MACE_REFUSED, "the cl_mem of port %zu of the part was made for the other "
+                      "direction; make it with CL_MEM_READ_WRITE", i);
   mace_opencl_unbind(part);
   const mace_status status = mace_opencl_place_images(part, text);
   if (status) return status;

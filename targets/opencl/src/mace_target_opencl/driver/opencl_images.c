@@ -46,9 +46,9 @@ mace_status mace_opencl_make_images(mace_loaded *part, mace_text text) {
   if (!blob->header->images) return MACE_OK;
   device->cl.clGetDeviceInfo(device->id, CL_DEVICE_IMAGE_SUPPORT, sizeof has_images, &has_images, NULL);
   if (!has_images)
-    return mace_opencl_say(text, MACE_NO_DEVICE,
-                           "%.80s has no images; build the library with cl_mem_type: buffer, or fall back",
-                           device->name);
+    return mace_say(text, MACE_NO_DEVICE,
+                    "%.80s has no images; build the library with cl_mem_type: buffer, or fall back",
+                    device->name);
   const mace_status status = mace_opencl_make_pool(part, text);
   if (status) return status;
   for (uint32_t i = 0; i < blob->header->images; i++) {

@@ -4,10 +4,8 @@
  * such loader: the driver lies in a folder of the vendor, under a name of its own where it is one file with
  * OpenGL ES.
  */
-#include <stdarg.h>
 #include <stdio.h>
 
-#include "driver_library.h"
 #include "opencl_part.h"
 
 #if UINTPTR_MAX > UINT32_MAX
@@ -37,15 +35,6 @@ static const mace_symbol symbols[] = {OPENCL_FUNCTIONS(OPENCL_SYMBOL)};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-mace_status mace_opencl_say(mace_text text, mace_status status, const char *format, ...) {
-  va_list arguments;
-  if (!text.at || !text.bytes) return status;
-  va_start(arguments, format);
-  vsnprintf(text.at, text.bytes, format, arguments);
-  va_end(arguments);
-  return status;
-}
-
 /* Whether a library could be opened and is complete; `missing` is the first function that it lacks. */
 static int open_one(mace_device *device, const char *name, const char **missing) {
   void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -64,8 +53,8 @@ mace_status mace_opencl_open_library(mace_device *device, mace_text text) {
   const char *const named = device->settings.library, *missing = NULL, *incomplete = NULL, *lacks = NULL;
   if (*named) {
     if (open_one(device, named, &missing)) return MACE_OK;
-    return mace_opencl_say(text, MACE_NO_DEVICE, "%s, which opencl.library names, %s%s; name another", named,
-                           missing ? "lacks " : "cannot be opened", missing ? missing : "");
+    return mace_say(text, MACE_NO_DEVICE, "%s, which opencl.library names, %s%s; name another", named,
+                    missing ? "lacks " : "cannot be opened", missing ? missing : "");
   }
   for (size_t i = 0; i < COUNT(libraries); i++) {
     if (open_one(device, libraries[i], &missing)) return MACE_OK;
@@ -75,11 +64,11 @@ mace_status mace_opencl_open_library(mace_device *device, mace_text text) {
     }
   }
   if (incomplete)
-    return mace_opencl_say(text, MACE_NO_DEVICE, "%s lacks %s; install OpenCL 1.2 or newer", incomplete, lacks);
-  return mace_opencl_say(text, MACE_NO_DEVICE,
-                         "there is no OpenCL library, neither %s nor one of Android's vendors; install the "
-                         "device's driver, on Android declare the library",
-                         libraries[0]);
+    return mace_say(text, MACE_NO_DEVICE, "%s lacks %s; install OpenCL 1.2 or newer", incomplete, lacks);
+  return mace_say(text, MACE_NO_DEVICE,
+                  "there is no OpenCL library, neither %s nor one of Android's vendors; install the "
+                  "device's driver, on Android declare the library",
+                  libraries[0]);
 }
 
 void mace_opencl_close_library(mace_device *device) {

@@ -25,8 +25,8 @@ mace_status mace_opencl_allocate(mace_device *device, const mace_need *need, mac
   int32_t code = 0;
   cl_mem made;
   if (device->largest && bytes > device->largest)
-    return mace_opencl_say(text, MACE_FAILED, "%zu bytes are needed, and buffers of the device have at most %llu; "
-                           "make the model smaller", bytes, (unsigned long long)device->largest);
+    return mace_say(text, MACE_FAILED, "%zu bytes are needed, and buffers of the device have at most %llu; "
+                    "make the model smaller", bytes, (unsigned long long)device->largest);
   made = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
   if (!made) return mace_opencl_judge(MACE_FAILED, "clCreateBuffer", code, text);
   memset(buffer, 0, sizeof *buffer);
@@ -95,9 +95,9 @@ static mace_status import_hardware_buffer(mace_device *device, mace_memory *memo
   else if (mace_opencl_has_extension(device, "cl_qcom_android_ahardwarebuffer_host_ptr"))
     made = import_by_qualcomm(device, hardware, memory->buffer.bytes, &code);
   else
-    return mace_opencl_say(text, MACE_REFUSED,
-                           "%.80s imports no AHardwareBuffer, neither as Arm's nor as Qualcomm's do; bind a cl_mem "
-                           "or host memory", device->name);
+    return mace_say(text, MACE_REFUSED,
+                    "%.80s imports no AHardwareBuffer, neither as Arm's nor as Qualcomm's do; bind a cl_mem "
+                    "or host memory", device->name);
   if (!made) return mace_opencl_judge(MACE_REFUSED, "the import of an AHardwareBuffer", code, text);
   memory->own[OWN_MEMORY] = made;
   return MACE_OK;
@@ -117,14 +117,14 @@ static mace_status check_memory(const mace_device *device, mace_memory *memory, 
   if (!code) code = cl->clGetMemObjectInfo(at, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
   if (code) return mace_opencl_judge(MACE_REFUSED, "clGetMemObjectInfo", code, text);
   if (type != CL_MEM_OBJECT_BUFFER)
-    return mace_opencl_say(text, MACE_REFUSED, "the cl_mem is an image or a pipe; give a buffer");
+    return mace_say(text, MACE_REFUSED, "the cl_mem is an image or a pipe; give a buffer");
   if (context != device->context)
-    return mace_opencl_say(text, MACE_REFUSED,
-                           "the cl_mem is of another context than the session's; share that context at mace_open, "
-                           "as opencl.context of mace_config.native");
+    return mace_say(text, MACE_REFUSED,
+                    "the cl_mem is of another context than the session's; share that context at mace_open, "
+                    "as opencl.context of mace_config.native");
   if (bytes < memory->buffer.bytes)
-    return mace_opencl_say(text, MACE_REFUSED, "the cl_mem has %zu bytes, and %zu are stated; state at most as many",
-                           bytes, memory->buffer.bytes);
+    return mace_say(text, MACE_REFUSED, "the cl_mem has %zu bytes, and %zu are stated; state at most as many",
+                    bytes, memory->buffer.bytes);
   memory->own[OWN_FLAGS] = (void *)(uintptr_t)(flags & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY));
   return MACE_OK;
 }
@@ -134,10 +134,10 @@ mace_status mace_opencl_import(mace_device *device, const mace_need *need, mace_
   mace_status status = MACE_OK;
   int32_t code;
   memset(memory->own, 0, sizeof memory->own);
-  if (!buffer->handle) return mace_opencl_say(text, MACE_REFUSED, "the buffer's handle is 0; give one");
+  if (!buffer->handle) return mace_say(text, MACE_REFUSED, "the buffer's handle is 0; give one");
   if (need->alignment && buffer->offset % need->alignment)
-    return mace_opencl_say(text, MACE_REFUSED, "the tensor begins at %zu in the buffer; begin it at a multiple of %u",
-                           buffer->offset, (unsigned)need->alignment);
+    return mace_say(text, MACE_REFUSED, "the tensor begins at %zu in the buffer; begin it at a multiple of %u",
+                    buffer->offset, (unsigned)need->alignment);
   if (buffer->kind == MACE_AHARDWAREBUFFER) {
     status = import_hardware_buffer(device, memory, text);
   } else {

@@ -36,7 +36,7 @@ static void call_back(cl_event event, int32_t status, void *user) {
 mace_status mace_opencl_notify(mace_loaded *part, void (*done)(void *context), void *context, mace_text text) {
   opencl_notice *const notice = calloc(1, sizeof *notice);
   int32_t code;
-  if (!notice) return mace_opencl_say(text, MACE_FAILED, "out of memory for a notice; call mace_wait");
+  if (!notice) return mace_say(text, MACE_FAILED, "out of memory for a notice; call mace_wait");
   notice->done = done;
   notice->context = context;
   code = part->device->cl.clSetEventCallback(part->running, CL_COMPLETE, call_back, notice);

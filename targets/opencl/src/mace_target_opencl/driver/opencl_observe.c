@@ -72,7 +72,7 @@ mace_status mace_opencl_observe(mace_loaded *part, const mace_binding *ports, co
   char *const memory = malloc((size_t)largest);
   /* The application may have enqueued in the queue that it shares what these calls, in another one, need. */
   if (!status) part->device->cl.clFinish(part->device->queue);
-  if (!memory) return mace_opencl_say(text, MACE_FAILED, "out of memory for a layer; run without an observer");
+  if (!memory) return mace_say(text, MACE_FAILED, "out of memory for a layer; run without an observer");
   for (uint32_t i = 0; !status && i < calls; i++) status = run_call(part, i, ports, observer, memory, text);
   /* Also after a failure: a call that was enqueued before it uses the ports. */
   if (status && status != MACE_LOST) part->device->cl.clFinish(mace_opencl_find_queue(part->device));

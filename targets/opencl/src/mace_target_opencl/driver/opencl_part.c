@@ -48,11 +48,11 @@ mace_status mace_opencl_load(mace_device *device, const mace_payload *payload, v
   part->ranges = part->images + mace_opencl_count_images(payload);
   fault = mace_opencl_read(payload, &part->blob);
   if (fault)
-    return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);
+    return mace_say(text, MACE_STALE, "the kernels cannot be used: %s; build the library again", fault);
   if (part->blob.header->flags & OPENCL_NEEDS_HALF && !mace_opencl_has_extension(device, "cl_khr_fp16"))
-    return mace_opencl_say(text, MACE_NO_DEVICE,
-                           "%.80s has no cl_khr_fp16, without which it cannot compute in half precision; build "
-                           "the library with arithmetic: f32, or fall back", device->name);
+    return mace_say(text, MACE_NO_DEVICE,
+                    "%.80s has no cl_khr_fp16, without which it cannot compute in half precision; build "
+                    "the library with arithmetic: f32, or fall back", device->name);
   status = upload_weights(part, text);
   if (!status) status = mace_opencl_make_images(part, text);
   if (!status) status = mace_opencl_prepare_check(part, text);
@@ -103,9 +103,9 @@ static mace_status tell_log(const mace_loaded *part, int32_t code, mace_text tex
     device->cl.clGetProgramBuildInfo(part->program, device->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
   const char *const error = strstr(at, "error");
   if (error) at = error;
-  mace_opencl_say(text, MACE_FAILED,
-                  "the device's compiler answered %d: %.*s; report this with the name of the device", code,
-                  (int)strcspn(at, "\n") < 120 ? (int)strcspn(at, "\n") : 120, at);
+  mace_say(text, MACE_FAILED,
+           "the device's compiler answered %d: %.*s; report this with the name of the device", code,
+           (int)strcspn(at, "\n") < 120 ? (int)strcspn(at, "\n") : 120, at);
   free(made);
   return MACE_FAILED;
 }
@@ -133,20 +133,20 @@ static mace_status check_limits(const mace_loaded *part, uint32_t number, mace_t
   uint64_t local = 0, local_limit = 0;
   if (!cl->clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL) &&
       group > most)
-    return mace_opencl_say(text, MACE_STALE,
-                           "kernel %s wants groups of %llu, and the device has at most %zu; tune for the device",
-                           name, (unsigned long long)group, most);
+    return mace_say(text, MACE_STALE,
+                    "kernel %s wants groups of %llu, and the device has at most %zu; tune for the device",
+                    name, (unsigned long long)group, most);
   if (!cl->clGetDeviceInfo(device->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof argument_limit, &argument_limit, NULL) &&
       arguments > argument_limit)
-    return mace_opencl_say(text, MACE_NO_DEVICE,
-                           "kernel %s has %llu bytes of arguments, and the device takes at most %zu; fall back",
-                           name, (unsigned long long)arguments, argument_limit);
+    return mace_say(text, MACE_NO_DEVICE,
+                    "kernel %s has %llu bytes of arguments, and the device takes at most %zu; fall back",
+                    name, (unsigned long long)arguments, argument_limit);
   if (!cl->clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL) &&
       !cl->clGetDeviceInfo(device->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local_limit, &local_limit, NULL) &&
       local > local_limit)
-    return mace_opencl_say(text, MACE_NO_DEVICE,
-                           "kernel %s wants %llu bytes of local memory, and the device has %llu; fall back", name,
-                           (unsigned long long)local, (unsigned long long)local_limit);
+    return mace_say(text, MACE_NO_DEVICE,
+                    "kernel %s wants %llu bytes of local memory, and the device has %llu; fall back", name,
+                    (unsigned long long)local, (unsigned long long)local_limit);
   return MACE_OK;
 }
 
@@ -210,10 +210,10 @@ mace_status mace_opencl_compile(mace_loaded *part, mace_text text) {
   size_t bytes = header->source_bytes;
   int32_t code = 0;
   mace_status status;
-  if (!source) return mace_opencl_say(text, MACE_FAILED, "out of memory for %zu bytes of kernels", bytes);
+  if (!source) return mace_say(text, MACE_FAILED, "out of memory for %zu bytes of kernels", bytes);
   if (!mace_opencl_inflate(part->blob.deflated, header->deflated_bytes, source, bytes)) {
     free(source);
-    return mace_opencl_say(text, MACE_STALE, "the kernels cannot be used: they are damaged; build the library again");
+    return mace_say(text, MACE_STALE, "the kernels cannot be used: they are damaged; build the library again");
   }
   sources[0] = source;
   part->program = device->cl.clCreateProgramWithSource(device->context, 1, sources, &bytes, &code);

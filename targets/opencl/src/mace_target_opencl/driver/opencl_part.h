@@ -3,6 +3,7 @@
 #define MACE_OPENCL_PART_H
 
 #include "driver.h"
+#include "driver_library.h"
 #include "opencl_api.h"
 #include "opencl_blob.h"
 
@@ -59,10 +60,6 @@ struct mace_loaded {
   opencl_argument *bound; /* by port */
   uint64_t *slices;       /* by call: how many pieces it is enqueued in; 0: as one, too */
 };
-
-/* Write a text; returns the status. */
-mace_status mace_opencl_say(mace_text text, mace_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* Say which function failed; returns the reaction that its answer asks for, `otherwise` if it asks for none
  * in particular. */

@@ -39,8 +39,8 @@ static mace_status grow_pool(mace_device *device, uint64_t bytes, mace_text text
   int32_t code = 0;
   if (bytes <= device->pool_bytes) return MACE_OK;
   if (device->largest && bytes > device->largest)
-    return mace_opencl_say(text, MACE_FAILED, "%llu bytes are needed, and buffers of the device have at most %llu; "
-                           "make the model smaller", (unsigned long long)bytes, (unsigned long long)device->largest);
+    return mace_say(text, MACE_FAILED, "%llu bytes are needed, and buffers of the device have at most %llu; "
+                    "make the model smaller", (unsigned long long)bytes, (unsigned long long)device->largest);
   made = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
   if (!made) return mace_opencl_judge(MACE_FAILED, "clCreateBuffer for a pool", code, text);
   /* Images of other parts that lie in the old one hold it until those parts are bound again. */
