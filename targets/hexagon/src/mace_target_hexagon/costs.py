@@ -25,7 +25,7 @@ Estimates are rough, and a region that goes back and forth with each change of a
 
 VECTORED = (
     *("Add", "Sub", "Neg", "Relu", "Clip", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "HardSwish"),
-    *("MaxPool", "Quantize", "Concat", "Split", "Reshape", "Transpose"),
+    *("MaxPool", "Quantize", "Concat", "Split", "Reshape", "Transpose", "DepthToSpace", "SpaceToDepth"),
     *("AveragePool", "ReduceMean", "ReduceSum", "Mul", "Maximum", "Minimum"),
 )
 """Ops besides products whose kernels compute or copy bytes by HVX."""

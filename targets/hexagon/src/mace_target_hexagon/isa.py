@@ -29,7 +29,7 @@ HVX = CpuLevel(
     dot="vrmpy",
     by_scalar=True,
     probe=KERNELS / "hexagon.h.in",
-    helpers=(KERNELS / "hvx.h.in", KERNELS / "quads.h.in", KERNELS / "l2fetch.h.in"),
+    helpers=tuple(KERNELS / name for name in ("hvx.h.in", "quads.h.in", "l2fetch.h.in", "transpose.h.in")),
     replaces=tuple(KERNELS / name for name in REPLACED),
 )
 # A phone has DSPs without vector units too (that of its audio), and a process may find all of them taken.
