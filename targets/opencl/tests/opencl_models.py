@@ -29,14 +29,35 @@ WHOLE = (
 """Models that the device computes alone."""
 
 
+SHAPED = {
+    "mtcnn_caffe/det1.prototxt": None,
+    "mtcnn_caffe/det2.prototxt": None,
+    "mtcnn_caffe/det3.prototxt": None,
+    "mlperf_ic/ic_frozen.pb": ("x_0", "1,32,32,3"),
+    "rapidocr/ch_ppocr_mobile_v2.0_cls_infer.onnx": ("x", "1,3,48,192"),
+    "rapidocr/ch_PP-OCRv4_rec_infer.onnx": ("x", "1,3,48,320"),
+}
+"""More of these, with the name and the shape of an input whose shape the file leaves open.
+
+UltraFace of Caffe and TensorFlow Lite is the network of `WHOLE` once more: a minute of compiling for nothing new.
+"""
+
+
 def read_graph(name: str, folder: Path) -> Graph:
     """Return a model's graph as targets are asked for it."""
     path = MODELS / name
     if not path.exists():
         pytest.skip(f"no {path}; set MACE_MODELS to the folder of real models")
-    (folder / "m.yml").write_text(
-        f"library_name: m\nmodels:\n  m:\n    model_file_path: {path}\n", encoding="utf-8"
-    )
+    lines = ["library_name: m", "models:", "  m:", f"    model_file_path: {path}"]
+    if path.suffix == ".prototxt":
+        lines.append(f"    weight_file_path: {path.with_suffix('.caffemodel')}")
+    if shaped := SHAPED.get(name):
+        lines += [
+            "    subgraphs:",
+            f"      - input_tensors: [{shaped[0]}]",
+            f'        input_shapes: ["{shaped[1]}"]',
+        ]
+    (folder / "m.yml").write_text("\n".join(lines), encoding="utf-8")
     registry = Registry.load()
     (model,) = load_deployment(folder / "m.yml").models
     return compile_model(model, Compilation(registry.select("host")[0], registry)).graph

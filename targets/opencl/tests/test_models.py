@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from opencl_device import measure_error, require_device
-from opencl_models import WHOLE, read_graph
+from opencl_models import SHAPED, WHOLE, read_graph
 
 from mace_core.compilation import Compilation, compile_graph
 from mace_core.deployment import Model
@@ -24,7 +24,7 @@ LIMIT = 1e-4
 
 @pytest.mark.device
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [*WHOLE, *SHAPED])
 def test_a_model_computes_what_its_reference_does(name: str, tmp_path: Path) -> None:
     require_device()
     graph = read_graph(name, tmp_path)
