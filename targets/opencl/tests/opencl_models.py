@@ -39,7 +39,7 @@ SHAPED = {
 }
 """More of these, with the name and the shape of an input whose shape the file leaves open.
 
-UltraFace of Caffe and TensorFlow Lite is the network of `WHOLE` once more: a minute of compiling for nothing new.
+UltraFace of Caffe and TensorFlow Lite is the network of `WHOLE` once more, and takes a minute to compile.
 """
 
 

@@ -20,6 +20,7 @@ DRIVER = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 
 TESTS = (
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f32-1e-05]",
+    "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f16-0.005]",
     "test_ops.py::test_ops_of_odd_shapes_compute_what_the_references_do[plain]",
     "test_quantized.py::test_tiles_of_bytes_have_the_bits_of_the_cpu[small]",
     "test_quantized.py::test_convolutions_compute_what_the_references_do",
