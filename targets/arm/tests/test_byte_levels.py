@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product as product_of
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from emulated_arm import BuiltForArm, assert_equal_on_arm, name_levels
 from quantized_graphs import I8, I16, U8, conv, graph, product, storage
 from quantized_networks import random_network
 
-from mace_core.ir import Array, DType, Graph
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.testing.compiled import case, merge
 
 # Both extensions came with ARMv8.2 and later; the Cortex-A53 has none, the A76 the first.
@@ -90,6 +92,33 @@ def test_products_have_the_bits_of_the_cpu(tools: tuple[str, str], tmp_path: Pat
 def test_random_networks_have_the_bits_of_the_cpu(abi: str, tmp_path: Path) -> None:
     merged = merge("networks", [random_network(seed) for seed in range(24)])
     assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, ("gnu", abi))
+
+
+def multiply_lowest(rows: int, shape: tuple[int, int], lowest: Sequence[tuple[int, int]]) -> Graph:
+    """A product with weights from -127 on but for some places [depth, column], stored in 32 bits."""
+    builder = Builder(f"lowest_{rows}_{shape[0]}_{shape[1]}_{len(lowest)}_{lowest[0][0]}")
+    values = np.random.default_rng(5).integers(-127, 128, shape).astype(np.int8)
+    for place in lowest:
+        values[place] = -128
+    w = builder.weight("w", values, Quant.of(0.01))
+    y = builder.reserve_output("y", storage(DType.I32, 0.05 * 0.01))
+    x = builder.input("x", DType.I8, (rows, shape[0]), I8.quant)
+    return builder.finish(builder.add("MatMul", [x, w], outputs=[y]))
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.parametrize("tools", [("zig", "arm64-v8a"), ("gnu", "armhf")], ids="-".join)
+def test_products_of_the_lowest_bytes_do_not_wrap(tools: tuple[str, str], tmp_path: Path) -> None:
+    """Two products of -128 by -128 are 2^15, one more than 16 bits hold."""
+    graphs = []
+    for rows, depth, columns in product_of((16, 37), (8, 21, 64), (4, 23)):
+        everywhere = [*product_of(range(depth), range(columns))]
+        for lowest in (everywhere, [(1, 3), (5, 3)], [(2, 3), (5, 3)]):
+            graphs.append(multiply_lowest(rows, (depth, columns), lowest))
+    merged = merge("lowest", graphs)
+    inputs = {name: np.full_like(array, -128) for name, array in draw_inputs(merged).items()}
+    assert_equal_on_arm(merged, inputs, tmp_path, tools)
 
 
 @pytest.mark.exhaustive
