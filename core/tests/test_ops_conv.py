@@ -165,6 +165,9 @@ def test_matmul() -> None:
     assert compute("MatMul", [a[0, 0], b[:, 0]], {}).shape == ()
     whole = np.arange(6, dtype="i8").reshape(2, 3)
     np.testing.assert_array_equal(compute("MatMul", [whole, whole.T], {}), whole @ whole.T)
+    small = np.array([[1, 2]], "u1")
+    limits = {"low": -1.0, "high": 300.0}  # which no unsigned byte is
+    np.testing.assert_array_equal(compute("MatMul", [small, small.T], limits), [[5]])
 
 
 def refusal(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], dtype: DType = DType.F32) -> str:

@@ -54,10 +54,12 @@ def _clamp_integers(values: Array, attrs: ClampAttributes) -> Array:
 
     Not by numpy.clip, which would convert 64-bit integers to floats and lose their low bits.
     """
+    limits = np.iinfo(values.dtype)
+    # A limit beyond the type's own ends, such as -1 of unsigned integers, is that end.
     if not math.isinf(attrs.low):
-        values = np.maximum(values, math.ceil(attrs.low))
+        values = np.maximum(values, min(max(math.ceil(attrs.low), limits.min), limits.max))
     if not math.isinf(attrs.high):
-        values = np.minimum(values, math.floor(attrs.high))
+        values = np.minimum(values, min(max(math.floor(attrs.high), limits.min), limits.max))
     return values
 
 
