@@ -108,6 +108,14 @@ def test_a_gather_is_refused_for_what_is_wrong_with_it(
     assert refusal.remedy
 
 
+@pytest.mark.parametrize(("exponent", "is_refused"), [(2, False), (-1, True)])
+def test_negative_powers_of_integers_are_refused(exponent: int, is_refused: bool) -> None:
+    new = Builder("powers")
+    x, power = new.input("x", DType.I32, (3,)), new.weight("power", np.array([exponent], np.int32))
+    graph = new.finish([new.one("Pow", [x, power])])
+    assert (refuses(graph.nodes[0], graph) is not None) is is_refused
+
+
 def test_a_gather_of_another_storage_becomes_legal() -> None:
     legal = legalize(gather(Storage(DType.I8, Quant.of(0.25)), constant=True))
     assert [refuses(node, legal) for node in legal.nodes] == [None, None]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import tflite
 
 from mace_core.lowering import Refused
@@ -102,6 +103,14 @@ def _limit(view: NodeView, code: str) -> BuiltinOperator:
 def _pow(view: NodeView) -> BuiltinOperator:
     need_operands_alike(view)
     _check_broadcast(view)
+    exponent = view.constant(1)
+    # kernels/pow.cc of LiteRT fails when it runs; the IR gives powers of integers without their fraction.
+    need(
+        exponent is None or exponent.dtype.kind == "f" or not np.any(exponent < 0),
+        "the format's operator takes no negative powers of integers",
+        "attribute",
+        "let the model cast to f32 before this node",
+    )
     return view.operator("POW", options=OperatorOptions("PowOptions"))
 
 
