@@ -13,7 +13,7 @@ from test_workers import run_both
 from mace_core.ir import Array, Graph
 from mace_core.levels import Level, with_levels
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import assert_close, merge, plan_graph, random_inputs, split_by_graph
+from mace_core.testing.compiled import assert_close, case, merge, plan_graph, random_inputs, split_by_graph
 from mace_core.testing.processor import levels_here
 from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
@@ -54,6 +54,23 @@ def test_every_level_stays_within_its_tensors(level: str, tmp_path: Path) -> Non
 def run_sanitized(graph: Graph, level: Level, inputs: dict[str, Array], folder: Path) -> dict[str, Array]:
     plan = plan_graph(with_levels(Cpu(), [level]), graph)
     return Sanitized({graph.name: plan}, [level], folder).run(graph.name, inputs)
+
+
+def test_products_in_plain_loops_stay_within_their_tensors(tmp_path: Path) -> None:
+    """Those of doubles and integers, which no vectors compute."""
+    shapes = ((2, 5, 7), (7, 3), (3,))
+    graphs = [
+        case(
+            f"plain_{kind}", "MatMul", [np.ones(shape, kind) for shape in shapes], {"low": -9.0, "high": 9.0}
+        )
+        for kind in ("f8", "i4", "u1")
+    ]
+    merged = merge("plain", graphs)
+    inputs = make_inputs(merged)
+    outputs = run_sanitized(merged, GENERIC[0], inputs, tmp_path)
+    for name, array in execute(merged, inputs).items():
+        if name in outputs:
+            assert_close(outputs[name], array, name)
 
 
 @pytest.mark.exhaustive
