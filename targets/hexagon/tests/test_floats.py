@@ -143,7 +143,7 @@ def test_loops_of_floats_have_instructions_of_vectors(abi: str, tmp_path: Path) 
         assert not SCALAR.search(loop), "floats are computed one by one"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_kernels_of_version_68_compute_what_the_reference_does_where_instructions_are_emulated(
     tmp_path: Path,
 ) -> None:
