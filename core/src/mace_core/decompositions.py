@@ -174,7 +174,8 @@ def nearest_places(size: int, resized: int, corners: bool, centers: bool) -> Arr
         ratio = np.float32(size - 1) / np.float32(resized - 1)
     numbers = np.arange(resized, dtype=np.float32) + np.float32(0.5 if centers else 0)
     shift = np.float32(0.5 if corners else 0)
-    return np.minimum(np.floor(numbers * ratio + shift).astype(np.int64), size - 1)
+    places: Array = np.minimum(np.floor(numbers * ratio + shift).astype(np.int64), size - 1)
+    return places
 
 
 def nearest_resize(
