@@ -17,7 +17,8 @@ class TestArm(TargetContract):
     target = Arm()
     abi = "arm64-v8a"
 
-    # Only compilers for ARM know its intrinsics: what they compute is compared in QEMU (test_byte_levels.py, test_depthwise_bytes.py).
+    # Only compilers for ARM know its intrinsics: what they compute is compared in QEMU (test_byte_levels.py,
+    # test_depthwise_bytes.py).
     def portable(self) -> Target:
         return with_levels(
             self.target, [replace(NEON, name="portable", dot="pairs", helpers=(), replaces=())]
