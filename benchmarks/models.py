@@ -19,6 +19,8 @@ import sections
 from mace_core.commands import BuiltModels, benchmark_models
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.runners import Native
+from mace_core.testing.processor import levels_here
+from mace_target_cpu import Cpu
 
 ROOT = Path(__file__).parents[1]
 MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
@@ -82,12 +84,11 @@ def row(folder: Path, name: str, file: Path, port: str) -> str:
 
 
 def machine() -> str:
-    """The processor's name, where the system tells it."""
+    """Return the processor's name, where the system tells it, and the level of ours that it gets."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
-    )
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(names, 'unknown')}, level {levels_here(Cpu().levels('host'))[0].name}"
 
 
 def main() -> None:
