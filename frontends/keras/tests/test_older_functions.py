@@ -1,6 +1,6 @@
 """Functions of TensorFlow in models of Keras 2, which are layers there, beside TensorFlow itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,15 @@ from test_older_files import old_layer, old_model, source
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
+from mace_core.json_types import Json, JsonValue
 
 X = random(1, 3, 4)
 PLACES = np.array([[-1, 0, 2, 5]], np.int32)
 HUGE = np.array([[2**30 + 1, -(2**30), 2**31 - 1, -8, 7]], np.int32)
 ENDS = np.array([[1e-7, 1e-4, -0.5, 80, -300, 1e6, 1e10]], np.float32)
+
+Settings = Mapping[str, JsonValue | Array]
+"""Arguments of a function by name."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,9 @@ class Function:
     """
 
     name: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     x: Array = field(default_factory=lambda: X)
-    file: dict[str, Any] = field(default_factory=dict)
+    file: Json = field(default_factory=dict)
     parts: int = 1
 
     @property

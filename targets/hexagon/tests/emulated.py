@@ -19,6 +19,7 @@ from mace_core.testing.compiled import compile_graphs, generate_library
 from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
 from mace_target_hexagon.isa import LEVELS
+from mace_target_hexagon.packets import PacketCounter
 from mace_target_hexagon.processor import Hvx
 
 ABI = "hexagon-v66"
@@ -112,3 +113,12 @@ def assert_equal(
             bits = f"u{array.itemsize}"
             differing = int((array.view(bits) != expected[name].view(bits)).sum())
             assert differing == 0, f"{level}: {differing} of {array.size} elements of {name} differ"
+
+
+def count_packets(graph: Graph, folder: Path, flags: tuple[str, ...] = FLAGS) -> int:
+    """Return the packets that a library of vectors executes in one run of a graph."""
+    sources = generate_library([Hvx()], [graph], ABI)
+    path = program("mace_benchmark", sources, require_compiler(), folder, flags)
+    words = ["qemu-hexagon", str(path), "--rounds=1", "--warmup=0", "--layers=0"]
+    _, _, start, end = PacketCounter().count(words).readings
+    return end[0] - start[0]

@@ -6,19 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated import ABI, FLAGS, require_compiler
+from emulated import count_packets
 from hexagon_models import LARGER, RealModel
 from test_halves import BYTES, HALVES, I8, U8, multiply
 from test_products import I16, POINT, convolve
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
-from mace_core.run.compile import program
-from mace_core.testing.compiled import generate_library, merge
+from mace_core.testing.compiled import merge
 from mace_target_hexagon.costs import DspCosts
 from mace_target_hexagon.options import HexagonOptions
-from mace_target_hexagon.packets import PacketCounter
-from mace_target_hexagon.processor import Hvx
 from mace_target_hexagon.target import Hexagon
 
 
@@ -75,12 +72,7 @@ def test_more_threads_make_the_dsp_faster_and_no_call_cheaper() -> None:
 @pytest.mark.parametrize("model", LARGER[:2], ids=lambda model: model.name)
 def test_estimated_packets_are_near_those_that_are_counted(model: RealModel, tmp_path: Path) -> None:
     graph = model.read_graph(tmp_path)
-    sources = generate_library([Hvx()], [graph], ABI)
-    path = program("mace_benchmark", sources, require_compiler(), tmp_path, FLAGS)
-    words = ["qemu-hexagon", str(path), "--rounds=1", "--warmup=0", "--layers=0"]
-    _, _, start, end = PacketCounter().count(words).readings
-    counted = end[0] - start[0]
-    assert 0.5 < DspCosts().estimate_packets(graph) / counted < 2
+    assert 0.5 < DspCosts().estimate_packets(graph) / count_packets(graph, tmp_path) < 2
 
 
 @pytest.mark.slow
@@ -94,8 +86,4 @@ def test_products_of_sixteen_bits_are_estimated_near_what_is_counted(tmp_path: P
         multiply("computed", ((12, 64, 32), (12, 32, 64)), (I8, U8), BYTES),
     )
     graph = merge("halves", graphs)
-    sources = generate_library([Hvx()], [graph], ABI)
-    path = program("mace_benchmark", sources, require_compiler(), tmp_path, FLAGS)
-    words = ["qemu-hexagon", str(path), "--rounds=1", "--warmup=0", "--layers=0"]
-    _, _, start, end = PacketCounter().count(words).readings
-    assert 0.7 < DspCosts().estimate_packets(graph) / (end[0] - start[0]) < 1.4
+    assert 0.7 < DspCosts().estimate_packets(graph) / count_packets(graph, tmp_path) < 1.4

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated import ABI, assert_equal, require_compiler
+from emulated import assert_equal, count_packets
 from test_halves import draw
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.lowering import Refused
-from mace_core.run.compile import program
-from mace_core.testing.compiled import generate_library, merge, plan_graph
+from mace_core.testing.compiled import merge, plan_graph
 from mace_target_hexagon.costs import DspCosts
-from mace_target_hexagon.packets import PacketCounter
 from mace_target_hexagon.processor import Hvx
 from mace_target_hexagon.resize import MAX_BITS, count_bits
 
@@ -90,8 +88,4 @@ def test_estimated_packets_are_near_those_that_are_counted(tmp_path: Path) -> No
         resize("nearest", (1, 28, 28, 64), (56, 56), I8, mode="nearest"),
     )
     graph = merge("images", graphs)
-    sources = generate_library([Hvx()], [graph], ABI)
-    path = program("mace_benchmark", sources, require_compiler(), tmp_path, FLAGS)
-    words = ["qemu-hexagon", str(path), "--rounds=1", "--warmup=0", "--layers=0"]
-    _, _, start, end = PacketCounter().count(words).readings
-    assert 0.7 < DspCosts().estimate_packets(graph) / (end[0] - start[0]) < 1.4
+    assert 0.7 < DspCosts().estimate_packets(graph) / count_packets(graph, tmp_path, FLAGS) < 1.4

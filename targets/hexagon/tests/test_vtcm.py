@@ -151,16 +151,6 @@ def test_the_manager_of_later_systems_is_asked_where_there_is_one(
 
 @pytest.mark.slow
 @pytest.mark.emulator
-def test_what_the_manager_refuses_is_missing(session: SessionProgram, expected: list[bytes]) -> None:
-    surroundings = {"MACE_DSP_MANAGER": "1", "MACE_DSP_VTCM": "4096"}
-    told = session.run(NEVER, 1, environment=surroundings)
-    assert told.said("part")[0].endswith(f"4 threads, no VTCM ({2 * EXPANDED} bytes were not free)")
-    assert list_vtcm(told) == [], "neither the older one is asked, nor is anything released"
-    assert list(told.outputs) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.emulator
 def test_a_dsp_without_vector_units_computes_in_plain_c_and_says_so(
     session: SessionProgram, expected: list[bytes]
 ) -> None:
@@ -184,9 +174,20 @@ def test_the_level_of_the_processor_is_none_of_the_dsp(
 
 @pytest.mark.slow
 @pytest.mark.emulator
-def test_vtcm_that_others_have_is_said_to_be_missing(session: SessionProgram, expected: list[bytes]) -> None:
-    told = session.run(NEVER, 1, environment={"MACE_DSP_VTCM": str(2 * EXPANDED - 1)})
+@pytest.mark.parametrize(
+    ("environment", "calls"),
+    [
+        ({}, [f"vtcm request {2 * EXPANDED}"]),
+        # What the manager refuses, the older function is not asked for, and nothing is released.
+        ({"MACE_DSP_MANAGER": "1"}, []),
+    ],
+    ids=["older function", "manager"],
+)
+def test_vtcm_that_others_have_is_said_to_be_missing(
+    environment: dict[str, str], calls: list[str], session: SessionProgram, expected: list[bytes]
+) -> None:
+    told = session.run(NEVER, 1, environment={**environment, "MACE_DSP_VTCM": str(2 * EXPANDED - 1)})
     assert told.said("part")[0].endswith(f"4 threads, no VTCM ({2 * EXPANDED} bytes were not free)")
-    assert list_vtcm(told) == [f"vtcm request {2 * EXPANDED}"]
+    assert list_vtcm(told) == calls
     assert told.said("run") == ["run 0 "]
     assert list(told.outputs) == expected

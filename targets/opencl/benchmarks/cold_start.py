@@ -70,7 +70,7 @@ class Start:
 
     @property
     def ratio(self) -> float:
-        """The time to the first result, by the parts of it that nobody can leave out."""
+        """The time to the first result, divided by the sum of OpenCL's start, loading and one warm run."""
         return (self.open + self.first) / (self.start + self.load + self.warm)
 
     @classmethod

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from mace_core.ir import Array, Graph
 from mace_core.run import native
@@ -52,15 +51,20 @@ def measure_error(actual: Array, expected: Array) -> float:
     return float(np.abs(actual - expected).max(initial=0)) / scale
 
 
+def require_clang() -> str:
+    """Return the path of clang; without one the test is skipped, or fails where tools are required."""
+    clang = shutil.which("clang-15") or shutil.which("clang")
+    require(None if clang else "no clang: install clang-15, which PoCL 3.1 depends on")
+    return str(clang)
+
+
 def compile_by_clang(source: str, folder: Path, version: str = "CL1.2", defines: Sequence[str] = ()) -> str:
     """Return the LLVM code of kernels for a device with every extension; warnings fail the test.
 
     PoCL has few extensions, but the compiler that it brings knows them.
     defines: macros that the driver defines for the extensions that a device lists.
     """
-    clang = shutil.which("clang-15") or shutil.which("clang")
-    if clang is None:
-        pytest.skip("no clang: install clang-15, which PoCL 3.1 depends on")
+    clang = require_clang()
     kernels, code = folder / "kernels.cl", folder / "kernels.ll"
     kernels.write_text(source, encoding="utf-8")
     options = ["-x", "cl", f"-cl-std={version}", "-Xclang", "-finclude-default-header", "-Wall"]

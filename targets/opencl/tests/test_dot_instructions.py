@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from opencl_device import require_device
+from opencl_device import require_clang, require_device
 from opencl_shim import build_shim, choose_library
 from stub_session import Probe, ProbeSession, build_probe
 from test_quantized import CONVS, full_range, load_on_cpu
@@ -84,9 +83,7 @@ def test_programs_without_such_products_are_compiled_as_ever(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_the_instruction_of_nvidia_is_ptx(tmp_path: Path) -> None:
     """Clang's own compiler for NVIDIA's devices takes the source; NVIDIA's was never asked."""
-    clang = shutil.which("clang-15") or shutil.which("clang")
-    if clang is None:
-        pytest.skip("no clang: install clang-15, which PoCL 3.1 depends on")
+    clang = require_clang()
     (tmp_path / "k.cl").write_text(render_program(c.kernel for c in Opencl().lower(dots_graph()).calls))
     options = ["-x", "cl", OLD, NVIDIA, "-Xclang", "-finclude-default-header"]
     target = ["-target", "nvptx64-nvidia-nvcl", "-Xclang", "-target-cpu", "-Xclang", "sm_61"]

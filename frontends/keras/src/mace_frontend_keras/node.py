@@ -123,7 +123,7 @@ class KerasNode(ImportedNode):
         return bool(self.call.kwargs.get(key))
 
     def first_argument(self, default: Any = None) -> Any:
-        """Return the argument that stands first, by position or by whatever name."""
+        """Return the first argument by position, or the first one by name if none is given by position."""
         if self.call.args:
             return self.call.args[0]
         for key, value in self.call.kwargs.items():

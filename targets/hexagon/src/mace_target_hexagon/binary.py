@@ -53,7 +53,7 @@ def lower_fixed_sum(node: Node, lowering: Lowering) -> None:
 
 
 def lower_extreme(node: Node, lowering: Lowering) -> None:
-    """Lower a maximum or a minimum, of whatever scales."""
+    """Lower a maximum or a minimum; its tensors may have different scales."""
     x, y, z = tensors = _need_bytes(node, lowering)
     dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
     has_tables = len({t.storage for t in tensors}) > 1
@@ -118,8 +118,8 @@ def _call(node: Node, lowering: Lowering, call: Call, tensors: Tensors) -> None:
     """Let the kernel with vectors make a call of the CPU's: tensors and arguments are the same."""
     is_single = "factor" in call.args
     roles = zip(("x", "y", "z"), tensors, strict=True)
-    params: dict[str, object] = {f"{role}_signed": t.dtype is DType.I8 for role, t in roles}
-    params |= {"rule": 0 if is_single else 1, "kind": node.op.name}
+    signs = {f"{role}_signed": t.dtype is DType.I8 for role, t in roles}
+    params = {**signs, "rule": 0 if is_single else 1, "kind": node.op.name}
     types = "_".join(t.dtype.value for t in tensors)
     name = f"{node.op.name.lower()}_bytes_{types}_{'single' if is_single else 'fixed'}"
     fields = (*call.kernel.fields, ("factor", "f32")) if is_single else call.kernel.fields
