@@ -167,6 +167,21 @@ def test_a_state_that_is_broadcast_is_written_out(tmp_path: Path, tf: Any) -> No
     check(Case("broadcast", make, [f32(TIME, BATCH, WIDTH)], 4e-6), tmp_path, tf)
 
 
+def test_a_loop_that_reads_another_constant_at_each_step_is_written_out(tmp_path: Path, tf: Any) -> None:
+    def make(tf: Any, x: Any) -> Any:
+        given = tf.TensorArray(tf.float32, TIME).unstack(x)
+        biases = tf.TensorArray(tf.float32, TIME).unstack(tf.constant(floats(TIME, HIDDEN, seed=5)))
+
+        def body(i: Any, h: Any) -> tuple[Any, ...]:
+            product = given.read(i) @ weights(WIDTH, 1) + h @ weights(HIDDEN, 1, 2)
+            return i + 1, tf.tanh(product + biases.read(i))
+
+        return tf.while_loop(lambda i, _: i < TIME, body, [tf.constant(0), tf.zeros((BATCH, HIDDEN))])[1]
+
+    graph = check(Case("biases", make, [f32(TIME, BATCH, WIDTH)], 4e-6), tmp_path, tf)
+    assert Counter(n.op.name for n in graph.nodes)["Tanh"] == TIME
+
+
 @pytest.mark.slow
 def test_long_sequences_make_small_graphs(tmp_path: Path, tf: Any) -> None:
     def make(tf: Any, x: Any) -> Any:

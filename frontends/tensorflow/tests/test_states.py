@@ -143,3 +143,31 @@ def saved_network(tf: Any) -> Callable[..., Path]:
         return folder / "saved"
 
     return save
+
+
+def test_what_reads_a_variable_after_its_assignment_reads_the_new_value(tmp_path: Path, tf: Any) -> None:
+    class Table(tf.Module):
+        def __init__(self) -> None:
+            self.table = tf.Variable([[0.5, 1.0], [2.0, 3.0]])
+
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, name="x")])
+        def serve(self, x: Any) -> dict[str, Any]:
+            before = tf.gather(self.table, [1])
+            self.table.assign_add(tf.stack([x, x * 2]))
+            rows, pairs = tf.gather(self.table, [1, 0]), tf.gather_nd(self.table, [[1, 0]])
+            chosen = tf.cond(x[0] > 0, lambda: self.table * 2.0, lambda: self.table + 1.0)
+            add = lambda i, sums: (i + 1, sums + tf.gather(self.table, i % 2))  # noqa: E731
+            _, sums = tf.while_loop(lambda i, _: i < 3, add, [tf.constant(0), x])
+            return {"before": before, "rows": rows, "pairs": pairs, "chosen": chosen, "sums": sums}
+
+    module = Table()
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures=module.serve)
+    folder = tmp_path / "saved"
+    session = ReferenceSession(load(folder, model(folder)))
+    run = TensorFlow().recurrent((folder,), model(folder))
+    assert run is not None
+    for first in (0.75, -1.5):
+        x = {"x": np.array([first, 0.25], np.float32)}
+        values, expected = session.run(x), run(x)
+        for name, array in expected.items():
+            np.testing.assert_allclose(values[name], array, rtol=1e-6, err_msg=name)

@@ -323,8 +323,15 @@ def _needed_nodes(nodes: Sequence[Node], results: Sequence[str]) -> list[Node]:
 
 
 def _external_inputs(loop: LoopRun, nodes: Sequence[Node], states: Sequence[str]) -> list[str]:
-    """Return what nodes read that is neither a constant, nor a state, nor computed by one of them."""
-    internal = {"", *states, *loop.node.builder.weights}
+    """Return what nodes read that is neither a constant, nor a state, nor computed by one of them.
+
+    A constant that is an item of a list counts as read: the next iteration may read another item.
+    """
+    listed: set[str | None] = set()
+    for value in (*loop.values[0], *loop.fixed):
+        if isinstance(value, TensorList):
+            listed.update(value.items)
+    internal = {"", *states, *(name for name in loop.node.builder.weights if name not in listed)}
     external: dict[str, None] = {}
     for node in nodes:
         internal.update(node.outputs)

@@ -170,17 +170,32 @@ def _add_next(flat: Flat, name: str, operations: Sequence[GraphOperation], execu
     inputs: tuple[Ref, ...] = (operand,)
     op = "Identity"
     if ASSIGNS[assign.op]:
-        # A read of its own, because the aliases below lead other reads to the value after the run.
+        # A read of its own, because others may read the value after the run.
         before = GraphOperation(f"{name}.before", READ, ((name, 0),), (), variable.attrs)
         flat.operations[before.name] = before
         inputs, op = ((before.name, 0), operand), ASSIGNS[assign.op]
     next_name = name + NEXT
     flat.operations[next_name] = GraphOperation(next_name, op, inputs, (), {})
     for reader in [flat.operations[executed_name] for executed_name in executed]:
-        is_read = reader.op == READ and flat.inputs(reader)[:1] == [(name, 0)]
-        # A read that waits for the assignment, directly or not, runs after it.
-        if is_read and assign.name in flat.ancestors([(reader.name, 0)], controls=True):
-            flat.aliases[reader.name, 0] = (next_name, 0)
+        _read_after(flat, reader, assign, (next_name, 0))
+
+
+def _read_after(flat: Flat, reader: GraphOperation, assign: GraphOperation, value: Ref) -> None:
+    """Let an operation that reads a variable and waits for its assignment read this value instead.
+
+    Besides ReadVariableOp these are gathers, and branches and loops whose bodies read the variable.
+    """
+    variable = flat.source(assign.inputs[0], PASSING)
+    # An Identity of a resource passes the variable on; one of a variable of version 1 reads it.
+    passing = PASSING if variable is not None and variable.op == "VarHandleOp" else ()
+    reads = [flat.source(ref, passing) is variable for ref in reader.inputs]
+    if reader.name == assign.name or not any(reads):
+        return
+    # What waits for the assignment, directly or not, runs after it.
+    if assign.name not in flat.ancestors([(reader.name, 0)], controls=True):
+        return
+    inputs = tuple(value if is_read else ref for ref, is_read in zip(reader.inputs, reads, strict=True))
+    flat.operations[reader.name] = replace(reader, inputs=inputs)
 
 
 def _read_state(source: TensorFlowSource, variable: GraphOperation) -> ChangedVariable:
