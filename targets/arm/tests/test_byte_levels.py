@@ -20,7 +20,8 @@ from mace_core.testing.compiled import case, merge
 PROCESSORS = {
     "cortex-a53": {"neon"},
     "cortex-a76": {"neon", "dotprod"},
-    "max": {"neon", "dotprod", "i8mm"},
+    "max,sme=off": {"neon", "dotprod", "i8mm"},
+    "max": {"neon", "dotprod", "i8mm", "sme"},
 }
 """By QEMU's processor, the levels that it has."""
 

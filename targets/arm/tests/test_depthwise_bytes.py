@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_arm import assert_equal_on_arm, name_levels
+from emulated_arm import assert_equal_on_arm, name_emulated_levels
 from quantized_graphs import I8, I16, U8, conv
 from test_byte_levels import draw_inputs
 
@@ -188,5 +188,5 @@ def test_convolutions_have_the_bits_of_the_cpu(
 def test_a_small_convolution_has_the_bits_of_the_cpu(tmp_path: Path) -> None:
     """A small case of the test above."""
     merged = merge("small", depthwise((24,))[:2])
-    assert name_levels("arm64") == ("i8mm", "dotprod", "neon")
+    assert name_emulated_levels("arm64") == ("i8mm", "dotprod", "neon")
     assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, ("gnu", "arm64"))

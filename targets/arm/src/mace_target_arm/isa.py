@@ -56,7 +56,16 @@ BYTE_MATRICES = replace(
     available="has_byte_matrices()",
     dot="smmla",
 )
-AARCH64 = Family(("arm64-v8a", "arm64"), (BYTE_MATRICES, DOT_PRODUCT, NEON), (DOT_PRODUCT, NEON))
+# No flags of its own: instructions of the extension are written as assembly, which names it to the assembler,
+# and code outside of streaming mode may not use them.
+SME = replace(
+    DOT_PRODUCT,
+    name="sme",
+    available="has_outer_products()",
+    byte_tiles=True,
+    replaces=(*DOT_PRODUCT.replaces, KERNELS / "igemm_tiles.h.in"),
+)
+AARCH64 = Family(("arm64-v8a", "arm64"), (SME, BYTE_MATRICES, DOT_PRODUCT, NEON), (DOT_PRODUCT, NEON))
 
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
 # input. That processors have NEON is part of these ABIs, so their toolchains say so to the compiler and no
