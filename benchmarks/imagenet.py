@@ -255,7 +255,7 @@ def write_network(name: str, folder: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Write all networks into the folder that the command line names."""
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         raise SystemExit("usage: imagenet.py FOLDER")
     for name in NETWORKS:
         sys.stdout.write(f"{name}\n")

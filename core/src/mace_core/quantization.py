@@ -63,7 +63,7 @@ def _values_fault(quant: Quant, dtype: DType) -> str | None:
     if not all(0 < s < np.inf for s in quant.scale):
         return f"its scale is {min(quant.scale)}; every scale must be positive and finite"
     limits = np.iinfo(dtype.numpy)
-    if not all(limits.min <= z <= limits.max for z in quant.zero_point):
+    if quant.zero_point and not limits.min <= min(quant.zero_point) <= max(quant.zero_point) <= limits.max:
         return f"its zero point is no {dtype.value}"
     return None
 
