@@ -19,6 +19,7 @@ DRIVER = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 
 
 TESTS = (
+    "test_depthwise_product.py::test_small_blocks_compute_what_the_references_do",
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f32-1e-05]",
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f16-0.005]",
     "test_ops.py::test_ops_of_odd_shapes_compute_what_the_references_do[plain]",

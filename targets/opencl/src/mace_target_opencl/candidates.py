@@ -18,7 +18,7 @@ LEVEL = Level("opencl", (), "", KERNELS)
 """Stands for the device: its kernels are compiled by its driver, so there are no levels of instructions."""
 
 # Buffers, also for a model with cl_mem_type: image: the tuner is to compare both.
-PLAIN = KernelRequest(tile=0, images=False)
+PLAIN = KernelRequest(tile=0, images=False, depthwise=False)
 
 GROUPS: Mapping[str, KernelRequest] = {
     "group4": replace(PLAIN, group=4),
@@ -36,12 +36,19 @@ PRODUCTS: Mapping[str, KernelRequest] = {
     # Tiles have no such choice: their group follows from their size.
     **GROUPS,
 }
-"""Ways to compute a product of matrices: tiles in local memory, or rows of a work-item by itself."""
+"""Ways to compute a product of matrices: tiles in local memory, or rows of a work-item by itself.
+
+A pointwise convolution is computed so apart from a depthwise one before it.
+"""
 
 REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
     # Depthwise convolutions are Conv as well: there tiles and rows change nothing, and the tuner counts
     # candidates with equal calls as one.
-    "Conv": {"image": KernelRequest(images=True), **PRODUCTS},
+    "Conv": {
+        "image": KernelRequest(images=True),
+        "depthwise": KernelRequest(images=False, depthwise=True),
+        **PRODUCTS,
+    },
     "MatMul": PRODUCTS,
     "MaxPool": GROUPS,
     "AveragePool": GROUPS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
 
@@ -40,7 +40,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     extension = _extend(second, tensor, operands[-1].elements)
     if extension is None or len(steps) + len(extension) > MAX_STEPS:
         return None
-    names = _choose_names(operands, theirs)
+    names = choose_names(operands, theirs)
     pairs = [
         (replace(operand, name=names[operand.name]), read)
         # The last operand is the result, which is not read.
@@ -53,7 +53,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     fused_params = {
         **params,
         "operands": (*operands[:-1], *(operand for operand, _ in pairs), result),
-        "steps": (*steps, *(_rename(step, names) for step in extension)),
+        "steps": (*steps, *(rename_operands(step, names) for step in extension)),
         # What the template computes keeps its type, whatever type the result is stored in.
         "value_type": params.get("value_type") or value_type(operands[-1].type),
     }
@@ -70,7 +70,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     )
 
 
-def _choose_names(
+def choose_names(
     operands: Sequence[KernelOperand], theirs: Sequence[KernelOperand]
 ) -> dict[CIdentifier, CIdentifier]:
     """Return for each operand of the second kernel a name that none of the first one's has."""
@@ -127,6 +127,7 @@ def _extend(second: Call, tensor: str, elements: int) -> tuple[ElementStep, ...]
     return (replace(head, arguments=tuple(arguments)), *others)
 
 
-def _rename(step: ElementStep, names: dict[CIdentifier, CIdentifier]) -> ElementStep:
+def rename_operands(step: ElementStep, names: Mapping[CIdentifier, CIdentifier]) -> ElementStep:
+    """Return a step that looks up operands under other names."""
     arguments = (a and replace(a, operand=names[a.operand]) for a in step.arguments)
     return replace(step, arguments=tuple(arguments))

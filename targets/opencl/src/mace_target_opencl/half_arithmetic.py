@@ -61,7 +61,8 @@ def _has_half_factors(call: Call, program: Program) -> bool:
     """
     pairs = zip(operands_of(call), call.reads, strict=False)
     factors = {str(operand.name): (operand.type, tensor) for operand, tensor in pairs}
-    if factors.get("w", (FLOAT, ""))[0] != HALF:
+    # f: filters of a depthwise convolution in the kernel of a product.
+    if factors.get("w", (FLOAT, ""))[0] != HALF or factors.get("f", (HALF, ""))[0] != HALF:
         return False
     kind, tensor = factors["x"]
     return kind == HALF or program.root(tensor) not in program.weights

@@ -18,7 +18,7 @@ from mace_core.program import Call, Program, Weight
 from mace_target_opencl.enqueue import make_kernel, operands_of
 from mace_target_opencl.types import FLOAT, HALF
 
-FACTORS = ("w", "r", "x")
+FACTORS = ("w", "r", "x", "f")
 """Operands of templates that are filters, matrices and tables: others are few numbers, and stay exact."""
 
 MAX_HALF = 65504.0

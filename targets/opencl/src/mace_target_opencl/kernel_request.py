@@ -13,12 +13,18 @@ class KernelRequest:
     rows: of a work-item of the plain kernel.
     group: work-items of a group along columns or channels; 0 leaves groups to the device.
     images: whether filters and operands lie in images, which refuses a node that has none.
+    depthwise: whether the kernel of a pointwise convolution computes the depthwise one before it too, which
+    refuses any other node.
     """
 
     tile: int | None = None
     rows: int | None = None
     group: int | None = None
     images: bool | None = None
+    depthwise: bool | None = None
 
 
 NO_REQUEST = KernelRequest()
+
+DEPTHWISE = "depthwise"
+"""The parameter of a kernel with `KernelRequest.depthwise`; kernels that leave it to the target have none."""

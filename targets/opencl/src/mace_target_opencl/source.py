@@ -15,7 +15,7 @@ from mace_target_opencl.steps import NAMES, ElementStep
 from mace_target_opencl.types import HALF, HALF_VALUE, INT, value_type
 from mace_target_opencl.views import View
 
-FACTORS = ("x", "w")
+FACTORS = ("x", "w", "f")
 """Operands that kernels which sum in half precision or in integers load so; steps load all others."""
 
 
@@ -35,6 +35,9 @@ class KernelSource:
         self.kernel = kernel
         self.operands: Sequence[KernelOperand] = kernel.params["operands"]  # type: ignore[assignment]
         self.steps: Sequence[ElementStep] = kernel.params["steps"]  # type: ignore[assignment]
+        steps: Sequence[ElementStep] = kernel.params.get("window_steps", ())  # type: ignore[assignment]
+        self.window_steps = steps
+        self._window_name = f"{kernel.name}_window"
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
         self._sums_in_half = kernel.params.get("type") == HALF_VALUE
         self._sums_in_integers = is_exact(kernel) and kernel.params.get("type") == INT
@@ -51,6 +54,7 @@ class KernelSource:
             pointers=Code("\n    ".join(_point(operand) for operand in self.operands if not operand.image)),
             images={str(operand.name): operand.image for operand in self.operands if operand.image},
             store=self.store,
+            finish_window=self.finish_window,
             load=self.load,
             type_of=self._types.__getitem__,
             group=number_group,
@@ -90,9 +94,21 @@ class KernelSource:
         result = f"FROM_HALF{suffix}({value})" if is_half else value
         lines.append(f"const {first}{suffix} v0 = {result};")
         for number, step in enumerate(self.steps):
-            lines += self._compute(number, step, width)
+            lines += self._compute(self.kernel.name, number, step, width)
         macro = f"STORE{suffix}_{operand}"
         lines.append(f"{macro}(v{len(self.steps)}, store_at);")
+        return Code("{ " + "\n      ".join(lines) + " }")
+
+    def finish_window(self, value: str, index: str, variable: str) -> Code:
+        """Return a block that computes the steps of a window's four results, and assigns them.
+
+        value: floats.  index: that of the first result, as for `store`.  variable: what a product multiplies.
+        """
+        lines = [f"const uint store_at = (uint)({index});", f"const float4 v0 = {value};"]
+        for number, step in enumerate(self.window_steps):
+            lines += self._compute(self._window_name, number, step, 4)
+        result = f"v{len(self.window_steps)}"
+        lines.append(f"{variable} = {f'TO_HALF4({result})' if self._sums_in_half else result};")
         return Code("{ " + "\n      ".join(lines) + " }")
 
     def _find_macros(self, operand: KernelOperand) -> Mapping[str, str]:
@@ -114,7 +130,8 @@ class KernelSource:
     def _list_check_arguments(self) -> Sequence[str]:
         return ARGUMENTS if self._is_checked else ()
 
-    def _compute(self, number: int, step: ElementStep, width: int) -> list[str]:
+    def _compute(self, name: str, number: int, step: ElementStep, width: int) -> list[str]:
+        """Return the statements of a step.  name: of its function, before the number."""
         suffix = str(width) if width > 1 else ""
         lines, names = [], []
         for position, argument in enumerate(step.arguments):
@@ -125,7 +142,7 @@ class KernelSource:
             names.append(f"r{number}_{position}")
             loaded = self.load(argument.operand, argument.view, width, "store_at")
             lines.append(f"const {kind}{suffix} {names[-1]} = {loaded};")
-        function = f"{self.kernel.name}_{number}"
+        function = f"{name}_{number}"
         if width == 1:
             result = f"{function}({', '.join(names)})"
         else:
@@ -137,16 +154,23 @@ class KernelSource:
 
     def _functions(self) -> list[str]:
         """Return a function for each step."""
-        functions = []
         written = next((operand.name for operand in self.operands if operand.is_written), None)
-        before = self.kernel.params.get("value_type") or (self._types[written] if written else "")
-        for number, step in enumerate(self.steps):
+        first = self.kernel.params.get("value_type") or (self._types[written] if written else "")
+        return [
+            *self._declare_steps(self._window_name, self.window_steps, "float"),
+            *self._declare_steps(self.kernel.name, self.steps, str(first)),
+        ]
+
+    def _declare_steps(self, name: str, steps: Sequence[ElementStep], first: str) -> list[str]:
+        """Return the functions of steps.  first: type of what the first one takes."""
+        functions, before = [], first
+        for number, step in enumerate(steps):
             kinds = (before if a is None else self._types[a.operand] for a in step.arguments)
-            declared = ", ".join(f"{kind} {name}" for kind, name in zip(kinds, NAMES, strict=False))
-            head = f"{step.type} {self.kernel.name}_{number}({declared})"
+            declared = ", ".join(f"{kind} {argument}" for kind, argument in zip(kinds, NAMES, strict=False))
+            head = f"{step.type} {name}_{number}({declared})"
             # A declaration before: some compilers warn of a function without one.
             functions.append(f"{head};\n{head} {{ return {step.expression}; }}")
-            before = step.type
+            before = str(step.type)
         return functions
 
     def _attributes(self) -> Code:

@@ -25,9 +25,9 @@ from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
-from mace_core.program import Call
+from mace_core.program import Call, Program
 from mace_core.tables import rows
-from mace_core.tuning import tuning_of
+from mace_core.tuning import NO_TUNING, Tuning, tuning_of
 from mace_target_opencl.options import OpenclOptions
 
 if TYPE_CHECKING:
@@ -82,11 +82,19 @@ class Opencl(KernelTarget):
         """Return the options, which decide in which type kernels store and compute."""
         return self.options
 
-    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
-        """Return a kernel that computes an element-wise op on its results before it stores them."""
-        from mace_target_opencl.fusion import fuse  # read on first use, as the lowerings are
+    def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
+        """Return the program of a region."""
+        from mace_target_opencl.depthwise_product import drop_requests
 
-        return fuse(first, second, tensor)
+        return drop_requests(super().lower(graph, abi, tuning))
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        """Return a kernel of an op and an element-wise one behind it, or of a depthwise convolution first."""
+        # Read on first use, as the lowerings are.
+        from mace_target_opencl.depthwise_product import join_depthwise
+        from mace_target_opencl.fusion import fuse
+
+        return fuse(first, second, tensor) or join_depthwise(first, second, tensor, self.options)
 
     def check_options(self, model: Model) -> None:
         """Raise one MaceError with every option that is unknown, or has a value that it cannot have."""

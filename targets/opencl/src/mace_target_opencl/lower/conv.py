@@ -15,7 +15,13 @@ from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.packing import WeightOrder, pack
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_finished
 from mace_target_opencl.lower.sizes import read_request
-from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows, list_axes
+from mace_target_opencl.lower.windows import (
+    WindowKernel,
+    drop_padded,
+    enqueue_windows,
+    list_axes,
+    reaches_over,
+)
 from mace_target_opencl.lower.winograd import enqueue_winograd, read_tile
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.types import need_floats
@@ -26,7 +32,7 @@ def conv(node: Node, lowering: Lowering) -> None:
     """Any convolution of f32."""
     w = lowering.tensors[node.inputs[1]]
     attrs = node.attributes(ConvAttributes)
-    if attrs.group > 1 and w.shape[-1] == 1 and w.shape[0] == attrs.group:
+    if _is_depthwise(node, lowering):
         _depthwise(node, lowering, Windows.of(w.shape[1:-1], attrs))
         return
     need_floats(lowering.tensors[node.inputs[0]], w)
@@ -53,7 +59,37 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
         order = WeightOrder((outputs // QUAD, QUAD, taps, depth), (0, 2, 3, 1), form)
     filters = pack(lowering, node, node.inputs[1], order)
     product = plan_conv(node, lowering, filters, transposed=transposed)
-    enqueue_finished(lowering, node, replace(product, filters=form))
+    joins = _choose_join(node, lowering, product)
+    enqueue_finished(lowering, node, replace(product, filters=form, depthwise=joins))
+
+
+def _choose_join(node: Node, lowering: Lowering, product: MatrixProduct) -> bool | None:
+    """Tell whether a candidate joins a product with the depthwise convolution before it; None: no choice.
+
+    Raises Refused where a candidate asks for one kernel, and there is no such convolution.
+    """
+    request = read_request(lowering).depthwise
+    has_choice = request is not None and not product.axes and _follows_depthwise(node, lowering)
+    if request and not has_choice:
+        reason = "only a pointwise convolution behind a depthwise one is computed in its kernel"
+        raise Refused(reason, code="shape", remedy="leave the choice to the target")
+    return request if has_choice else None
+
+
+def _follows_depthwise(node: Node, lowering: Lowering) -> bool:
+    """Tell whether a node reads a depthwise convolution, or ops on each element of one."""
+    # Whether the kernels can be one is for `join_depthwise`, which sees them.
+    writers = {other.outputs[0]: other for other in lowering.graph.nodes if other.outputs}
+    writer = writers.get(node.inputs[0])
+    while writer is not None and writer.op.name != "Conv":
+        is_map = writer.inputs and lowering.shape(writer.inputs[0]) == lowering.shape(writer.outputs[0])
+        writer = writers.get(writer.inputs[0]) if is_map else None
+    return writer is not None and _is_depthwise(writer, lowering)
+
+
+def _is_depthwise(node: Node, lowering: Lowering) -> bool:
+    w, attrs = lowering.tensors[node.inputs[1]], node.attributes(ConvAttributes)
+    return attrs.group > 1 and w.shape[-1] == 1 and w.shape[0] == attrs.group
 
 
 def _uses_images(lowering: Lowering) -> bool:
@@ -96,8 +132,7 @@ def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool)
     # A window of one element that moves by one sees pixel m where the result has it: rows of a matrix.
     is_pointwise = taps == 1 and x.shape[1:-1] == y.shape[1:-1] and {*windows.strides} == {1}
     is_pointwise = is_pointwise and not any(windows.before)
-    # Without the size with padding, for which only means of pools ask.
-    axes = () if is_pointwise else tuple((*axis[:6], axis[7]) for axis in list_axes(x, y, windows))
+    axes = () if is_pointwise else drop_padded(list_axes(x, y, windows))
     return MatrixProduct(
         x.name,
         filters,
@@ -111,15 +146,9 @@ def plan_conv(node: Node, lowering: Lowering, filters: str, *, transposed: bool)
         axes,
         prod(x.shape[1:]),
         # Each tap of a transposed convolution is tested: it may lie between two elements of x.
-        bool(axes) and (transposed or any(_reaches_over(axis) for axis in axes)),
+        bool(axes) and (transposed or any(reaches_over(axis) for axis in axes)),
         transposed,
     )
-
-
-def _reaches_over(axis: tuple[int, ...]) -> bool:
-    """Tell whether a window begins before the input or ends behind it."""
-    out, size, kernel, stride, pad, dilation, _ = axis
-    return pad > 0 or (out - 1) * stride + (kernel - 1) * dilation >= size
 
 
 def order_filters(node: Node, lowering: Lowering) -> WeightOrder:

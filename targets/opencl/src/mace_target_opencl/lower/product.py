@@ -15,6 +15,7 @@ from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import ImageForm
+from mace_target_opencl.kernel_request import DEPTHWISE
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.sizes import choose_group, read_request
 from mace_target_opencl.lower.unary import wrap_type
@@ -64,6 +65,7 @@ class MatrixProduct:
     strides: elements from one row to the next in x, w and y.
     shifts: operands that are subtracted from each element of x and w, by name; see `_shift`.
     filters: the form of w where it lies in an image.
+    depthwise: see `KernelRequest`; None where the target decides.
     """
 
     x: str
@@ -84,6 +86,7 @@ class MatrixProduct:
     others: Mapping[str, str] = field(default_factory=dict)
     integer: IntegerSums | None = None
     filters: ImageForm | None = None
+    depthwise: bool | None = None
 
 
 def enqueue_finished(lowering: Lowering, node: Node, product: MatrixProduct) -> None:
@@ -158,6 +161,7 @@ def _constants(product: MatrixProduct) -> dict[str, object]:
         "padded": product.padded,
         "transposed": product.transposed,
         "partial": 0,
+        **({} if product.depthwise is None else {DEPTHWISE: product.depthwise}),
     }
 
 
@@ -179,6 +183,26 @@ class ProductTile:
     def rows(self) -> int:
         """Rows of the tile."""
         return 4 * self.down * self.row_parts
+
+    @property
+    def items(self) -> int:
+        """Work-items of the group."""
+        return self.across * self.down
+
+    def describe(self) -> Mapping[str, object]:
+        """Return what templates read of it."""
+        return {
+            "across": self.across,
+            "down": self.down,
+            "column_parts": self.column_parts,
+            "row_parts": self.row_parts,
+            "tile_rows": self.rows,
+            "tile_columns": self.columns,
+        }
+
+    def count_groups(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the groups along the columns and down the rows of a product."""
+        return -(-columns // self.columns), -(-rows // self.rows)
 
 
 TILES = (ProductTile(8, 8, 2, 2), ProductTile(8, 8, 1, 1))
@@ -235,7 +259,7 @@ def _has_aligned_steps(view: View) -> bool:
 
 
 def _count_groups(product: MatrixProduct, tile: ProductTile) -> int:
-    return -(-product.count // tile.rows) * -(-product.columns // tile.columns) * product.batch
+    return prod(tile.count_groups(product.count, product.columns)) * product.batch
 
 
 # half_arithmetic.PARTIAL counts on it: with arithmetic in f16 the sum of a block is in half precision.
@@ -248,28 +272,23 @@ BYTE_BLOCK = 32
 
 def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: ProductTile) -> None:
     """Append the call of a product by tiles."""
-    items = tile.across * tile.down
     constants = {
         **_constants(product),
         **(_describe_dots(product.integer) if product.integer else {"type": FLOAT}),
-        "across": tile.across,
-        "down": tile.down,
-        "column_parts": tile.column_parts,
-        "row_parts": tile.row_parts,
-        "tile_rows": tile.rows,
-        "tile_columns": tile.columns,
+        **tile.describe(),
         "block": _choose_block(product),
         "taps": prod(axis[2] for axis in product.axes),
+        "window_axes": (),
     }
-    groups = (-(-product.columns // tile.columns), -(-product.count // tile.rows), product.batch)
+    across, down = tile.count_groups(product.count, product.columns)
     launch = Launch(
         "tile_dots" if product.integer else "tile",
         {"x": product.x, "w": product.w, **product.others},
         {"y": product.y},
         # A group lies along one axis: an item loads for another place of the tile than it multiplies for.
-        (groups[0] * items, groups[1], groups[2]),
+        (across * tile.items, down, product.batch),
         constants,
-        (items, 1, 1),
+        (tile.items, 1, 1),
         product.steps,
         product.integer.types if product.integer else {},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -120,6 +120,17 @@ def list_axes(x: Tensor, y: Tensor, windows: Windows) -> tuple[tuple[int, ...], 
         padded,
     )
     return tuple(zip(*columns, dense(x.shape)[1:-1], strict=True))
+
+
+def drop_padded(axes: Iterable[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Return axes without the size with padding, for which only means of pools ask, as in product.cl.in."""
+    return tuple((*axis[:6], axis[7]) for axis in axes)
+
+
+def reaches_over(axis: tuple[int, ...]) -> bool:
+    """Tell whether a window begins before the input or ends behind it.  axis: see `drop_padded`."""
+    out, size, kernel, stride, pad, dilation, _ = axis
+    return pad > 0 or (out - 1) * stride + (kernel - 1) * dilation >= size
 
 
 def max_pool(node: Node, lowering: Lowering) -> None:
