@@ -283,7 +283,6 @@ TESTED_ELSEWHERE = {
     "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
     "run/check": ("core/tests/test_commands.py", "`scons check` of a built library"),
     "run/layers": ("core/tests/test_commands.py", "`mace validate --layers` of a built library"),
-    "run/native": ("core/tests/test_program.py", "it loads compiled libraries"),
     "run/results": ("core/tests/test_report.py", "data without behavior, printed by commands"),
     "run/steps": ("core/tests/test_framework.py", "it runs a library beside its framework"),
     "run/validate": ("core/tests/test_framework.py", "it compares a library with its framework"),

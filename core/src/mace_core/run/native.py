@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes as c
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -105,6 +106,16 @@ ABI = 4
 
 Observer = Callable[[str, Array], None]
 
+_Pointers: TypeAlias = "c.Array[c.c_void_p]"
+
+
+class _Port:
+    """What a run needs to know of an input or output, computed once."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.name, self.shape = tensor.name, tensor.shape
+        self.dtype, self.elements = tensor.dtype.numpy, tensor.elements
+
 
 class LoadedModel:
     """One model of a loaded library, with a session of its own."""
@@ -120,6 +131,10 @@ class LoadedModel:
         self.inputs = [raw.inputs[i].describe() for i in range(raw.input_count)]
         self.outputs = [raw.outputs[i].describe() for i in range(raw.output_count)]
         self.arena_bytes: int = raw.arena_bytes
+        # Small models run in microseconds, which is what these would take again at each run.
+        self._ports = [_Port(tensor) for tensor in self.inputs]
+        self._results = [_Port(tensor) for tensor in self.outputs]
+        self._run = functions.run
         size = functions.session_bytes(c.byref(raw), c.byref(self._config))
         self._memory = np.zeros(size + HOST.alignment - 1, np.uint8)
         self._session = c.c_void_p()
@@ -137,12 +152,11 @@ class LoadedModel:
 
         `observe` sees a copy of every layer's result, with the layer's name.
         """
-        arrays = [self._check_input(t, inputs) for t in self.inputs]
-        results = [np.zeros(t.shape, t.dtype.numpy) for t in self.outputs]
-        callback = self._observer(observe)
-        self._functions.observe(self._session, callback, None)
-        self._check(self._functions.run(self._session, _pointers(arrays), _pointers(results)))
-        return {t.name: a for t, a in zip(self.outputs, results, strict=True)}
+        arrays = [self._check_input(port, inputs) for port in self._ports]
+        results = [np.zeros(port.shape, port.dtype) for port in self._results]
+        pointers = _pointers(arrays), _pointers(results)
+        self._check(self._run_session(pointers, observe))
+        return {port.name: array for port, array in zip(self._results, results, strict=True)}
 
     def reset(self) -> None:
         """Give all states their start values."""
@@ -157,24 +171,32 @@ class LoadedModel:
             text = self._functions.error(self._session).decode(errors="replace")
             raise MaceError(self.name, f"the library answers with status {status}: {text}")
 
-    def _check_input(self, tensor: Tensor, inputs: Mapping[str, Array]) -> Array:
-        if tensor.name not in inputs:
+    def _check_input(self, port: _Port, inputs: Mapping[str, Array]) -> Array:
+        if port.name not in inputs:
             raise MaceError(
-                self.name, f"no input {tensor.name!r} given", f"give {', '.join(t.name for t in self.inputs)}"
+                self.name, f"no input {port.name!r} given", f"give {', '.join(t.name for t in self.inputs)}"
             )
-        array = np.ascontiguousarray(inputs[tensor.name], tensor.dtype.numpy)
-        if array.size != tensor.elements:
+        array = np.ascontiguousarray(inputs[port.name], port.dtype)
+        if array.size != port.elements:
             raise MaceError(
                 self.name,
-                f"input {tensor.name!r} has shape {list(array.shape)}",
-                f"give {list(tensor.shape)}",
+                f"input {port.name!r} has shape {list(array.shape)}",
+                f"give {list(port.shape)}",
             )
         return array
 
-    def _observer(self, observe: Observer | None) -> Callable[..., None]:
+    def _run_session(self, pointers: tuple[_Pointers, _Pointers], observe: Observer | None) -> int:
+        """Return the status of a run on the memory of its inputs and outputs."""
         if observe is None:
-            return OBSERVE(0)
+            return int(self._run(self._session, *pointers))
+        callback = self._observer(observe)
+        self._functions.observe(self._session, callback, None)
+        status = int(self._run(self._session, *pointers))
+        # A session without an observer needs no word about it at each run.
+        self._functions.observe(self._session, OBSERVE(0), None)
+        return status
 
+    def _observer(self, observe: Observer) -> Callable[..., None]:
         def see(_: object, number: int, pointer: int) -> None:
             layer = self._raw.layers[number]
             tensor = layer.result.describe()
@@ -188,8 +210,18 @@ def _close(functions: _Functions, session: c.c_void_p, memory: Array) -> None:
     functions.close(session)
 
 
-def _pointers(arrays: list[Array]) -> c.Array[c.c_void_p]:
-    return (c.c_void_p * len(arrays))(*(a.ctypes.data or None for a in arrays))
+def _pointers(arrays: Sequence[Array]) -> _Pointers:
+    return (c.c_void_p * len(arrays))(*map(_find_address, arrays))
+
+
+def _find_address(array: Array) -> int | None:
+    """Return where the elements of a contiguous array begin; None if there are none."""
+    if not array.nbytes:
+        return None
+    # `array.ctypes` takes five times as long, but is the only way to an array that must not be written.
+    if array.flags.writeable:
+        return c.addressof(c.c_char.from_buffer(array.data))
+    return array.ctypes.data
 
 
 def load(library: Path, name: str, config: Config | None = None) -> dict[str, LoadedModel]:
