@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from keras_cases import Case, check
 
@@ -98,6 +99,7 @@ PRODUCTS = (
     layer("EinsumDense", "abc,cde->abde", (None, 2, 3), on=STEPS, bias_axes="de", activation="relu"),
     layer("EinsumDense", "...x,xy->...y", 5, on=STEPS, bias_axes="y"),
     Case("Embedding", lambda k: k.layers.Embedding(9, 4), [(5,)], "int32", 0, 9),
+    Case("ReversibleEmbedding", lambda k: k.layers.ReversibleEmbedding(9, 4), [(5,)], "int32", 0, 9),
     Case("Embedding-floats", lambda k: k.layers.Embedding(9, 4), [(5,)], "float32", 0, 9),
 )
 CONVOLUTIONS = (
@@ -188,6 +190,14 @@ MERGES = (
     ),
     *(layer(name, on=[SMALL, SMALL, SMALL]) for name in ("Add", "Average", "Maximum")),
     layer("Add", on=[SMALL, (3,)], label="Add-broadcast"),
+    *(
+        Case(
+            f"{name}-constant",
+            lambda k, name=name: lambda x, y: getattr(k.layers, name)()([x, np.full((1, 6), 2.5, "f"), y]),
+            [ROW, ROW],
+        )
+        for name in ("Add", "Concatenate")
+    ),
     layer("Concatenate", axis=1, on=[SMALL, (2, 5, 3)]),
     layer("Dot", axes=1, on=[ROW, ROW]),
     layer("Dot", axes=(2, 1), on=[(4, 3), (3, 5)]),
@@ -277,6 +287,11 @@ RECURRENT = (
         lambda k: lambda x, h, c: k.layers.LSTM(4, return_state=True)(x, initial_state=[h, c]),
         [STEPS, (4,), (4,)],
     ),
+    Case(
+        "GRU-constant-initial-state",
+        lambda k: lambda x: k.layers.GRU(4)(x, initial_state=np.full((1, 4), 0.75, np.float32)),
+        [STEPS],
+    ),
     Case("GRU-initial-state", lambda k: lambda x, h: k.layers.GRU(4)(x, initial_state=h), [STEPS, (4,)]),
 )
 ATTENTION = (
@@ -294,6 +309,18 @@ ATTENTION = (
         ),
         [STEPS, (7, 7)],
         low=-1.0,
+    ),
+    *(
+        Case(
+            f"MultiHeadAttention-constant-mask-{name}",
+            lambda k, mask=mask: lambda x: k.layers.MultiHeadAttention(2, 3)(x, x, attention_mask=mask),
+            [STEPS],
+        )
+        for name, mask in (
+            ("array", np.tri(7, dtype=bool)[None]),
+            ("matrix", np.tri(7, dtype=bool)),
+            ("list", np.tri(7, dtype=bool)[None].tolist()),
+        )
     ),
     Case("GroupQueryAttention", lambda k: lambda x: k.layers.GroupQueryAttention(3, 4, 2)(x, x), [STEPS]),
     *(

@@ -86,6 +86,20 @@ def test_masks_by_position_are_refused(tmp_path: Path) -> None:
     assert "it is given a mask by position; give it as attention_mask of MultiHeadAttention" in text
 
 
+def test_masks_that_a_call_gives_are_refused(tmp_path: Path) -> None:
+    k = keras()
+    x, mask = k.Input((5, 4), name="x"), k.Input((5,), dtype="bool", name="mask")
+    layers = (k.layers.LSTM(3), k.layers.Bidirectional(k.layers.GRU(3)), k.layers.GlobalAveragePooling1D())
+    for layer in layers:
+        text = refused(k.Model([x, mask], layer(x, mask=mask)), tmp_path / "model.keras")
+        assert "it is given a mask as an argument; make the model without masks" in text
+    by_position = k.Model([x, mask], k.layers.GlobalAveragePooling1D()(x, mask))
+    assert "it is given a mask as an argument" in refused(by_position, tmp_path / "model.keras")
+    constant = np.array([[True, True, True, False, False]])
+    attention = k.layers.MultiHeadAttention(2, 4)(x, x, key_mask=constant)
+    assert "it is given key_mask" in refused(k.Model(x, attention), tmp_path / "model.keras")
+
+
 def test_a_stateful_layer_that_is_called_twice_is_refused(tmp_path: Path) -> None:
     k = keras()
     first, second = (k.layers.Input(batch_shape=(1, 5, 4), name=name) for name in ("first", "second"))

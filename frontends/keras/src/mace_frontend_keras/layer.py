@@ -96,6 +96,10 @@ def _attention_variables(config: Config) -> Sequence[str]:
     return (*scale, "concat_score_weight") if config.get("score_mode") == "concat" else scale
 
 
+def _reversible_variables(config: Config) -> Sequence[str]:
+    return ("embeddings",) if config.get("tie_weights", True) else ("embeddings", "reverse_embeddings")
+
+
 VARIABLES: Mapping[str, Names] = MappingProxyType(
     {
         **dict.fromkeys(
@@ -118,6 +122,7 @@ VARIABLES: Mapping[str, Names] = MappingProxyType(
         "PReLU": lambda _: ("alpha",),
         "LayerScale": lambda _: ("gamma",),
         "Embedding": lambda _: ("embeddings",),
+        "ReversibleEmbedding": _reversible_variables,
         "Attention": _attention_variables,
         "AdditiveAttention": lambda config: ("scale",) if config.get("use_scale", True) else (),
     }

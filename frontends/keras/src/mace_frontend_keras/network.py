@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.ir import Array
 from mace_frontend_keras.layer import KerasLayer, layer_name, list_layers
 
 Key = tuple[str, int]
@@ -238,14 +239,28 @@ class Functional:
 
 def refs(value: Any) -> Iterator[Ref]:
     """Yield the tensors in an argument in the order of Keras: dictionaries by their sorted keys."""
-    if isinstance(value, Ref):
+    yield from (operand for operand in operands(value) if isinstance(operand, Ref))
+
+
+def operands(value: Any) -> Iterator[Ref | Array]:
+    """Yield the tensors and the constant arrays in an argument, dictionaries by their sorted keys."""
+    if isinstance(value, Ref | np.ndarray):
         yield value
     elif isinstance(value, dict):
         for key in sorted(value, key=str):
-            yield from refs(value[key])
+            yield from operands(value[key])
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from refs(item)
+            yield from operands(item)
+
+
+def is_given(value: Any) -> bool:
+    """Tell whether an argument is more than null, or lists and dictionaries of nulls."""
+    if isinstance(value, dict):
+        return any(map(is_given, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(is_given, value))
+    return value is not None
 
 
 def leaves(value: Any) -> list[tuple[object, object, object]]:

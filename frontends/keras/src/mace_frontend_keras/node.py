@@ -14,7 +14,7 @@ from mace_core.ir import Array, DType, Shape
 from mace_core.ops.op import Op
 from mace_frontend_keras.importer import KerasImporter
 from mace_frontend_keras.layer import KerasLayer
-from mace_frontend_keras.network import Expansion, LayerCall, Ref, refs
+from mace_frontend_keras.network import Expansion, LayerCall, Ref, operands
 
 NO_EFFECT = frozenset(
     (
@@ -139,7 +139,20 @@ class KerasNode(ImportedNode):
 
     def inputs(self) -> list[str]:
         """Return the tensors of its first argument."""
-        return [self.importer.tensor(ref) for ref in refs(self.first_argument(()))]
+        return self.tensors(self.first_argument(()))
+
+    def tensors(self, argument: Any) -> list[str]:
+        """Return the tensors in an argument; constant arrays among them are added to the graph."""
+        return [
+            self.importer.tensor(item) if isinstance(item, Ref) else self._add_array(item)
+            for item in operands(argument)
+        ]
+
+    def _add_array(self, array: Array) -> str:
+        self.refuse_unless(array.dtype.kind in "fiub", f"it is given constants of type {array.dtype}")
+        # Keras computes with floats of single precision, whatever numpy made of the numbers.
+        kind = np.dtype(np.float32) if array.dtype.kind == "f" else array.dtype
+        return self.builder.weight(self.builder.fresh(f"{self.name}/constant"), array.astype(kind))
 
     def input(self) -> str:
         """Return its one input tensor."""

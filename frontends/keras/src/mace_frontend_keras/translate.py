@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from mace_core.attributes import fields_of
 from mace_core.importer import ImportedNode, RefusedError
+from mace_frontend_keras.network import is_given
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import handlers
 
@@ -67,6 +69,14 @@ USE_MASK = frozenset(
     )
 )
 """Layers that compute something else for inputs with a mask."""
+MASK_PLACES: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "TimeDistributed"), 2),
+        "GlobalAveragePooling1D": 1,
+    }
+)
+"""Layers that a call may give a mask -> its position among the arguments of Keras 3."""
+
 OPERATIONS = ("ops.", "tf.")
 """How the kinds of calls of functions begin."""
 MASK_REMEDY = (
@@ -82,6 +92,9 @@ def convert(node: KerasNode) -> Sequence[str]:
     masked = any(importer.results.values.get(ref.name) in importer.masked for ref in node.call.refs())
     if masked and kind in USE_MASK:
         raise RefusedError(f"it is given sequences with a mask, which is computed at run time; {MASK_REMEDY}")
+    # Attention reads masks itself.
+    if kind in MASK_PLACES and _has_mask(node):
+        raise RefusedError(f"it is given a mask as an argument; {MASK_REMEDY}")
     if kind in handlers():
         results = handlers()[kind](node)
         # Operations get more arguments from version to version; none that no handler reads may be ignored.
@@ -96,6 +109,12 @@ def convert(node: KerasNode) -> Sequence[str]:
     if (masked and kind in KEEP_MASK) or _makes_mask(node):
         importer.masked.update(results)
     return results
+
+
+def _has_mask(node: KerasNode) -> bool:
+    """Tell whether a call gives its layer a mask, by name or by position."""
+    place = MASK_PLACES[node.op]
+    return is_given([node.call.kwargs.get("mask"), *node.call.args[place : place + 1]])
 
 
 def _makes_mask(node: KerasNode) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mace_core.ir import Array
-from mace_frontend_keras.network import Ref, refs
+from mace_frontend_keras.network import Ref, is_given
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 
@@ -20,15 +20,12 @@ EXCLUDED = -1e9
 
 def _operands(node: KerasNode) -> list[str]:
     """Return query, value and key; the key is the value where none is given."""
-    references: list[Ref] = []
-    for argument in node.call.args:
-        if isinstance(argument, Ref | list):  # by position, or all in a list
-            references += refs(argument)
+    # By position, or all in a list.
+    tensors = node.tensors(list(node.call.args))
     problem = "it is given a mask by position; give it as attention_mask of MultiHeadAttention"
-    node.refuse_unless(len(references) <= 3, problem)
+    node.refuse_unless(len(tensors) <= 3, problem)
     named = [node.call.kwargs.get(key) for key in ("query", "value", "key")]
-    references += [item for item in named[len(references) :] if isinstance(item, Ref)]
-    tensors = [node.to_float(node.importer.tensor(ref)) for ref in references]
+    tensors = [node.to_float(tensor) for tensor in (*tensors, *node.tensors(named[len(tensors) :]))]
     node.refuse_unless(
         len(tensors) in (2, 3), f"it is given {len(tensors)} tensors; a query and a value were expected"
     )
@@ -43,21 +40,30 @@ def _apply_masks(node: KerasNode, scores: str) -> str:
         causal = node.add_float(np.where(allowed, 0, EXCLUDED), "causal")
         scores = node.emit("Add", [scores, causal], tag="causal")
     mask = node.call.kwargs.get("attention_mask")
-    if isinstance(mask, Ref):
-        tensor = node.importer.tensor(mask)
-        mask_shape = node.shape(tensor)
-        # A mask [B, Tq, Tk] counts for all heads: their axis is missing behind the batch.
-        wide_shape = (*mask_shape[:1], *(1,) * (len(shape) - len(mask_shape)), *mask_shape[1:])
-        wide = node.emit("Reshape", [tensor], {"shape": wide_shape}, tag="mask")
-        is_bool = node.builder.tensors[wide].dtype.value == "bool"
-        chosen = wide if is_bool else node.emit("Cast", [wide], {"to": "bool"}, tag="mask")
-        scores = node.emit("Where", [chosen, scores, node.add_float(EXCLUDED)], tag="masked")
+    if is_given(mask):
+        scores = _mask_scores(node, scores, mask)
     keys = ("mask", "query_mask", "value_mask", "key_mask")
-    others = [key for key in keys if list(refs(node.call.kwargs.get(key)))]
+    others = [key for key in keys if is_given(node.call.kwargs.get(key))]
     node.refuse_unless(
         not others, f"it is given {', '.join(others)}; give it as attention_mask of MultiHeadAttention"
     )
     return scores
+
+
+def _mask_scores(node: KerasNode, scores: str, mask: Any) -> str:
+    """Return scores [B, heads, Tq, Tk] where a mask is true, and EXCLUDED elsewhere."""
+    shape = node.shape(scores)
+    # A mask that no layer computes stands in the file as an array, or as a list.
+    (tensor,) = node.tensors(mask if isinstance(mask, Ref) else np.asarray(mask))
+    *outer, rows, columns = (1, 1, *node.shape(tensor))[-max(len(node.shape(tensor)), 2) :]
+    fits = len(outer) <= 2 and rows in (1, shape[-2]) and columns in (1, shape[-1])
+    node.require_supported(fits, f"it is given a mask of shape {list(node.shape(tensor))}")
+    # A mask [B, Tq, Tk] counts for all heads: their axis is missing behind the batch.
+    wide_shape = (*outer, *(1,) * (2 - len(outer)), rows, columns)
+    wide = node.emit("Reshape", [tensor], {"shape": wide_shape}, tag="mask")
+    is_bool = node.builder.tensors[wide].dtype.value == "bool"
+    chosen = wide if is_bool else node.emit("Cast", [wide], {"to": "bool"}, tag="mask")
+    return node.emit("Where", [chosen, scores, node.add_float(EXCLUDED)], tag="masked")
 
 
 def _mix_values(node: KerasNode, scores: str, value: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mace_core.importer.elementary import expm1_factors, log1p_choice
 from mace_core.ir import DType
-from mace_frontend_keras.network import Ref, refs
+from mace_frontend_keras.network import Ref
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import COMPOSITE, SIMPLE, glu, softmax, squareplus
@@ -275,7 +275,7 @@ def _cast(node: KerasNode) -> Sequence[str]:
 
 
 def _add_all(node: KerasNode) -> Sequence[str]:
-    tensors = [node.importer.tensor(ref) for ref in refs(list(node.call.args))]
+    tensors = node.tensors(list(node.call.args))
     total = tensors[0]
     for tensor in tensors[1:-1]:
         total = node.emit("Add", [total, tensor])

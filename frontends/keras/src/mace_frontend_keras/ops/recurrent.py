@@ -12,7 +12,6 @@ import numpy as np
 
 from mace_core.ir import Array
 from mace_frontend_keras.layer import KerasLayer
-from mace_frontend_keras.network import refs
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
 from mace_frontend_keras.ops.activation import function_name, simple_op
@@ -213,9 +212,9 @@ def _functions(cell: KerasNode, kind: CellKind) -> dict[str, Any]:
 def _sequence_and_states(node: KerasNode) -> tuple[str, list[str]]:
     """Return the sequence, and the initial states: listed with the sequence, or given as `initial_state`."""
     argument = node.call.args[0] if node.call.args else node.call.kwargs.get("sequences", [])
-    x, *states = [node.importer.tensor(ref) for ref in refs(argument)]
+    x, *states = node.tensors(argument)
     others = node.call.args[1:2] or [node.call.kwargs.get("initial_state")]
-    return node.to_float(x), states or [node.importer.tensor(ref) for ref in refs(others)]
+    return node.to_float(x), states or node.tensors(others)
 
 
 def _reverse_time(node: KerasNode, steps: str) -> str:
