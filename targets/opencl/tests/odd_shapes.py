@@ -1,0 +1,177 @@
+"""Three odd shapes for every op that the target takes: sizes that fill no vector, no tile and no group.
+
+    python targets/opencl/tests/odd_shapes.py
+
+computes them on the device that OpenCL finds, and compares them with the references. `test_oclgrind` does so in
+the simulator, which compiles in seconds what takes PoCL minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from odd_cases import CASES, RECURRENT, OpCase, build_case, build_recurrent, list_variants, window
+from opencl_device import load_on_device
+
+from mace_core.ir import Array, Graph, Shape
+from mace_core.ops import core_ops
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import assert_close, merge, random_inputs
+from mace_core.testing.samples import IMAGE, INDICES, SAMPLES
+from mace_target_opencl.target import Opencl
+
+IMAGES: Sequence[tuple[int, int, int, int]] = ((2, 7, 5, 3), (1, 3, 9, 8), (3, 4, 6, 5))
+"""In the place of the image of the samples: channels that are no vectors, and some that are two."""
+
+UNARY: Sequence[Shape] = ((3, 5, 7), (13,), (2, 9, 4))
+BINARY: Sequence[tuple[Shape, Shape]] = (((3, 5, 7), (5, 1)), ((1, 9), (4, 1)), ((5, 12), (12,)))
+WORDS = ("And", "Or", "Xor", "Not")
+INTEGERS = ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift")
+SLIDE = window(strides=[2, 1], before=[1, 0], after=[0, 1], dilations=[1, 2])
+TURN = window(strides=[1, 2], before=[0, 1], after=[1, 0], dilations=[2, 1])
+PLACES = np.array([[1, 0], [2, -1], [0, 1]])
+BYTES = np.arange(-17, 18, dtype=np.int8).reshape(5, 7)
+ROIS = np.array([[0, 0, 5, 4], [1.5, 0.5, 3, 9], [-2, 1, 40, 2]], np.float32)
+
+
+def resize(x: Shape, sizes: Shape, mode: str) -> OpCase:
+    scales = tuple(to / size for size, to in zip(x, sizes, strict=True))
+    return OpCase("Resize", [x], {"sizes": sizes, "scales": scales, "mode": mode})
+
+
+SPECIAL = (
+    OpCase("Conv", [(2, 7, 5, 3), (5, 3, 2, 3)], SLIDE),
+    OpCase("Conv", [(1, 6, 9, 12), (20, 2, 3, 6)], {**TURN, "group": 2}),
+    OpCase("ConvTranspose", [(2, 3, 5, 3), (5, 3, 2, 3)], {**SLIDE, "output_padding": (0, 0)}),
+    OpCase("ConvTranspose", [(1, 4, 3, 8), (12, 2, 3, 8)], {**TURN, "output_padding": (0, 1)}),
+    OpCase("DepthToSpace", [(2, 3, 5, 12)], {"block": 2}),
+    OpCase("DepthToSpace", [(1, 7, 1, 20)], {"block": 2}),
+    OpCase("DepthToSpace", [(3, 2, 2, 9)], {"block": 3}),
+    OpCase("SpaceToDepth", [(2, 6, 2, 3)], {"block": 2}),
+    OpCase("SpaceToDepth", [(1, 4, 10, 5)], {"block": 2}),
+    OpCase("SpaceToDepth", [(3, 9, 3, 2)], {"block": 3}),
+    OpCase("GroupNorm", [(2, 3, 5, 6), (6,), (6,)], {"groups": 3}),
+    OpCase("GroupNorm", [(1, 7, 4, 10), (10,), (10,)], {"groups": 2}),
+    OpCase("GroupNorm", [(3, 2, 2, 5), (5,), (5,)], {"groups": 5}),
+    OpCase("Gather", [(5, 7), np.array([3, 0, -2])], {}, (1,)),
+    OpCase("Gather", [(3, 4, 9), np.array([[8, 2], [1, 5]])], {"axis": 2}, (1,)),
+    OpCase("GatherElements", [(5, 3), np.array([[0, 2, 1]])], {"axis": 0}, (1,)),
+    OpCase("GatherElements", [(2, 3, 5), np.array([[[0], [-1], [2]]] * 2)], {"axis": 2}, (1,)),
+    OpCase("GatherND", [(3, 3, 5), PLACES], {}, (1,)),
+    OpCase("GatherND", [(3, 7), np.array([[2], [0]])], {}, (1,)),
+    OpCase("MatMul", [(5, 7), (7, 3)], {}, (1,)),
+    OpCase("MatMul", [(2, 3, 9), (9, 12)], {}, (1,)),
+    OpCase("MatMul", [(3, 1, 5, 4), (2, 4, 9)], {}),
+    OpCase("DecodeBoxes", [(3, 5, 4), (5, 4)], {}),
+    OpCase("DecodeBoxes", [(1, 9, 4), (9, 4)], {"variances": (0.5, 0.5, 2.0, 2.0)}),
+    OpCase("OneHot", [np.array([[0, 1, 4], [2, 3, -1]]), (2,)], {"depth": 5, "axis": 0}, (0,)),
+    OpCase("LRN", [(2, 7, 5, 3)], {"size": 3}),
+    OpCase("LRN", [(1, 3, 9)], {"size": 5, "beta": 0.5}),
+    OpCase("Reshape", [(2, 7, 3)], {"shape": (6, 7)}),
+    OpCase("Reshape", [(5, 3)], {"shape": (15,)}),
+    OpCase("Reshape", [(9,)], {"shape": (1, 3, 3, 1)}),
+    resize((2, 7, 5, 3), (2, 3, 11, 3), "nearest"),
+    resize((1, 3, 5, 8), (1, 7, 4, 8), "linear"),
+    resize((1, 5, 3, 2), (1, 1, 9, 2), "cubic"),
+    OpCase("ReverseSequence", [(7, 2, 3), np.array([7, 3])], {}, (1,)),
+    OpCase("RoiMaxPool", [(2, 5, 7, 4), ROIS, np.array([1, 0, 1])], {"size": (2, 3)}, (1, 2)),
+    OpCase("RoiMaxPool", [(1, 9, 3, 5), ROIS, np.array([0, 0, 0])], {"size": (1, 4), "scale": 0.25}, (1, 2)),
+    OpCase("SquaredDistance", [(3, 1), (9, 1)], {}),
+    OpCase("SquaredDistance", [(1, 12), (5, 12)], {}),
+    OpCase("Slice", [(9, 5, 3)], {"starts": (7, 1, 0), "sizes": (3, 2, 3), "steps": (-3, 2, 1)}),
+    OpCase("Split", [(5, 7)], {"axis": 1, "sizes": (2, 4, 1)}, (), 3),
+    OpCase("Split", [(3, 2, 3)], {"axis": 0, "sizes": (1, 2)}, (), 2),
+    OpCase("Split", [(9,)], {"axis": 0, "sizes": (5, 4)}, (), 2),
+    OpCase("Tile", [(5, 1, 3)], {"repeats": (1, 3, 2)}),
+    OpCase("Tile", [(7,)], {"repeats": (3,)}),
+    OpCase("Expand", [(5,)], {"shape": (3, 5)}),
+    OpCase("Expand", [(2, 1, 3, 1)], {"shape": (2, 5, 3, 4)}),
+    OpCase("TopK", [(3, 9, 5)], {"k": 2, "axis": 1}, (), 2),
+    OpCase("TopK", [(7,)], {"k": 7, "axis": 0}, (), 2),
+    OpCase("OneHot", [np.array([3, 1, 0]), (2,)], {"depth": 4}),
+    OpCase("MatMulInteger", [np.ones((3, 5), np.uint8), BYTES], {}, (1,)),
+    OpCase("MatMulInteger", [np.ones((2, 3, 5), np.int8), BYTES, np.int8(2), np.int8(-1)], {}, (1, 2, 3)),
+    OpCase("MatMulInteger", [np.ones((7, 5), np.uint8), BYTES, np.uint8(9)], {}, (1, 2)),
+    OpCase("Transpose", [(5, 9)], {"perm": (1, 0)}),
+    OpCase("Transpose", [(3, 7, 5)], {"perm": (0, 2, 1)}),
+    OpCase("Trilu", [(5, 3)], {}),
+    OpCase("Concat", [(5, 3, 2), (5, 1, 2), (5, 4, 2)], {"axis": 1}),
+    OpCase("Concat", [(3,), (4,)], {"axis": 0}),
+)
+"""Cases whose attributes follow from the shapes."""
+
+RECURRENT_CASES = (("RNN", {"direction": "reverse"}, True),)
+
+
+def list_odd_cases() -> Iterator[OpCase]:
+    """Yield cases of every op, those of `odd_cases` and what they lack."""
+    yield from (*CASES, *list_variants(), *SPECIAL)
+    listed = {case.op for case in SPECIAL}
+    # Conversions of quantized tensors are tried by `test_quantized`.
+    listed |= {"Quantize", "Dequantize"}
+    for name, op in core_ops().items():
+        if name in SAMPLES and name not in listed:
+            yield from _fit_sample(name)
+        elif name not in SAMPLES and name not in listed:
+            yield from _list_elements(name, len(op.inputs))
+
+
+def _fit_sample(name: str) -> Iterator[OpCase]:
+    """Yield the op's sample with other images; nothing for a sample without one."""
+    shapes, attrs = SAMPLES[name]
+    if shapes[0] != IMAGE or name in UNFIT or any(shape not in (IMAGE, (IMAGE[-1],)) for shape in shapes):
+        return
+    for image in IMAGES:
+        operands = [image if shape == IMAGE else image[-1:] for shape in shapes]
+        kinds = [_describe(name, number, shape) for number, shape in enumerate(operands)]
+        yield OpCase(name, kinds, attrs, outputs=OUTPUTS.get(name, 1))
+
+
+UNFIT = ("Reshape", "Split", "Im2Col", "DeformIm2Col", "MaxPoolIndices", "DepthToSpace", "SpaceToDepth")
+OUTPUTS: Mapping[str, int] = {"TopK": 2}
+
+
+def _describe(name: str, number: int, shape: Shape) -> Array | Shape:
+    if number in INDICES.get(name, ()):
+        return np.zeros(shape, np.int64)
+    return np.zeros(shape, bool) if (name, number) == ("Where", 0) else shape
+
+
+def _list_elements(name: str, inputs: int) -> Iterator[OpCase]:
+    """Yield the cases of an op on each element, or along an axis: without attributes that it must have."""
+    kinds: Mapping[str, type] = {**dict.fromkeys(WORDS, np.bool_), **dict.fromkeys(INTEGERS, np.uint32)}
+    kind = kinds.get(name, np.float32)
+    for shapes in BINARY if inputs == 2 else [(shape,) for shape in UNARY]:
+        yield OpCase(name, [np.zeros(shape, kind) for shape in shapes], {})
+
+
+def build_odd_shapes() -> Graph:
+    """Return a graph with every case that the target takes."""
+    graphs = [build_case(number, entry) for number, entry in enumerate(list_odd_cases())]
+    recurrent = enumerate((*RECURRENT, *RECURRENT_CASES))
+    graphs += [
+        build_recurrent(number, (op, {**attrs}, is_full)) for number, (op, attrs, is_full) in recurrent
+    ]
+    target = Opencl()
+    taken = [g for g in graphs if all(target.refuses(node, g) is None for node in g.nodes)]
+    return merge("shapes", taken)
+
+
+def main() -> None:
+    """Compute all cases, and print how many there are."""
+    graph = build_odd_shapes()
+    inputs = random_inputs(graph)
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = load_on_device([graph], Path(folder))["shapes"].run(inputs)
+    expected = execute(graph, inputs)
+    for name in graph.outputs:
+        assert_close(outputs[name], expected[name], name, 1e-4)
+    sys.stdout.write(f"{len(graph.nodes)} nodes of {len({node.op.name for node in graph.nodes})} ops\n")
+
+
+if __name__ == "__main__":
+    main()
