@@ -63,7 +63,9 @@ SME = replace(
     name="sme",
     available="has_outer_products()",
     byte_tiles=True,
-    replaces=(*DOT_PRODUCT.replaces, KERNELS / "igemm_tiles.h.in"),
+    float_tiles=True,
+    helpers=(*DOT_PRODUCT.helpers, KERNELS / "streaming.h.in"),
+    replaces=(*DOT_PRODUCT.replaces, KERNELS / "igemm_tiles.h.in", KERNELS / "gemm_tiles.h.in"),
 )
 AARCH64 = Family(("arm64-v8a", "arm64"), (SME, BYTE_MATRICES, DOT_PRODUCT, NEON), (DOT_PRODUCT, NEON))
 

@@ -40,7 +40,7 @@ class CpuLevel(Level):
     is_signed: whether bytes of the left factor are multiplied as signed ones, which biases are made for.
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
-    byte_tiles: whether it multiplies tiles of bytes besides (AMX).
+    byte_tiles, float_tiles: whether it multiplies tiles of bytes (AMX, SME) or of floats (SME) besides.
     has_qf: whether products of floats are those of Hexagon's vector units, which keep sums in a format of
     their own: helpers of the level define `qf_add_product` and the like for registers of a panel.
 
@@ -59,6 +59,7 @@ class CpuLevel(Level):
     by_scalar: bool = False
     is_signed: bool = False
     byte_tiles: bool = False
+    float_tiles: bool = False
     has_qf: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 

@@ -15,6 +15,7 @@ from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.gemm import (
     BLOCK,
     GEMM,
+    GEMM_TILES,
     MOST_ROWS,
     need_f32,
     optional,
@@ -52,7 +53,7 @@ CONV = Kernel(
     KERNELS / "conv.c.in",
     (*GEOMETRY, *MATRIX, *CLAMP),
     {"gather": WindowForm.GATHER.value, "runs": WindowForm.RUNS.value},
-    (GEMM, WINDOWS),
+    (GEMM, GEMM_TILES, WINDOWS),
 )
 
 MIN_RUN = 8

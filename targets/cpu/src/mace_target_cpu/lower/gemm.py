@@ -12,6 +12,8 @@ from mace_target_cpu.lower.types import refuse_type
 
 GEMM = KERNELS / "gemm.h.in"
 
+GEMM_TILES = KERNELS / "gemm_tiles.h.in"
+
 BLOCK = 1 << 16
 """Floats of the left matrix that are worked on at a time: 256 KiB stay in the second-level cache."""
 

@@ -14,7 +14,15 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ClampAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
-from mace_target_cpu.lower.gemm import BLOCK, GEMM, optional, pack, pack_at_run_time, packed_size
+from mace_target_cpu.lower.gemm import (
+    BLOCK,
+    GEMM,
+    GEMM_TILES,
+    optional,
+    pack,
+    pack_at_run_time,
+    packed_size,
+)
 from mace_target_cpu.lower.plain import plain_product
 from mace_target_cpu.lower.types import refuse_type
 
@@ -35,7 +43,7 @@ MATMUL = Kernel(
         ("low", "f32"),
         ("high", "f32"),
     ),
-    helpers=(GEMM,),
+    helpers=(GEMM, GEMM_TILES),
 )
 
 
