@@ -96,6 +96,11 @@ class Storage:
     dtype: DType
     quant: Quant
 
+    @property
+    def has_axis(self) -> bool:
+        """Tell whether the scales lie along an axis, which a Transpose or Reshape would move."""
+        return self.quant.axis is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:

@@ -37,12 +37,15 @@ class Match:
         producer = self.builder.producer(inputs[index]) if index < len(inputs) and inputs[index] else None
         if producer is None or (ops and producer.op.name not in ops) or not self.is_read_once(inputs[index]):
             return None
-        return None if self._rounds(producer, inputs[index]) else producer
+        return None if self.is_rounded(inputs[index]) else producer
 
-    def _rounds(self, node: Node, result: str) -> bool:
-        storage = self.builder.tensors[result].storage
-        return storage is not None and not (
-            node.op.moves and self.builder.tensors[node.inputs[0]].storage == storage
+    def is_rounded(self, tensor: str) -> bool:
+        """Tell whether the node that computes a tensor rounds its result to store it as integers."""
+        node, storage = self.builder.producer(tensor), self.builder.tensors[tensor].storage
+        return (
+            node is not None
+            and storage is not None
+            and not (node.op.moves and self.builder.tensors[node.inputs[0]].storage == storage)
         )
 
     def constant(self, index: int) -> Array | None:

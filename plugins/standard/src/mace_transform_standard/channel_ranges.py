@@ -73,9 +73,16 @@ def step_of(tensor: Tensor) -> float:
 
 
 def _store(low: Array, high: Array, tensor: Tensor) -> Range:
-    """Return the range of what a tensor stores of real numbers between two, whichever way a kernel rounds."""
+    """Return the range of what a tensor stores of real numbers between two, whichever way a kernel rounds.
+
+    Nothing is known of what is no number, nor of one that a tensor of floats can only hold as infinity: no
+    bias can hold a constant of that.
+    """
+    low, high = np.nan_to_num(low, nan=-UNKNOWN), np.nan_to_num(high, nan=UNKNOWN)
     if tensor.quant is None:
-        return low, high
+        limit = min(UNKNOWN, float(np.finfo(tensor.dtype.numpy).max))
+        return np.where(np.abs(low) <= limit, low, -UNKNOWN), np.where(np.abs(high) <= limit, high, UNKNOWN)
+    low, high = np.clip(low, -UNKNOWN, UNKNOWN), np.clip(high, -UNKNOWN, UNKNOWN)
     full = _read_limits(tensor)
     first, last = low / step_of(tensor), high / step_of(tensor)
     first = np.ceil(first - RELATIVE_MARGIN * np.abs(first) - MARGIN - 0.5)
@@ -148,11 +155,11 @@ def _find_edge(node: Node) -> float | None:
     if isinstance(node.attrs, PadAttributes) and node.attrs.mode == "constant":
         return float(node.attrs.value)
     if isinstance(node.attrs, AveragePoolAttributes):
-        return 0.0 if node.attrs.count_pad or _reaches_outside(node.attrs) else None
+        return 0.0 if node.attrs.count_pad or reaches_outside(node.attrs) else None
     return None
 
 
-def _reaches_outside(attrs: PoolAttributes) -> bool:
+def reaches_outside(attrs: PoolAttributes) -> bool:
     """Tell whether a window may lie in the padding completely."""
     pads = zip((*attrs.pads_before, *attrs.pads_after), attrs.kernel * 2, strict=True)
     return attrs.ceil or any(pad >= kernel for pad, kernel in pads) or max(attrs.dilations) > 1
@@ -161,7 +168,7 @@ def _reaches_outside(attrs: PoolAttributes) -> bool:
 def _may_see_nothing(node: Node) -> bool:
     """Tell whether a maximum may be one of no elements."""
     is_average = isinstance(node.attrs, AveragePoolAttributes)
-    return isinstance(node.attrs, PoolAttributes) and not is_average and _reaches_outside(node.attrs)
+    return isinstance(node.attrs, PoolAttributes) and not is_average and reaches_outside(node.attrs)
 
 
 def _bound_unary(node: Node, graph: Graph, bounds: Range) -> Range:
@@ -187,7 +194,7 @@ def _bound_unary(node: Node, graph: Graph, bounds: Range) -> Range:
 
 def _evaluate(node: Node, real: Array) -> Array:
     (result,) = node.op.compute([real], node.attrs)
-    return np.nan_to_num(result.astype(np.float64), nan=UNKNOWN, posinf=UNKNOWN, neginf=-UNKNOWN)
+    return result.astype(np.float64)
 
 
 def _bound_corners(node: Node, graph: Graph, ranges: Mapping[str, Range]) -> Range:

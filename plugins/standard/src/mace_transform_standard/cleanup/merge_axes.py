@@ -38,7 +38,13 @@ def _rule(match: Match) -> Sequence[str] | None:
     # Others may read the first Reshape, such as the other parts that are cut from it: it costs nothing.
     first = builder.producer(mover.inputs[0])
     shape = builder.shape(mover.inputs[0])
-    if first is None or first.op.name != "Reshape" or len(shape) <= MAX_AXES or 0 in shape:
+    if (
+        first is None
+        or first.op.name != "Reshape"
+        or match.is_rounded(mover.inputs[0])
+        or len(shape) <= MAX_AXES
+        or 0 in shape
+    ):
         return None
     # Scales along an axis would have to follow it.
     quant = builder.tensors[mover.inputs[0]].quant

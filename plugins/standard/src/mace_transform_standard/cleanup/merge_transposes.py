@@ -31,6 +31,7 @@ def _rule(match: Match) -> Sequence[str] | None:
         or first is None
         or first.op.name != "Transpose"
         or not match.is_read_once(reshape.inputs[0])
+        or match.is_rounded(reshape.inputs[0])
     ):
         return None
     permutation = _lift_permutation(match, _permutation_of(node), reshape)

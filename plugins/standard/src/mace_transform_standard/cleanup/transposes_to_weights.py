@@ -31,7 +31,12 @@ def _rule(match: Match) -> Sequence[str] | None:
         return None
     reshape = match.sole_producer(0, "Reshape")
     transpose = builder.producer(reshape.inputs[0]) if reshape else None
-    if reshape is None or transpose is None or transpose.op.name != "Transpose":
+    if (
+        reshape is None
+        or transpose is None
+        or transpose.op.name != "Transpose"
+        or match.is_rounded(reshape.inputs[0])
+    ):
         return None
     kept_axes = _count_kept_axes(builder.shape(transpose.outputs[0]), builder.shape(reshape.outputs[0]))
     matrix = builder.tensors[node.inputs[1]]

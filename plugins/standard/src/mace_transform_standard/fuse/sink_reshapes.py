@@ -29,7 +29,9 @@ def sink_reshapes(graph: Graph) -> Graph:
 
 
 def _rule(match: Match) -> Sequence[str] | None:
-    if match.node.op.name not in SUNK:
+    storage = match.builder.storages.get(match.node.outputs[0])
+    # Scales along an axis have none to lie along before the Reshape.
+    if match.node.op.name not in SUNK or (storage and storage.has_axis):
         return None
     for index in range(len(match.node.inputs)):
         reshape = match.sole_producer(index, "Reshape")
@@ -39,9 +41,7 @@ def _rule(match: Match) -> Sequence[str] | None:
             else None
         )
         if inputs:
-            name = match.builder.reserve_output(
-                f"{match.node.outputs[0]}.before", match.builder.storages.get(match.node.outputs[0])
-            )
+            name = match.builder.reserve_output(f"{match.node.outputs[0]}.before", storage)
             outputs = match.builder.add(
                 match.node.op, inputs, match.node.attrs, outputs=[name], like=match.node
             )

@@ -41,7 +41,8 @@ def _rule(match: Match) -> Sequence[str] | None:
         shape != match.node.attributes(ReshapeAttributes).shape
         or not 2 <= len(shape) <= 5
         or shape[:1] != apart[:1]
-        or shape[1] % max(apart[1], 1)
+        or 0 in apart
+        or shape[1] % apart[1]
     ):
         return None
     scale, bias = (builder.constant(name) for name in norm.inputs[1:])

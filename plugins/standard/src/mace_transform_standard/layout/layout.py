@@ -62,9 +62,13 @@ def _sink(match: Match) -> Sequence[str] | None:
     if moved is None:
         return None
     attrs, after = moved
+    storages = [match.builder.storages.get(output) for output in node.outputs]
+    if any(storage and storage.has_axis for storage in storages):
+        return None  # the scales would have to follow their axis
     inputs = [_strip_transpose(match, name, perm) for name in node.inputs]
     # The result keeps its storage: a moved op rounds as the op did.
-    names = [match.builder.reserve_output(f"{o}.moved", match.builder.storages.get(o)) for o in node.outputs]
+    pairs = zip(node.outputs, storages, strict=True)
+    names = [match.builder.reserve_output(f"{output}.moved", storage) for output, storage in pairs]
     results = match.builder.add(node.op, inputs, attrs, outputs=names, like=node)
     if after == tuple(range(len(after))):
         return results

@@ -10,9 +10,11 @@ import numpy as np
 from mace_core.graph_builder import Builder
 from mace_core.ir import Graph, Node
 from mace_core.numerics import Numerics
+from mace_core.ops.pool import PoolAttributes
 from mace_core.ops.transpose import TransposeAttributes
 from mace_core.quantization import dequantize
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.channel_ranges import reaches_outside
 
 STAYING = ("Identity", "Pad", "MaxPoolIndices")
 """Ops that move elements, but not those alone."""
@@ -43,6 +45,9 @@ def _sink(match: Match) -> Sequence[str] | None:
     node, builder = match.node, match.builder
     if not node.op.moves or node.op.name in STAYING or any(o in builder.storages for o in node.outputs):
         return None
+    # The maximum of no elements is minus infinity, for which stored integers have none.
+    if isinstance(node.attrs, PoolAttributes) and reaches_outside(node.attrs):
+        return None
     inputs = [_find_stored(builder, i) or i for i in node.inputs]
     tensors = [builder.tensors[i] for i in inputs if i]
     storages = {t.storage for t in tensors if t.quant or t.dtype.is_float}
@@ -58,8 +63,9 @@ def _sink(match: Match) -> Sequence[str] | None:
         storage = replace(storage, quant=replace(storage.quant, axis=axis))
     names = [builder.reserve_output(f"{o}.stored", storage) for o in node.outputs]
     moved = builder.add(node.op, inputs, node.attrs, outputs=names, like=node)
+    # The indices of a TopK are not stored real numbers.
     return [
-        builder.one("Dequantize", [m], outputs=[o], like=node)
+        builder.one("Dequantize", [m], outputs=[o], like=node) if builder.tensors[m].quant else m
         for m, o in zip(moved, node.outputs, strict=True)
     ]
 
@@ -78,15 +84,16 @@ def _store(match: Match) -> Sequence[str] | None:
 
     What is stored already is at most rounded to another storage.
     """
-    source, storage = (
-        _find_stored(match.builder, match.node.inputs[0]),
-        match.builder.storages[match.node.outputs[0]],
-    )
+    storage = match.builder.storages.get(match.node.outputs[0])
+    if storage is None:
+        return None  # a Quantize to floats
+    source = _find_stored(match.builder, match.node.inputs[0])
     if source and match.builder.tensors[source].storage == storage:
         return [source]
     if source:
         return match.emit("Quantize", [source])
-    moves = _find_moves(match)
+    # Scales along an axis would have to lie along another one before a move.
+    moves = [] if storage.has_axis else _find_moves(match)
     tensor = moves[-1].inputs[0] if moves else match.node.inputs[0]
     real_op = _find_real_op(match, tensor)
     if not moves and real_op is None:
