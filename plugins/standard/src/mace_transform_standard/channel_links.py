@@ -68,7 +68,8 @@ def link_reduction(node: Node, graph: Graph) -> list[LinkedChannels] | None:
 def link_padding(node: Node, graph: Graph) -> list[LinkedChannels] | None:
     """Link the channels of an operand that gets no further ones."""
     attrs = node.attributes(PadAttributes)
-    return None if attrs.before[-1] or attrs.after[-1] else link_same(node, graph)
+    # A scalar has no axis to pad.
+    return None if any((*attrs.before[-1:], *attrs.after[-1:])) else link_same(node, graph)
 
 
 def link_parts(node: Node, graph: Graph) -> list[LinkedChannels] | None:

@@ -49,10 +49,15 @@ class ChannelProduct:
         """Tell for each result and channel whether any weight between them is not zero."""
         return np.asarray((self.weights != 0).any(1))
 
-    def has_room(self) -> bool:
-        """Tell whether any part of a sum may become part of the bias: no sum can leave 32 bits."""
+    def has_room(self, constants: Array) -> bool:
+        """Tell whether any part of a sum may become part of the bias: no sum can leave its type.
+
+        constants: the number that each channel of the input always holds; 0 where it does not.
+        """
         if self.x.quant is None:
-            return True
+            factors = np.abs(self.weights).sum(1, dtype=np.float64)
+            reach = factors[:, 0] * np.abs(constants) if self.is_depthwise else factors @ np.abs(constants)
+            return bool((reach + np.abs(self.bias) <= np.finfo(self.x.dtype.numpy).max).all())
         limits, zero = np.iinfo(self.x.dtype.numpy), self.x.quant.zero_point[0]
         farthest = max(limits.max - zero, zero - limits.min)
         reach = np.abs(self.weights.astype(np.int64)).sum((1, 2)) * farthest

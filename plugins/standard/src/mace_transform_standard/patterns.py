@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,19 @@ def read_number(builder: Builder, tensor: str) -> float | None:
     """The number that a constant of one element is; None for any other tensor."""
     array = builder.constant(tensor)
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def narrow(values: Array, dtype: np.dtype[Any]) -> Array | None:
+    """Return products or sums of constants in the type of the constants; None if it cannot hold them.
+
+    Half precision ends at 65504 and has few digits below 6e-5: a constant that lies within, times a factor
+    that does, may not.
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        rounded = values.astype(dtype)
+        error, largest = np.abs(rounded - values), np.max(np.abs(values), initial=0)
+    is_lost = np.isinf(rounded) & np.isfinite(values) | (error > np.finfo(dtype).eps * largest)
+    return None if np.any(is_lost) else rounded
 
 
 def find_maker(builder: Builder, tensor: str, *ops: str) -> Node | None:

@@ -11,6 +11,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.conv import ConvAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 
 def fold_conv_conv(graph: Graph) -> Graph:
@@ -50,13 +51,14 @@ def _rule(match: Match) -> Sequence[str] | None:
     total = bias + np.tensordot(wide, np.broadcast_to(shift, inner.shape[:1]), 1).sum(
         axis=tuple(range(1, wide.ndim - 1))
     )
-    stem = match.node.outputs[0]
-    names = [match.builder.weight(f"{stem}.filters", (wide @ inner).astype(outer.dtype))]
+    stem, product = match.node.outputs[0], narrow(wide @ inner, outer.dtype)
+    sums = narrow(np.broadcast_to(total, outer.shape[:1]), outer.dtype)
+    if product is None or sums is None:
+        return None
+    names = [match.builder.weight(f"{stem}.filters", product)]
     # A bias of zeros would be read and added for nothing.
     if np.any(total):
-        names.append(
-            match.builder.weight(f"{stem}.bias", np.broadcast_to(total, outer.shape[:1]).astype(outer.dtype))
-        )
+        names.append(match.builder.weight(f"{stem}.bias", sums))
     return match.builder.add(
         "Conv",
         [first.inputs[0], *names],

@@ -12,6 +12,7 @@ from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.gather import GatherAttributes
 from mace_core.ops.transpose import TransposeAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 READERS = ("Conv", "MatMul")
 CONSTANTS = ("Mul", "Div", "Add", "Sub")
@@ -150,8 +151,10 @@ def _scale_filters(match: Match, filters: Array, vector: Array, before: Node) ->
     if not np.all(np.isfinite(factor)):
         return None
     spread = _spread_over_filters(match, factor, filters)
-    name = match.builder.weight(f"{match.node.outputs[0]}.filters", (filters * spread).astype(filters.dtype))
-    return (name, *match.node.inputs[2:])
+    scaled = narrow(filters * spread, filters.dtype)
+    if scaled is None:
+        return None
+    return (match.builder.weight(f"{match.node.outputs[0]}.filters", scaled), *match.node.inputs[2:])
 
 
 def _shift_bias(match: Match, filters: Array, vector: Array, before: Node) -> tuple[str, ...] | None:
@@ -164,5 +167,7 @@ def _shift_bias(match: Match, filters: Array, vector: Array, before: Node) -> tu
         return None
     axes = (0,) if match.node.op.name == "MatMul" else tuple(range(1, filters.ndim))
     more = (filters * _spread_over_filters(match, vector, filters)).sum(axis=axes)
-    total = old + (more if before.op.name == "Add" else -more)
-    return (inputs[1], match.builder.weight(f"{match.node.outputs[0]}.bias", total.astype(filters.dtype)))
+    total = narrow(old + (more if before.op.name == "Add" else -more), filters.dtype)
+    return (
+        None if total is None else (inputs[1], match.builder.weight(f"{match.node.outputs[0]}.bias", total))
+    )

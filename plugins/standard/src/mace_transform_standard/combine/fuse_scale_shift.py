@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.norm import EpsilonAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 PIXELS = 4
 """So many pixels at least: BatchNorm reads two numbers for each channel beside them."""
@@ -46,10 +47,10 @@ def _rule(match: Match) -> Sequence[str] | None:
     # (x * f + s) * F + S = x * (f F) + (s F + S), with mean 0 and variance 1.
     vectors = (inner[1] * factor, inner[2] * factor + summand, np.zeros(()), np.ones(()))
     stem, dtype = match.node.outputs[0], source.real.dtype.numpy
-    names = [
-        match.builder.weight(f"{stem}.{i}", np.broadcast_to(v, shape[-1:]).astype(dtype))
-        for i, v in enumerate(vectors)
-    ]
+    rounded = [narrow(np.broadcast_to(vector, shape[-1:]), dtype) for vector in vectors]
+    if any(vector is None for vector in rounded):
+        return None
+    names = [match.builder.weight(f"{stem}.{i}", v) for i, v in enumerate(rounded) if v is not None]
     attrs = EpsilonAttributes(0.0)
     return match.builder.add(
         "BatchNorm",
@@ -90,5 +91,7 @@ def _read_affine(match: Match, node: Node) -> tuple[str, Array, Array] | None:
 
 
 def _lies_along_channels(constant: Array, shape: tuple[int, ...]) -> bool:
+    if not shape or not constant.size or constant.ndim > len(shape):
+        return False
     flat = constant.size == (constant.shape[-1] if constant.ndim else 1)
-    return bool(shape) and flat and constant.ndim <= len(shape) and constant.size in (1, shape[-1])
+    return flat and constant.size in (1, shape[-1])

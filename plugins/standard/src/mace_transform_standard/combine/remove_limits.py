@@ -12,7 +12,7 @@ from mace_core.ops.pool import PoolAttributes
 from mace_core.ops.unary_attrs import ClipAttributes
 from mace_core.rewrite import Match, rewrite
 
-Range = tuple[float, float]
+Range = tuple[int | float, int | float]
 
 ANY: Range = (-math.inf, math.inf)
 POSITIVE: Range = (0.0, math.inf)
@@ -92,5 +92,5 @@ def _read_limits(node: Node) -> Range | None:
     """What a node limits its results to; None if it is no op that does."""
     attrs = node.attrs
     if isinstance(attrs, ClipAttributes):
-        return float(attrs.min), float(attrs.max)
+        return attrs.min, attrs.max  # integers as they are: floats lose the low bits of 64
     return (attrs.low, attrs.high) if isinstance(attrs, ClampAttributes) else None

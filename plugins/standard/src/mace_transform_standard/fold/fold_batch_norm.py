@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Graph
 from mace_core.ops.norm import EpsilonAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
@@ -32,7 +33,10 @@ def _rule(match: Match) -> Sequence[str] | None:
     factor = scale / np.sqrt(variance + epsilon)
     dtype = match.builder.tensors[match.node.inputs[0]].real.dtype.numpy
     name = match.node.outputs[0]
-    by = match.builder.weight(f"{name}.scale", factor.astype(dtype))
-    plus = match.builder.weight(f"{name}.shift", (bias - mean * factor).astype(dtype))
+    rounded_factor, shift = narrow(factor, dtype), narrow(bias - mean * factor, dtype)
+    if rounded_factor is None or shift is None:
+        return None
+    by = match.builder.weight(f"{name}.scale", rounded_factor)
+    plus = match.builder.weight(f"{name}.shift", shift)
     scaled = match.builder.one("Mul", [match.node.inputs[0], by], like=match.node)
     return match.emit("Add", [scaled, plus])

@@ -11,6 +11,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.conv import ClampAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
 MOVING = ("Reshape", "Transpose", "Slice", "Gather")
@@ -46,8 +47,11 @@ def _rule(match: Match) -> Sequence[str] | None:
             wide = factor.astype(np.float64)
             wide = 1 / wide if is_division else wide
         # Filters of infinity would give NaN where the model gives infinity.
-        if np.all(np.isfinite(wide)):
-            return _scale_path(match, path, wide)
+        if not np.all(np.isfinite(wide)):
+            continue
+        filters = _scale_filters(match, path[-1], wide)
+        if filters is not None:
+            return _scale_path(match, path, filters)
     return None
 
 
@@ -87,20 +91,20 @@ def _can_fold(match: Match, path: Sequence[Node], factor: Array) -> bool:
     return _has_no_limits(path[-1]) and flat and len(match.builder.shape(path[-1].inputs[1])) > 1
 
 
-def _scale_path(match: Match, path: Sequence[Node], factor: Array) -> tuple[str, ...]:
-    """The path from the filters on again, those multiplied by the factor."""
+def _scale_path(match: Match, path: Sequence[Node], filters: Sequence[str]) -> tuple[str, ...]:
+    """The path from the filters on again; filters: what its first node reads, multiplied by the factor."""
     results: tuple[str, ...] = ()
     for node in reversed(path):
         is_filtered, is_last = node is path[-1], node is path[0]
-        inputs = _scale_filters(match, node, factor) if is_filtered else (results[0], *node.inputs[1:])
+        inputs = filters if is_filtered else (results[0], *node.inputs[1:])
         names = match.node.outputs if is_last else (match.builder.fresh(f"{node.outputs[0]}.scaled"),)
         like = match.merge_origins(node) if is_last else node
         results = match.builder.add(node.op, inputs, node.attrs, outputs=names, like=like)
     return results
 
 
-def _scale_filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...]:
-    """What a node with constant filters reads when its results are multiplied."""
+def _scale_filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...] | None:
+    """What a node with constant filters reads when its results are multiplied; None if its type ends before."""
     builder, name = match.builder, match.node.outputs[0]
     weight = builder.weights[feeder.inputs[1]]
     columns = match.builder.shape(feeder.outputs[0])[-1]
@@ -108,8 +112,17 @@ def _scale_filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...]
     # Filters of a Conv are [outputs, ..., inputs], a matrix is [inputs, outputs].
     axis = weight.ndim - 1 if feeder.op.name == "MatMul" else 0
     spread = each.reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
-    inputs = (feeder.inputs[0], builder.weight(f"{name}.filters", (weight * spread).astype(weight.dtype)))
+    filters = narrow(weight * spread, weight.dtype)
+    if filters is None:
+        return None
     if len(feeder.inputs) < 3 or not feeder.inputs[2]:
-        return inputs
+        return feeder.inputs[0], builder.weight(f"{name}.filters", filters)
     bias = builder.weights[feeder.inputs[2]]
-    return (*inputs, builder.weight(f"{name}.bias", (bias * each).astype(bias.dtype)))
+    scaled = narrow(bias * each, bias.dtype)
+    if scaled is None:
+        return None
+    return (
+        feeder.inputs[0],
+        builder.weight(f"{name}.filters", filters),
+        builder.weight(f"{name}.bias", scaled),
+    )

@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node
 from mace_core.ops.conv import ClampAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 FILTERED = ("Conv", "ConvTranspose", "MatMul")
 
@@ -30,7 +31,9 @@ def _rule(match: Match) -> Sequence[str] | None:
         feeder = match.sole_producer(1 - index, *FILTERED)
         constant = match.constant(index)
         if feeder is not None and constant is not None and _can_fuse(match, feeder, constant):
-            return _add_bias(match, feeder, -constant if match.node.op.name == "Sub" else constant)
+            bias = _add_bias(match, feeder, -constant if match.node.op.name == "Sub" else constant)
+            if bias is not None:
+                return bias
     return None
 
 
@@ -47,7 +50,7 @@ def _can_fuse(match: Match, feeder: Node, constant: Array) -> bool:
     return free and known and flat and matrix
 
 
-def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
+def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...] | None:
     builder = match.builder
     columns = builder.shape(feeder.outputs[0])[-1]
     # Added in double precision: two float biases of unlike size would lose digits. Integers wrap.
@@ -55,8 +58,10 @@ def _add_bias(match: Match, feeder: Node, constant: Array) -> tuple[str, ...]:
     total = np.broadcast_to(constant.reshape(-1), (columns,)).astype(dtype)
     if len(feeder.inputs) > 2 and feeder.inputs[2]:
         total = total + builder.weights[feeder.inputs[2]]
-    bias = builder.weight(f"{match.node.outputs[0]}.bias", total.astype(constant.dtype))
-    inputs = [*feeder.inputs[:2], bias]
+    rounded = narrow(total, constant.dtype) if constant.dtype.kind == "f" else total
+    if rounded is None:
+        return None
+    inputs = [*feeder.inputs[:2], builder.weight(f"{match.node.outputs[0]}.bias", rounded)]
     return builder.add(
         feeder.op, inputs, feeder.attrs, outputs=match.node.outputs, like=match.merge_origins(feeder)
     )

@@ -9,6 +9,7 @@ import numpy as np
 from mace_core.ir import Array, Graph, Node, Shape
 from mace_core.ops.norm import LayerNormAttributes
 from mace_core.rewrite import Match, rewrite
+from mace_transform_standard.patterns import narrow
 
 NORMS = ("LayerNorm", "RMSNorm", "InstanceNorm", "GroupNorm")
 
@@ -55,9 +56,13 @@ def _fold_into_norm(match: Match, norm: Node, constant: Array) -> Sequence[str] 
         return None
     summand = {"Add": vector, "Sub": -vector}.get(op, np.zeros(()))
     vectors = [scale * factor, *([bias * factor + summand] if norm.op.name != "RMSNorm" else [])]
+    rounded = [narrow(vector, scale.dtype) for vector in vectors]
+    if any(vector is None for vector in rounded):
+        return None
     names = [
-        builder.weight(f"{match.node.outputs[0]}.{n}", v.astype(scale.dtype))
-        for n, v in zip(("scale", "bias"), vectors, strict=False)
+        builder.weight(f"{match.node.outputs[0]}.{name}", vector)
+        for name, vector in zip(("scale", "bias"), rounded, strict=False)
+        if vector is not None
     ]
     if len(vectors) > 1 and len(norm.inputs) < 3 and not np.any(vectors[1]):
         names.pop()

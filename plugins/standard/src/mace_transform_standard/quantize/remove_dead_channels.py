@@ -228,6 +228,6 @@ def _read_needs(product: ChannelProduct, bounds: Range) -> Array:
     may_go = is_constant(bounds)
     if product.is_padded:
         may_go &= bounds[0] == 0
-    if not product.has_room():
+    if not product.has_room(np.where(may_go, bounds[0], 0)):
         may_go[:] = False
     return product.read_weights() & ~may_go
