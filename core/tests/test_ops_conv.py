@@ -189,6 +189,7 @@ X, W = (1, 5, 5, 4), (6, 3, 3, 4)
         ([X, W], {"group": 3}, "4 input channels do not divide into 3 groups"),
         ([X, (5, 3, 3, 2)], {"group": 2}, "5 output channels do not divide into 2 groups"),
         ([X, W], {"group": 0}, "group is 0"),
+        ([(1, 5, 5, 0), (6, 3, 3, 0)], {}, "x has no channels"),
         ([X, W, (5,)], {}, "bias has shape [5], expected [6]"),
         ([X, W], {"strides": (1,)}, "'strides' is (1,), expected 2 integers"),
         ([X, W], {"strides": (0, 1)}, "strides [0, 1] must be at least 1"),

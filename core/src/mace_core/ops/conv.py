@@ -57,6 +57,7 @@ def check_operands(inputs: Inputs, attrs: ConvAttributes) -> tuple[Tensor, Tenso
     )
     group, channels, results = attrs.group, x.shape[-1], w.shape[0]
     need(group >= 1, f"group is {group}, expected at least 1")
+    need(channels >= 1, "x has no channels, expected at least 1")
     need(channels % group == 0, f"{channels} input channels do not divide into {group} groups")
     need(
         w.shape[-1] * group == channels,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mace_core.ir import Array
+from mace_core.ir import Array, DType
 from mace_core.ops.op import Op, Spec
-from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, present, same
+from mace_core.ops.shapes import AxisAttributes, Inputs, axis_of, move_axis, need, present, same
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def _accumulate(function: Callable[..., Array], neutral: int) -> Callable[..., A
 
 
 def _infer(inputs: Inputs, attrs: CumulativeAttributes) -> list[Spec]:
-    axis_of(attrs.axis, len(present(inputs)[0].shape))
+    (x,) = present(inputs)
+    axis_of(attrs.axis, len(x.shape))
+    need(x.dtype is not DType.BOOL, "its input is bool; it must be numbers")
     return same(inputs, attrs)
 
 
