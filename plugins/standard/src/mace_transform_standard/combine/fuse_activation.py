@@ -66,5 +66,5 @@ def _limits(node: Node, dtype: DType) -> tuple[int | float, int | float]:
         return float(clip.min), float(clip.max)
     # Clip cuts a bound of integers towards zero and saturates it, which a Conv's limits do not.
     low, high = clip.integer_bounds(dtype)
-    ends = np.iinfo(dtype.numpy)
-    return -math.inf if low == ends.min else low, math.inf if high == ends.max else high
+    limits = np.iinfo(dtype.numpy)
+    return -math.inf if low == limits.min else low, math.inf if high == limits.max else high
