@@ -104,7 +104,7 @@ def _scale_path(match: Match, path: Sequence[Node], filters: Sequence[str]) -> t
 
 
 def _scale_filters(match: Match, feeder: Node, factor: Array) -> tuple[str, ...] | None:
-    """What a node with constant filters reads when its results are multiplied; None if they cannot hold it."""
+    """What one with constant filters reads when its results are multiplied; None if they cannot hold it."""
     builder, name = match.builder, match.node.outputs[0]
     weight = builder.weights[feeder.inputs[1]]
     columns = match.builder.shape(feeder.outputs[0])[-1]
