@@ -12,15 +12,16 @@ from click.testing import CliRunner
 from mace_core.cli import main
 from mace_core.deployment import Model
 from mace_core.run import tune
+from mace_core.run.tuning_job import TuningJob
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits" / "digits.yml"
 
 
 def test_each_model_is_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[tune.TuningJob] = []
+    jobs: list[TuningJob] = []
 
     def tell(
-        job: tune.TuningJob, model: Model, folders: tune.TuningFolders, step: Callable[[str], None]
+        job: TuningJob, model: Model, folders: tune.TuningFolders, step: Callable[[str], None]
     ) -> tune.TuningResult:
         step("measuring")
         jobs.append(job)

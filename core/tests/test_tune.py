@@ -10,11 +10,12 @@ import pytest
 from candidates_target import Grouping, network
 
 from mace_core.api import GeneratedFiles
+from mace_core.calibration import CalibratedTarget, Measure, Numbers
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
-from mace_core.run import tune
+from mace_core.run import tune, tuning_job
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.results import LayerTime, Timing
 from mace_core.run.tables import show_tuning
@@ -23,8 +24,21 @@ from mace_core.tuning import TUNING, read_tuning, write_tuning
 DEVICES = ("grouping: fast",)
 
 
+class Calibrated(Grouping, CalibratedTarget):
+    """The same target, with a cost model of two numbers."""
+
+    def calibrate(self, measure: Measure) -> Numbers:
+        """Return the time of the network here, and the share of the processor's that its layers take."""
+        (here,), (processor,) = measure([network()], self), measure([network()], None)
+        return {"run_ns": here.ns, "share": sum(here.layers) / processor.ns}
+
+
 def run(
-    folder: Path, patch: pytest.MonkeyPatch, times: Mapping[str, int], whole: tuple[int, int] = (100, 90)
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    times: Mapping[str, int],
+    whole: tuple[int, int] = (100, 90),
+    kind: type[Grouping] = Grouping,
 ) -> tuple[tune.TuningResult, list[str]]:
     """Tune the network of the test target, whose kernels take `times`.
 
@@ -33,7 +47,7 @@ def run(
     sources = folder / "target"
     sources.mkdir()
     registry = Registry.load()
-    registry = replace(registry, targets={"grouping": Grouping(sources)})
+    registry = replace(registry, targets={"grouping": kind(sources)})
     choice = replace(registry.select("host")[0], targets=tuple(registry.targets.values()))
     steps: list[str] = []
 
@@ -51,10 +65,10 @@ def run(
         return Timing(name, (total, total + 50), threads, each, devices=DEVICES)
 
     patch.setattr(tune, "compile_model", compile_network)
-    patch.setattr(tune, "link", skip_link)
+    patch.setattr(tuning_job, "link", skip_link)
     patch.setattr(BuiltLibrary, "time", tell_times)
     model = Model("network", (), keys={TUNING: "earlier.yml"})
-    job = tune.TuningJob(Deployment("lib", (model,)), choice, registry, device="fast", seconds=0)
+    job = tuning_job.TuningJob(Deployment("lib", (model,)), choice, registry, device="fast", seconds=0)
     builds = folder / "builds"
     builds.mkdir()
     return tune.tune_model(job, model, tune.TuningFolders(builds, folder), steps.append), steps
@@ -76,6 +90,41 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
     assert "plain 0.0" in show_tuning([result])
     assert str(result.file) in show_tuning([result])
     assert result.as_json()["file"] == str(result.file)
+
+
+def test_costs_are_written_even_if_no_candidate_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"plain": 1010, "turned": 1000, "copy": 10, "relu": 5}
+    result, steps = run(tmp_path, monkeypatch, times, kind=Calibrated)
+    assert steps[0] == "network: measuring what grouping costs"
+    assert result.file == tmp_path / "network.tuning.yml"
+    tuning = read_tuning(result.file)
+    # Two sums by `turned` with a copy each, and two Relu: 2030 ns.
+    assert (tuning.entries, tuning.costs) == ((), {"grouping": {"run_ns": 100.0, "share": 20.3}})
+    assert "measured costs of grouping: run_ns 100, share 20.3" in show_tuning([result])
+    assert "has the costs alone" in show_tuning([result])
+    assert result.as_json()["costs"] == {"grouping": {"run_ns": 100.0, "share": 20.3}}
+
+
+def test_costs_stand_beside_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"plain": 10, "turned": 20, "copy": 1, "relu": 5}
+    result, _ = run(tmp_path, monkeypatch, times, kind=Calibrated)
+    assert result.file
+    tuning = read_tuning(result.file)
+    assert [entry.candidate for entry in tuning.entries] == ["plain"]
+    assert tuning.costs["grouping"]["run_ns"] == 100
+
+
+def test_costs_that_move_nodes_are_written_only_if_the_model_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each library seems to have its nodes elsewhere.
+    monkeypatch.setattr(tune.Trial, "places", property(lambda trial: trial.built.programs.name))
+    times = {"plain": 1010, "turned": 1000, "copy": 10, "relu": 5}
+    result, steps = run(tmp_path, monkeypatch, times, kind=Calibrated)
+    assert "network: comparing the library with and without 0 entries" in steps
+    assert (result.file, result.ns, result.tuned_ns) == (None, 100, 100)
 
 
 def test_candidates_that_there_is_no_time_to_build_are_named(

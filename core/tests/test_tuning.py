@@ -50,6 +50,16 @@ BROKEN = [
         "tuning.yml:3: node 'a' was chosen for .* in line 2; keep one",
     ),
     ("nodes: 3\n", "nodes: unknown key"),
+    (
+        "choices: []\ncosts: {gpu: {launch_us: 0}}\n",
+        "tuning.yml:2: launch_us: .* is not allowed; write a positive number",
+    ),
+    (
+        "choices: []\ncosts: {gpu: {launch_us: fast}}\n",
+        "tuning.yml:2: launch_us: .* is not allowed; write a positive number",
+    ),
+    ("choices: []\ncosts: {gpu: 3}\n", "tuning.yml:2: gpu: 3 is not allowed"),
+    ("choices: []\ncosts: {a/b: {launch_us: 1}}\n", "tuning.yml:2"),
 ]
 
 

@@ -40,7 +40,8 @@ def tune(
     """Measure the candidates for each node on the device, and write tuning files of those that are faster."""
     from mace_core.commands import load_job
     from mace_core.run.tables import show_tuning
-    from mace_core.run.tune import TuningFolders, TuningJob, tune_model
+    from mace_core.run.tune import TuningFolders, tune_model
+    from mace_core.run.tuning_job import TuningJob
 
     parsed, choice, registry = load_job(deployment, target)
     job = TuningJob(parsed, choice, registry, device, seconds, threads)

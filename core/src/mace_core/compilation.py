@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from mace_core.api import BuildConfig, Region, Target
+from mace_core.calibration import check_costs
 from mace_core.candidates import check_tuning
 from mace_core.compact_weights import AS_STORED
 from mace_core.deployment import Model
@@ -127,7 +128,9 @@ def compile_graph(model: Model, graph: Graph, compilation: Compilation) -> Compi
         plan = replace(plan, fallback=_plan_fallback(graph, targets, config))
     # Only now all nodes with candidates are known: a wrong name in the file must not be passed over without a
     # word.
-    check_tuning(tuning_of(model, compilation.choice.abi), plan.selections)
+    tuning = tuning_of(model, compilation.choice.abi)
+    check_tuning(tuning, plan.selections)
+    check_costs(tuning, compilation.registry.targets)
     notes = (*graph.notes, *chain.from_iterable(part.notes for part in plan.parts))
     return CompiledModel(model, graph, divided.regions, plan, divided.refusals, tuple(dict.fromkeys(notes)))
 

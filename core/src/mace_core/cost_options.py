@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mace_core.errors import MaceError
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 Costs = TypeVar("Costs", bound="DataclassInstance")
 
 
-def read_costs(kind: type[Costs], options: Json, place: str) -> Costs:
+def read_costs(defaults: Costs, options: Json, place: str) -> Costs:
     """Return the costs that stand under an option `costs`; numbers that it leaves out have their defaults.
 
-    kind: a dataclass of floats.  place: where the options stand, for messages.
+    defaults: of a dataclass of floats.  place: where the options stand, for messages.
     Raises one MaceError with every name that is unknown and every value that is no positive number.
     """
     if "costs" not in options:
-        return kind()
+        return defaults
     stated, place = options["costs"], f"{place}: costs"
-    names = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(defaults)]
     if not isinstance(stated, dict):
         raise MaceError(place, f"{stated!r:.40} is no mapping", f"write some of {', '.join(names)}")
     faults = [
@@ -39,7 +39,7 @@ def read_costs(kind: type[Costs], options: Json, place: str) -> Costs:
     ]
     if faults:
         raise MaceError.of(faults)
-    return kind(**{str(name): float(value) for name, value in stated.items()})
+    return replace(defaults, **{str(name): float(value) for name, value in stated.items()})
 
 
 def _is_positive(value: object) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mace_core.ir import Tensor
+from mace_core.json_types import Json
 from mace_core.selection import NodeKey
 
 if TYPE_CHECKING:
@@ -55,10 +57,14 @@ class TuningEntry:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The content of a tuning file; without a file there are no entries."""
+    """The content of a tuning file; without a file there are no entries.
+
+    costs: numbers of the cost models of targets, by target and name; they hold for every ABI.
+    """
 
     file: Path | None = None
     entries: tuple[TuningEntry, ...] = ()
+    costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict, hash=False)
 
     def place(self, entry: TuningEntry) -> str:
         """Return the file and line of an entry, for messages."""
@@ -126,7 +132,13 @@ def read_tuning(file: Path) -> Tuning:
             "keep one of them",
         )
     faults.check()
-    return Tuning(file, tuple(entries))
+    costs = {target: _read_numbers(document.mapping("costs", target)) for target in document.mapping("costs")}
+    return Tuning(file, tuple(entries), costs)
+
+
+def _read_numbers(stated: Json) -> dict[str, float]:
+    """Return the numbers of a mapping; the schema has refused all else."""
+    return {name: float(value) for name, value in stated.items() if isinstance(value, int | float)}
 
 
 def _problem(entry: TuningEntry) -> str | None:
@@ -148,9 +160,16 @@ def _find_repeated(entries: Sequence[TuningEntry]) -> Iterator[tuple[TuningEntry
         seen.setdefault(key, entry)
 
 
-def write_tuning(file: Path, entries: Sequence[Mapping[str, str]], head: str) -> None:
-    """Write a tuning file.  head: what its first line says of it."""
+def write_tuning(
+    file: Path,
+    entries: Sequence[Mapping[str, str]],
+    head: str,
+    costs: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+) -> None:
+    """Write a tuning file.  head: what its first line says of it.  costs: as `Tuning` has them."""
     # JSON is YAML, and spells every name as a string, whatever a model calls its nodes.
-    lines = [f"# {' '.join(head.split())}", "choices:"]
+    lines = [f"# {' '.join(head.split())}", "choices:" if entries else "choices: []"]
     lines += [f"  - {json.dumps(dict(entry))}" for entry in entries]
+    lines += ["costs:"] if costs else []
+    lines += [f"  {json.dumps(target)}: {json.dumps(dict(numbers))}" for target, numbers in costs.items()]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")

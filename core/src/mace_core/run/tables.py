@@ -184,7 +184,12 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
         rows = [_tuning_cells(decision) for decision in result.decisions]
         text += table(("op", "shapes", "level", "default", "fastest", "us"), rows) if rows else ""
         before, after = (f"{ns / 1e6:.3f} ms" for ns in (result.ns, result.tuned_ns))
-        if result.file:
+        for target, numbers in result.costs.numbers.items():
+            measured = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+            text += f"{result.model}: measured costs of {target}: {measured}\n"
+        if result.file and not result.tuned_ns:
+            text += f"{result.model}: {before}; no candidate is faster; {result.file} has the costs alone\n"
+        elif result.file:
             text += (
                 f"{result.model}: {before} without and {after} with {result.file}; name it under tuning:\n"
             )

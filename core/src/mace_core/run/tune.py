@@ -12,26 +12,23 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
 from mace_core.api import Runner
 from mace_core.compilation import Compilation, CompiledModel, compile_model
-from mace_core.deployment import Deployment, Model
+from mace_core.deployment import Model
 from mace_core.errors import MaceError
-from mace_core.generation import encode
-from mace_core.job import Job
 from mace_core.json_types import Json
-from mace_core.registry import Choice, Registry
-from mace_core.report import LayerReport, LibraryReport
+from mace_core.report import LayerReport
 from mace_core.run.built_library import BuiltLibrary
-from mace_core.run.compile import link
+from mace_core.run.calibrate import MeasuredCosts, measure_costs
 from mace_core.run.results import Timing
+from mace_core.run.tuning_job import TOOL, TuningJob
 from mace_core.selection import Selection
 from mace_core.tuning import TUNING, write_tuning
 
-TOOL = "mace_benchmark"
 ROUNDS = 5
 """Runs in one process: enough for its minimum, few enough that libraries take turns often."""
 
@@ -50,22 +47,6 @@ Two measurements of one library differ by as much.
 
 Step = Callable[[str], None]
 """Hears what is done next."""
-
-
-@dataclass(frozen=True)
-class TuningJob:
-    """Says what to tune.
-
-    device: a part of the name of the device that must compute; "" for any.  seconds: how long to build
-    candidates, and as long to measure them.
-    """
-
-    deployment: Deployment
-    choice: Choice
-    registry: Registry
-    device: str = ""
-    seconds: float = 60.0
-    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -121,6 +102,7 @@ class TuningResult:
 
     devices: what computed.  ns, tuned_ns: a run without and with the file; the latter 0 where no candidate
     won.  file: None where it would not help.  binaries: files of what devices compiled of the final library.
+    costs: measured numbers of cost models, by target.
     """
 
     model: str
@@ -130,6 +112,7 @@ class TuningResult:
     tuned_ns: float = 0.0
     file: Path | None = None
     binaries: tuple[Path, ...] = ()
+    costs: MeasuredCosts = field(default_factory=MeasuredCosts)
 
     def as_json(self) -> Json:
         """Return it for programs."""
@@ -141,6 +124,7 @@ class TuningResult:
             "tuned_ns": self.tuned_ns,
             "file": str(self.file) if self.file else "",
             "binaries": list(map(str, self.binaries)),
+            "costs": {target: dict(numbers) for target, numbers in self.costs.numbers.items()},
         }
 
 
@@ -152,10 +136,19 @@ class Trial:
     compiled: CompiledModel
     layers: tuple[LayerReport, ...]
 
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Which target computes each node."""
+        places: list[tuple[str, str]] = []
+        for region in self.compiled.regions:
+            places += [(node.name, region.target.name) for node in region.graph.nodes]
+        return tuple(places)
+
 
 def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step) -> TuningResult:
     """Measure the candidates for a model, and write its tuning file and what devices compile of it.
 
+    The numbers of cost models come first: they decide which nodes a device computes.
     MaceError without a runner, and for a device that another one computed on.
     """
     result, trial = _measure_model(job, model, folders, step)
@@ -166,32 +159,58 @@ def _measure_model(
     job: TuningJob, model: Model, folders: TuningFolders, step: Step
 ) -> tuple[TuningResult, Trial]:
     """Return the result, and the library that is the fastest."""
-    tuner = _Tuner(
-        job, replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING}), folders.build
-    )
+    model = replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING})
+    costs = measure_costs(job, model, folders.build / f"{model.name}-costs", step)
+    tuner = _Tuner(job, model, folders.build, job.find_runner(model), costs)
     step(f"{model.name}: building it without a tuning file")
-    default = tuner.build("default", [])
-    subjects = list_subjects(default.compiled.report().selections)
-    trials = [default, *_build_ranks(tuner, subjects, step)]
+    default = replace(tuner, costs=MeasuredCosts()).build("default", [])
+    base = tuner.build("base", []) if costs.numbers else default
+    tuner.check_device([default, base])
+    subjects = list_subjects(base.compiled.report().selections)
+    trials = [base, *_build_ranks(tuner, subjects, step)]
     step(f"{model.name}: measuring {len(trials)} libraries")
     timings = tuner.time_in_turn(trials, job.seconds if subjects else 0)
     devices = timings[0][0].devices
     measured = [subject for subject in subjects if _is_computed(subject, devices)]
     decisions = tuple(decide(subject, trials[1:], timings[1:]) for subject in measured)
-    result = TuningResult(model.name, devices, decisions, _find_min(timings[0]))
-    entries = [d.subject.choose(d.candidate) for d in decisions if d.candidate != d.subject.default]
-    if not entries:
-        return result, default
-    step(f"{model.name}: comparing the library with and without {len(entries)} entries")
-    pair = [default, tuner.build("tuned", entries)]
-    before, after = map(_find_min, tuner.time_in_turn(pair, job.seconds / 4))
-    if after >= before:
-        return replace(result, ns=before, tuned_ns=after), default
-    file = folders.output / f"{model.name}.tuning.yml"
-    times = f"{before / 1e6:.3f} ms without, {after / 1e6:.3f} ms with"
-    head = f"measured by mace tune on {', '.join(devices)}: {times}"
-    write_tuning(file, entries, head)
-    return replace(result, ns=before, tuned_ns=after, file=file), pair[1]
+    result = TuningResult(model.name, devices, decisions, _find_min(timings[0]), costs=costs)
+    return _compare(result, tuner, (default, base), folders, step)
+
+
+def _compare(
+    result: TuningResult, tuner: _Tuner, pair: tuple[Trial, Trial], folders: TuningFolders, step: Step
+) -> tuple[TuningResult, Trial]:
+    """Write a tuning file, if the library with it is the faster one, or computes alike.
+
+    pair: the libraries without a tuning file, and with measured costs alone.
+    """
+    default, base = pair
+    entries = [d.subject.choose(d.candidate) for d in result.decisions if d.candidate != d.subject.default]
+    has_same_places = default.places == base.places
+    if entries or not has_same_places:
+        step(f"{result.model}: comparing the library with and without {len(entries)} entries")
+        tuned = tuner.build("tuned", entries) if entries else base
+        before, after = map(_find_min, tuner.time_in_turn([default, tuned], tuner.job.seconds / 4))
+        result = replace(result, ns=before, tuned_ns=after)
+        if after < before:
+            return _write(result, entries, folders), tuned
+    # Costs that move no node of this model are right for a device all the same.
+    if result.costs.numbers and has_same_places:
+        return _write(replace(result, tuned_ns=0.0), [], folders), default
+    return result, default
+
+
+def _write(
+    result: TuningResult, entries: Sequence[Mapping[str, str]], folders: TuningFolders
+) -> TuningResult:
+    """Write the tuning file, whose first line says what was measured where."""
+    file = folders.output / f"{result.model}.tuning.yml"
+    devices = dict.fromkeys((*result.devices, *result.costs.devices))
+    head = f"measured by mace tune on {', '.join(devices)}"
+    if result.tuned_ns:
+        head += f": {result.ns / 1e6:.3f} ms without, {result.tuned_ns / 1e6:.3f} ms with"
+    write_tuning(file, entries, head, result.costs.numbers)
+    return replace(result, file=file)
 
 
 def _build_ranks(tuner: _Tuner, subjects: Sequence[Subject], step: Step) -> Iterator[Trial]:
@@ -239,39 +258,28 @@ def list_subjects(selections: Sequence[Selection]) -> list[Subject]:
     return [replace(subject, nodes=tuple(names)) for subject, names in nodes.items()]
 
 
+@dataclass(frozen=True)
 class _Tuner:
-    """Builds and times the libraries of one model."""
+    """Builds and times the libraries of one model.  costs: in each tuning file that they are built with."""
 
-    def __init__(self, job: TuningJob, model: Model, folder: Path) -> None:
-        self.job, self.model, self.folder = job, model, folder
-        self.runner = self._find_runner()
-
-    def _find_runner(self) -> Runner:
-        runner = self.job.registry.find_runner(self.job.choice, (self.model,))
-        if runner is None:
-            problem = "no runner is available for this ABI on this machine"
-            raise MaceError(self.job.choice.text, problem, "install an emulator, or tune on the device")
-        if reason := runner.missing():
-            raise MaceError(self.job.choice.text, f"{runner.name} is not ready", reason)
-        return runner
+    job: TuningJob
+    model: Model
+    folder: Path
+    runner: Runner
+    costs: MeasuredCosts
 
     def build(self, name: str, entries: Sequence[Mapping[str, str]]) -> Trial:
         """Return a library with these entries of a tuning file."""
         folder = self.folder / f"{self.model.name}-{name}"
         folder.mkdir(parents=True)
         model = self.model
-        if entries:
-            write_tuning(folder / "tuning.yml", entries, "candidates of one rank")
-            model = replace(model, keys={**model.keys, TUNING: str(folder / "tuning.yml")})
-        job = self.job
-        compiled = compile_model(model, Compilation(job.choice, job.registry))
-        deployment = replace(job.deployment, models=(model,))
-        sources = encode(Job(deployment, job.choice), [compiled], job.registry)
-        manifests = tuple(m for m in sources.manifests if m.joins_library or m.name == TOOL)
-        link(replace(sources, manifests=manifests), job.choice.compiler, folder, ())
-        report = compiled.report()
-        built = BuiltLibrary(folder, self.runner, LibraryReport({model.name: report}))
-        return Trial(built, compiled, report.layers)
+        if entries or self.costs.numbers:
+            file = folder / "tuning.yml"
+            write_tuning(file, entries, "candidates of one rank", self.costs.numbers)
+            model = replace(model, keys={**model.keys, TUNING: str(file)})
+        compiled = compile_model(model, Compilation(self.job.choice, self.job.registry))
+        built = self.job.build([compiled], self.runner, folder)
+        return Trial(built, compiled, built.figures(model.name).layers)
 
     def time_in_turn(self, trials: Sequence[Trial], seconds: float) -> list[list[Timing]]:
         """Time each library again and again until the time is over; return the timings of each."""
@@ -282,12 +290,16 @@ class _Tuner:
             for trial, taken in zip(trials, timings, strict=True):
                 taken.append(trial.built.time(self.model.name, self.job.threads, ROUNDS, layers=True))
             turns += 1
-            self._check_device(timings[0][0])
         return timings
 
-    def _check_device(self, timing: Timing) -> None:
-        if self.job.device and not any(self.job.device in device for device in timing.devices):
-            problem = f"no part was computed by it, but by {', '.join(timing.devices)}"
+    def check_device(self, trials: Sequence[Trial]) -> None:
+        """Raise MaceError where the device that the user named computes no part of any library."""
+        timings = [trial.built.time(self.model.name, self.job.threads, 1, layers=False) for trial in trials]
+        # A device that measured costs leave nothing to was there, and its costs are worth a file.
+        computing = chain.from_iterable(timing.devices for timing in timings)
+        devices = dict.fromkeys((*computing, *self.costs.devices))
+        if self.job.device and not any(self.job.device in device for device in devices):
+            problem = f"no part was computed by it, but by {', '.join(devices)}"
             raise MaceError(f"--device {self.job.device}", problem, "connect the device, or name another")
 
 

@@ -53,7 +53,7 @@ class HexagonOptions:
             )
         costs = DspCosts()
         try:
-            costs = read_costs(DspCosts, options, place)
+            costs = read_costs(DspCosts(), options, place)
         except MaceError as error:
             faults.append(str(error))
         if faults:

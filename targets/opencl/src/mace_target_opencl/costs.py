@@ -1,7 +1,7 @@
 """Estimates whether the GPU computes a region faster than the processor, with its launches and copies.
 
 The constants are of a phone of the middle class, from what vendors publish; nothing here was measured on one.
-A deployment file overrides them.
+`mace tune` measures those of a device, see `calibration`, and a deployment file overrides all.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
+from mace_core.calibration import tuned_costs
 from mace_core.cost_options import read_costs
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
+from mace_core.tuning import tuning_file
 from mace_target_opencl.costs import Costs
 from mace_target_opencl.kernel_request import NO_REQUEST, KernelRequest
 from mace_target_opencl.limits import UNLIMITED, QueueLimits
@@ -96,7 +98,7 @@ class OpenclOptions:
         # Its faults join the others, so that all are reported at once.
         costs = Costs()
         try:
-            costs = read_costs(Costs, options, place)
+            costs = read_costs(Costs(), options, place)
         except MaceError as error:
             faults.append(str(error))
         if faults:
@@ -117,7 +119,11 @@ class OpenclOptions:
         )
         winograd = int(str(model.keys.get("winograd", 0)))
         images = model.keys.get("cl_mem_type") == "image"
-        return replace(options, winograd=winograd, limits=limits, images=images)
+        tuned = {"costs": dict(tuned_costs(model, "opencl"))}
+        measured = read_costs(Costs(), tuned, f"{tuning_file(model)}: opencl")
+        # What the deployment file states is stronger than what was measured.
+        costs = read_costs(measured, model.options("opencl"), place)
+        return replace(options, winograd=winograd, limits=limits, images=images, costs=costs)
 
 
 def _is_list_of_strings(value: object) -> bool:

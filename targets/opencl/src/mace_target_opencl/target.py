@@ -19,6 +19,7 @@ from mace_core.api import (
     Region,
     Target,
 )
+from mace_core.calibration import CalibratedTarget, Measure, Numbers
 from mace_core.candidates import Candidate
 from mace_core.deployment import Model
 from mace_core.ir import Graph
@@ -40,7 +41,7 @@ BUILT_BY = "mace-target-opencl 0.1.0"
 BUILT_FOR = "OpenCL 1.2"
 
 
-class Opencl(KernelTarget):
+class Opencl(KernelTarget, CalibratedTarget):
     """A GPU, or another device that has an OpenCL driver of version 1.2 or newer.
 
     options: the types in which kernels store and compute numbers, and which regions the device computes.
@@ -109,6 +110,16 @@ class Opencl(KernelTarget):
     def worth(self, region: Graph) -> bool:
         """Tell whether a region is faster here, where the processor shares the model; else always."""
         return not self.options.is_selective or self.options.costs.is_worth(region)
+
+    def calibrate(self, measure: Measure) -> Numbers:
+        """Return the costs of the device; none where it computes all that it can, whatever that costs."""
+        from mace_target_opencl.calibration import build_probes, fit_costs
+
+        if not self.options.is_selective:
+            return {}
+        probes = build_probes()
+        device = Opencl(replace(self.options, is_selective=False))
+        return fit_costs(measure(probes, device), measure(probes, None))
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""

@@ -24,6 +24,8 @@
  *   OPENCL_STUB_CAPABILITY=N          ten times the compute capability of cl_nv_device_attribute_query (0)
  *   OPENCL_STUB_PROPERTIES=1          the function that makes queues with properties is an extension's
  *   OPENCL_STUB_NS=N                  nanoseconds that a kernel takes (700)
+ *   OPENCL_STUB_LAUNCH_US=N           microseconds that the processor takes to enqueue a kernel (0)
+ *   OPENCL_STUB_QUIET=1               do not print the options of the compiler
  *   OPENCL_STUB_SHOW=1                print what is enqueued
  *   OPENCL_STUB_FAULT=CALL:OPERAND:INDEX  what the kernels of a check build note
  */
@@ -33,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "opencl_api.h"
 
@@ -434,7 +437,7 @@ EXPORT int32_t clBuildProgram(cl_program program, uint32_t count, const cl_devic
   check(program, PROGRAM, __func__);
   check(ids[0], DEVICE, __func__);
   if (strncmp(options, "-cl-std=CL1.2", 13) && strncmp(options, "-cl-std=CL3.0", 13)) abort();
-  printf("options %s\n", options);
+  if (!number("OPENCL_STUB_QUIET", "0")) printf("options %s\n", options);
   return fault(__func__);
 }
 
@@ -515,6 +518,7 @@ EXPORT int32_t clEnqueueNDRangeKernel(cl_queue queue, cl_kernel kernel, uint32_t
   (void)waits;
   check(queue, QUEUE, __func__);
   check(kernel, KERNEL, __func__);
+  usleep((useconds_t)number("OPENCL_STUB_LAUNCH_US", "0"));
   if (number("OPENCL_STUB_SHOW", "0"))
     printf("enqueue %zu %zu %zu\n", offset ? offset[0] : 0, global[0], local ? local[0] : 0);
   if (local && offset && offset[0] % local[0]) abort();
