@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 
 from mace_core.api import Target
+from mace_core.candidates import Candidate
 from mace_core.compact_weights import WideningKernels
+from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
@@ -17,15 +20,34 @@ from mace_target_cpu.isa import GENERIC, X86, X86_DEFAULT, CpuLevel, Packing
 
 
 class Cpu(KernelTarget):
-    """Any CPU, through portable C; on x86-64 with levels from SSE2 to AVX-512."""
+    """Any CPU, through portable C; on x86-64 with levels from SSE2 to AVX-512.
+
+    winograd: the largest tile of Winograd's convolution that the model allows; 0 for none.
+    """
 
     name = "cpu"
     device = "cpu"
+    winograd = 0
+
+    def configure(self, model: Model) -> Target:
+        """Return the target with the tiles that a model allows."""
+        winograd = int(str(model.keys.get("winograd", 0)))
+        # A model that asks for nothing leaves the target as whoever made it configured it.
+        if not winograd:
+            return self
+        configured = copy(self)
+        configured.winograd = winograd
+        return configured
 
     @property
-    def lowerings(self) -> Mapping[str, Lower]:  # type: ignore[override]  # read on first use, not at import
-        """Every op's lowering."""
-        return rows("mace_target_cpu.lower", "LOWERINGS")
+    def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
+        """Every op's lowering, read on first use; convolutions by tiles too where the model allows them."""
+        table: Mapping[str, Lower] = rows("mace_target_cpu.lower", "LOWERINGS")
+        if not self.winograd:
+            return table
+        from mace_target_cpu.lower.winograd import offer_winograd  # read on first use
+
+        return {**table, "Conv": offer_winograd(self.winograd)}
 
     @property
     def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from mace_core.program import Call, Program
 
 FLOAT_BYTES = 4
 
+PLACED = re.compile(r"conv(_winograd\d)?_f32")
+"""Names of kernels that write into longer rows if their parameters say so; none with an epilogue."""
+
 
 def place(call: Call, joint: Call, program: Program) -> Call | None:
     """Return a convolution whose rows lie in those of a Concat of channels; None for anything else."""
-    if call.kernel.name != "conv_f32" or joint.kernel.name != "concat":
+    if not PLACED.fullmatch(call.kernel.name) or joint.kernel.name != "concat":
         return None
     # The table of `lower/concat.py`: the bytes of each run, then where it begins.
     lengths, starts = program.weights[joint.reads[-1]].make()
@@ -23,7 +27,7 @@ def place(call: Call, joint: Call, program: Program) -> Call | None:
     assert isinstance(width, int)
     kernel = replace(
         call.kernel,
-        name="conv_f32_part",
+        name=f"{call.kernel.name}_part",
         fields=(*call.kernel.fields, ("width", "i64"), ("offset", "i64")),
         params={**call.kernel.params, "is_part": True},
     )

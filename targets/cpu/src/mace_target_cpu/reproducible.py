@@ -27,6 +27,7 @@ ORDERED = (
     "conv.c.in",
     "conv_depthwise.c.in",
     "conv_transpose.c.in",
+    "conv_winograd.c.in",
     "cumsum.c.in",
     "matmul.c.in",
     "norm_rows.c.in",

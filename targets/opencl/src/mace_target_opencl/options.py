@@ -37,8 +37,8 @@ class OpenclOptions:
 
     storage: the type in which floats lie in the GPU's memory.  arithmetic: the type in which kernels compute.
     is_selective: whether regions that the processor computes faster are left to it.  costs: by what that is
-    estimated.  checks_bounds: whether kernels test every access.  winograd: tile of Winograd's convolution, 2
-    or 4; 0 for none.
+    estimated.  checks_bounds: whether kernels test every access.  winograd: the largest tile of Winograd's
+    convolution that may be taken; 0 for none.
     binaries: files of what devices compiled, relative to the folder of the model.
     limits: how calls are enqueued.
     images: whether filters and activations may lie in images.

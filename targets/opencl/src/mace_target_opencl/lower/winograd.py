@@ -1,22 +1,21 @@
 """Convolutions of 3 x 3 windows by Winograd's minimal filtering: fewer products for a few sums more.
 
 A tile of m x m results needs (m + 2) x (m + 2) products for each pair of channels instead of 9 m x m: 2.25
-times fewer for m = 2, four times for m = 4. The matrices are those of Lavin and Gray, "Fast Algorithms for
-Convolutional Neural Networks" (2015), section 4. Their sums cancel, so that errors grow with m.
+times fewer for m = 2, four times for m = 4, by the matrices of `mace_core.winograd`. Their sums cancel, so
+that errors grow with m.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
-import numpy as np
-
 from mace_core.emit.text import Code
-from mace_core.ir import Array, DType, Node, Tensor
+from mace_core.ir import DType, Node, Tensor
 from mace_core.lowering import Lowering
 from mace_core.ops.conv import ConvAttributes
+from mace_core.winograd import WINDOW, Matrix, transform_filters, transforms
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_product
@@ -25,10 +24,6 @@ from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.types import literal
 from mace_target_opencl.views import View
 
-Matrix = tuple[tuple[float, ...], ...]
-
-WINDOW = 3
-
 MIN_CHANNELS = 16
 """Channels of both sides below which the transforms take longer than the products that they spare."""
 
@@ -36,47 +31,8 @@ MIN_TILES = 16
 """Tiles of an image below which the product of each place has too few rows to keep a GPU busy."""
 
 
-@dataclass(frozen=True)
-class Transforms:
-    """The matrices of a tile.  data: [m + 2, m + 2].  filters: [m + 2, 3].  results: [m, m + 2].
-
-    width: channels of a work-item that transforms; its registers hold (m + 2) * (m + 2) numbers of each.
-    """
-
-    data: Matrix
-    filters: Matrix
-    results: Matrix
-    width: int
-
-
-TRANSFORMS: Mapping[int, Transforms] = {
-    2: Transforms(
-        ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-        ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
-        ((1, 1, 1, 0), (0, 1, -1, -1)),
-        4,
-    ),
-    4: Transforms(
-        (
-            (4, 0, -5, 0, 1, 0),
-            (0, -4, -4, 1, 1, 0),
-            (0, 4, -4, -1, 1, 0),
-            (0, -2, -1, 2, 1, 0),
-            (0, 2, -1, -2, 1, 0),
-            (0, 4, 0, -5, 0, 1),
-        ),
-        (
-            (1 / 4, 0, 0),
-            (-1 / 6, -1 / 6, -1 / 6),
-            (-1 / 6, 1 / 6, -1 / 6),
-            (1 / 24, 1 / 12, 1 / 6),
-            (1 / 24, -1 / 12, 1 / 6),
-            (0, 0, 1),
-        ),
-        ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-        1,
-    ),
-}
+WIDTHS: Mapping[int, int] = {2: 4, 4: 1}
+"""Tile -> channels of a work-item that transforms; its registers hold (m + 2) * (m + 2) numbers of each."""
 
 
 def read_tile(node: Node, lowering: Lowering) -> int:
@@ -84,12 +40,13 @@ def read_tile(node: Node, lowering: Lowering) -> int:
     options = lowering.parameters
     assert isinstance(options, OpenclOptions)
     # In half precision the differences of a tile of 4 lose too much: measured 2e-2 of the range, 7e-4 for 2.
-    tile = min(options.winograd, 2) if options.storage == "f16" else options.winograd
+    largest = 2 if options.storage == "f16" else max(WIDTHS)
+    tile = min(options.winograd, largest)
     x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
     attrs = node.attributes(ConvAttributes)
     is_square = w.shape[1:-1] == (WINDOW, WINDOW) and {*attrs.strides} == {*attrs.dilations} == {1}
     # Filters that are computed would have to be transformed in each run.
-    if tile not in TRANSFORMS or not is_square or attrs.group != 1 or lowering.constant(w.name) is None:
+    if tile not in WIDTHS or not is_square or attrs.group != 1 or lowering.constant(w.name) is None:
         return 0
     channels = (x.shape[-1], y.shape[-1])
     is_wide = min(channels) >= MIN_CHANNELS and all(count % 4 == 0 for count in channels)
@@ -134,32 +91,28 @@ def _transform_filters(lowering: Lowering, node: Node, tile: int) -> str:
     name = node.inputs[1]
     weights = lowering.constant(name)
     assert weights is not None
-    filters = np.array(TRANSFORMS[tile].filters)
     columns, _, _, depth = weights.shape
-    shape = (len(filters) ** 2, depth, columns)
-
-    def make() -> Array:
-        # In double precision: the thirds and sixths are rounded once, in the result.
-        transformed = np.einsum("ia,kabc,jb->ijck", filters, weights.astype(np.float64), filters)
-        return np.ascontiguousarray(transformed.reshape(shape), np.float32)
-
+    shape = ((tile + WINDOW - 1) ** 2, depth, columns)
     return lowering.once(
-        (name, "winograd", tile), lambda: lowering.weight(f"{name}_winograd", shape, "float32", make)
+        (name, "winograd", tile),
+        lambda: lowering.weight(
+            f"{name}_winograd", shape, "float32", lambda: transform_filters(weights, tile)
+        ),
     )
 
 
 def _enqueue_data(lowering: Lowering, node: Node, tile: int, data: str) -> None:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-    transforms, pads = TRANSFORMS[tile], node.attributes(ConvAttributes).pads_before
+    data_matrix, pads = transforms(tile).data, node.attributes(ConvAttributes).pads_before
     _, height, width, channels = x.shape
-    across, tiles = channels // transforms.width, _count_tiles(y, tile)
+    across, tiles = channels // WIDTHS[tile], _count_tiles(y, tile)
     constants = {
         **_describe(tiles, tile, channels),
         "height": height,
         "image_width": width,
         "pads": tuple(pads),
-        "rows": _spell_rows(transforms.data, "d"),
-        "columns": _spell_rows(transforms.data, "g"),
+        "rows": _spell_rows(data_matrix, "d"),
+        "columns": _spell_rows(data_matrix, "g"),
     }
     sizes = (across, prod(tiles), 1)
     launch = Launch("winograd_data", {"x": x.name}, {"y": data}, sizes, constants, square_group(across))
@@ -168,16 +121,16 @@ def _enqueue_data(lowering: Lowering, node: Node, tile: int, data: str) -> None:
 
 def _enqueue_results(lowering: Lowering, node: Node, tile: int, products: str) -> None:
     y = lowering.tensors[node.outputs[0]]
-    transforms = TRANSFORMS[tile]
+    results_matrix = transforms(tile).results
     _, height, width, channels = y.shape
-    across, tiles = channels // transforms.width, _count_tiles(y, tile)
+    across, tiles = channels // WIDTHS[tile], _count_tiles(y, tile)
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     constants = {
         **_describe(tiles, tile, channels),
         "height": height,
         "image_width": width,
-        "rows": _spell_rows(transforms.results, "d"),
-        "columns": _spell_rows(transforms.results, "g"),
+        "rows": _spell_rows(results_matrix, "d"),
+        "columns": _spell_rows(results_matrix, "g"),
     }
     launch = Launch(
         "winograd_results",
@@ -201,7 +154,7 @@ def _describe(tiles: tuple[int, int, int], tile: int, channels: int) -> dict[str
         "tile": tile,
         "side": tile + WINDOW - 1,
         "channels": channels,
-        "width": TRANSFORMS[tile].width,
+        "width": WIDTHS[tile],
     }
 
 
@@ -210,12 +163,12 @@ def _spell_rows(matrix: Matrix, name: str) -> tuple[Code, ...]:
     return tuple(_spell_row(row, name) for row in matrix)
 
 
-def _spell_row(row: Sequence[float], name: str) -> Code:
+def _spell_row(row: Sequence[Fraction], name: str) -> Code:
     # Zeros are left out here: compilers keep a product with 0, which is NaN for an infinity.
     terms = [_spell_term(factor, f"{name}{number}") for number, factor in enumerate(row) if factor]
     return Code(" ".join(terms).removeprefix("+ "))
 
 
-def _spell_term(factor: float, name: str) -> str:
+def _spell_term(factor: Fraction, name: str) -> str:
     sign = "-" if factor < 0 else "+"
     return f"{sign} {name}" if abs(factor) == 1 else f"{sign} {literal(float(abs(factor)))} * {name}"

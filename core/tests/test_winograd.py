@@ -1,0 +1,44 @@
+"""The matrices of Winograd's convolution compute the direct sum exactly, in fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mace_core.winograd import TILES, WINDOW, Matrix, Row, transform_filters, transforms
+
+
+def multiply(matrix: Matrix, vector: Row) -> Row:
+    return tuple(sum((a * b for a, b in zip(row, vector, strict=True)), Fraction(0)) for row in matrix)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_tiles_are_the_direct_sum(tile: int) -> None:
+    matrices = transforms(tile)
+    data = tuple(Fraction(3 * i * i - 7 * i + 2) for i in range(tile + WINDOW - 1))
+    # Each unit filter shifts the data, and a sum of them is the sum of the shifts: nothing else is left to test.
+    for shift in range(WINDOW):
+        filters = tuple(Fraction(int(i == shift)) for i in range(WINDOW))
+        pairs = zip(multiply(matrices.filters, filters), multiply(matrices.data, data), strict=True)
+        found = multiply(matrices.results, tuple(a * b for a, b in pairs))
+        assert found == data[shift : shift + tile]
+
+
+def test_lines_of_opposite_points_differ_in_the_signs_of_odd_places() -> None:
+    """Kernels compute them as a sum and a difference."""
+    for tile in TILES:
+        middle = transforms(tile).data[1:-1]
+        for line, other in zip(middle[::2], middle[1::2], strict=True):
+            assert other == tuple(-value if place % 2 else value for place, value in enumerate(line))
+
+
+def test_filters_are_transformed_by_place() -> None:
+    weights = np.zeros((2, 3, 3, 5), np.float32)
+    weights[1, 0, 2, 4] = 6  # the filter's first row is the matrix' first column, its last column the last
+    transformed = transform_filters(weights, 4)
+    assert transformed.shape == (36, 5, 2)
+    matrix = np.array(transforms(4).filters, np.float64)
+    expected = 6 * np.outer(matrix[:, 0], matrix[:, 2])
+    np.testing.assert_allclose(transformed[:, 4, 1].reshape(6, 6), expected, rtol=1e-7)
+    transformed[:, 4, 1] = 0
+    assert not transformed.any()
