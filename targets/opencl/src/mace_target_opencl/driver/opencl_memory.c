@@ -46,6 +46,8 @@ mace_status mace_opencl_copy(mace_device *device, mace_binding to, mace_binding 
                              mace_text text) {
   const mace_buffer *const target = &to.memory->buffer, *const source = &from.memory->buffer;
   int32_t code;
+  /* OpenCL 1.2 refuses copies of no bytes, and an array without elements may lie nowhere. */
+  if (!bytes) return MACE_OK;
   if (!target->host) {
     code = device->cl.clEnqueueWriteBuffer(device->queue, mace_opencl_memory(to.memory), 1,
                                            target->offset + to.offset, bytes,

@@ -30,7 +30,8 @@ EXPRESSIONS: Mapping[str, str] = {
     "LeakyRelu": "v < 0.0f ? ALPHA * v : v",
     "ThresholdedRelu": "v > ALPHA ? v : 0.0f",
     "ScaledTanh": "ALPHA * tanh(BETA * v)",
-    "HardSigmoid": "clamp(ALPHA * v + BETA, 0.0f, 1.0f)",
+    # Not clamp, which makes a number of NaN.
+    "HardSigmoid": "ALPHA * v + BETA < 0.0f ? 0.0f : ALPHA * v + BETA > 1.0f ? 1.0f : ALPHA * v + BETA",
     "Elu": "v < 0.0f ? ALPHA * expm1(v) : v",
     "Softsign": "v / (1.0f + fabs(v))",
     "Softplus": "fmax(v, 0.0f) + log1p(exp(-fabs(v)))",
