@@ -20,6 +20,10 @@ EIGHT_BITS = ("int8_t", "uint8_t")
 PRODUCTS = ("conv.c.in", "conv_winograd.c.in", "matmul.c.in")
 """Templates of kernels that call `NAME_finish` if their parameters have one."""
 
+GEMM_PRODUCT = "conv_quantized.c.in"
+
+QUANTIZED_PRODUCTS = (GEMM_PRODUCT, "conv_winograd_quantized.c.in")
+"""Templates of kernels that add another tensor to what they store."""
 
 COMMUTATIVE = ("add", "mul")
 """Ops whose operands may change places, so that one kernel serves both orders."""
@@ -51,7 +55,7 @@ class EpilogueStep:
 
 def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     """Return the product `first` with the element-wise op `second` as its epilogue; None if it cannot be."""
-    if first.kernel.template.name == "conv_quantized.c.in":
+    if first.kernel.template.name in QUANTIZED_PRODUCTS:
         return _fuse_stored_sum(first, second, tensor)
     if first.kernel.template.name not in PRODUCTS:
         return None
@@ -99,10 +103,11 @@ def _fuse_stored_sum(first: Call, second: Call, tensor: str) -> Call | None:
         x=Code(roles[0]),
         y=Code(roles[1]),
         reads=len(first.reads),
+        is_cut_by_gemm=first.kernel.template.name == GEMM_PRODUCT,
     )
     scalars = [(field, kind) for field, kind in kernel.fields if "[" not in kind]
     params: dict[str, object] = dict(first.kernel.params)
-    params.update(finish=finish, reads=len(first.reads))
+    params.update(finish=finish, reads=len(first.reads), ctype=types["result"])
     args = dict(first.args)
     args.update((f"sum_{field}", second.args[field]) for field, _ in scalars)
     fused = replace(

@@ -77,6 +77,7 @@ INTEGERS = (
     "conv_depthwise_quantized.c.in",
     "conv_depthwise_strips.c.in",
     "conv_quantized.c.in",
+    "conv_winograd_quantized.c.in",
     "curve.c.in",
     "matmul_integer.c.in",
     "matmul_integer_plain.c.in",

@@ -40,6 +40,7 @@ from mace_target_cpu.quantized.products import (
 )
 from mace_target_cpu.quantized.storage import C_TYPES, CODES, Scale
 from mace_target_cpu.quantized.strips import Strip
+from mace_target_cpu.quantized.winograd import offer_winograd
 
 ZEROS = (("x_zero", "i32"), ("w_zero", "i32"))
 MATRIX = (
@@ -157,6 +158,7 @@ LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
     "Conv": (
         DEPTHWISE,
         offer_strips(make_depthwise),
+        offer_winograd(lambda node, lowering: make_product(node, lowering).call, _cost),
         offer(make_product, _cost),
         Candidate("products", conv, _cost),
     ),
