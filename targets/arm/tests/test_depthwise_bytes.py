@@ -16,7 +16,14 @@ from test_byte_levels import draw_inputs
 from mace_core.ir import Array, DType, Graph, Numerics
 from mace_core.testing.compiled import merge
 from mace_target_arm import Arm
-from mace_target_arm.depthwise import RowTaps, RowWindows, arrange_pairs, arrange_quads, split_weights
+from mace_target_arm.depthwise import (
+    DEPTHWISE,
+    RowTaps,
+    RowWindows,
+    arrange_pairs,
+    arrange_quads,
+    split_weights,
+)
 
 KINDS = {"i8": (I8, DType.I8, I8), "u8": (U8, DType.U8, U8), "u8_i8": (U8, DType.I8, I8)}
 WINDOWS = [
@@ -115,6 +122,12 @@ def test_each_level_has_its_kernel() -> None:
     twice = conv("twice", (1, 5, 6, 20), (40, 3, 3, 1), KINDS["u8"], group=20)
     for graph in (taken, twice, replace(taken, numerics=Numerics.FIXED_POINT)):
         assert name_kernels(graph) == {"dotprod": "conv_depthwise_quads", "neon": "conv_depthwise_pairs"}
+
+
+@pytest.mark.parametrize("abi", ["arm64", "armhf"])
+def test_each_known_level_has_a_candidate(abi: str) -> None:
+    for level in Arm().known_levels(abi):
+        assert sum(candidate.serves(level) for candidate in DEPTHWISE) == 1, level.name
 
 
 @pytest.mark.parametrize(

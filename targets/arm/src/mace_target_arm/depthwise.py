@@ -15,7 +15,7 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
 from mace_core.program import Call, Kernel
-from mace_target_arm.isa import BYTE_MATRICES, DOT_PRODUCT, KERNELS, NEON
+from mace_target_arm.isa import AARCH32, AARCH64, KERNELS
 from mace_target_cpu.isa import packing
 from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry, spatial
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
@@ -215,8 +215,14 @@ def _cost(node: Node, lowering: Lowering, level: Level) -> float:
     return lowering.tensors[node.outputs[0]].elements * lowering.tensors[node.inputs[1]].elements / 4
 
 
+def _levels_with(*dots: str) -> tuple[str, ...]:
+    """Return the names of the levels of both families that sum products of bytes in one of these ways."""
+    known = (*AARCH64.known, *AARCH32.known)
+    return tuple(dict.fromkeys(str(level.name) for level in known if level.dot in dots))
+
+
 DEPTHWISE: Sequence[Candidate] = (
-    Candidate("depthwise-quads", lower_quads, _cost, (BYTE_MATRICES.name, DOT_PRODUCT.name)),
-    Candidate("depthwise-pairs", lower_pairs, _cost, (NEON.name,)),
+    Candidate("depthwise-quads", lower_quads, _cost, _levels_with("sdot", "smmla")),
+    Candidate("depthwise-pairs", lower_pairs, _cost, _levels_with("smull")),
 )
 """The ways of each level; what they refuse, the CPU's candidates take."""

@@ -17,7 +17,14 @@ from mace_core.program import Call, Kernel
 from mace_core.winograd import TILES, WINDOW, transform_filters, transforms
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import CLAMP, clamp, conv, spatial
-from mace_target_cpu.lower.gemm import GEMM, MOST_ROWS, optional, pack, packed_size
+from mace_target_cpu.lower.gemm import (
+    GEMM,
+    GEMM_TILES,
+    MOST_ROWS,
+    optional,
+    pack,
+    packed_size,
+)
 
 FIELDS = (
     ("batch", "i32"),
@@ -207,7 +214,9 @@ def _kernel(tile: int) -> Kernel:
         "data": data,
         "results": tuple(_spell_results(row, power) for power, row in enumerate(matrices.results)),
     }
-    return Kernel(f"conv_winograd{tile}_f32", KERNELS / "conv_winograd.c.in", FIELDS, params, (GEMM,))
+    return Kernel(
+        f"conv_winograd{tile}_f32", KERNELS / "conv_winograd.c.in", FIELDS, params, (GEMM, GEMM_TILES)
+    )
 
 
 def _every_other(row: Sequence[Fraction], start: int) -> list[Fraction]:
