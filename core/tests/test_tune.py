@@ -13,7 +13,9 @@ from mace_core.api import GeneratedFiles
 from mace_core.calibration import CalibratedTarget, Measure, Numbers
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
+from mace_core.emit.text import CIdentifier
 from mace_core.errors import MaceError
+from mace_core.program import Call
 from mace_core.registry import Registry
 from mace_core.run import tune, tuning_job
 from mace_core.run.built_library import BuiltLibrary
@@ -90,6 +92,27 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
     assert "plain 0.0" in show_tuning([result])
     assert str(result.file) in show_tuning([result])
     assert result.as_json()["file"] == str(result.file)
+
+
+class Pairing(Grouping):
+    """Computes Relu in the kernel of the sum behind it, if that is `plain`."""
+
+    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
+        if (first.kernel.name, second.kernel.name) != ("relu", "plain"):
+            return None
+        pair = replace(second.kernel, name=CIdentifier("pair"))
+        return replace(second, kernel=pair, reads=(*first.reads, second.reads[1]), inplace=False)
+
+
+def test_what_one_candidate_computes_in_its_call_counts_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"pair": 12, "plain": 10, "turned": 9, "copy": 1, "relu": 5}
+    result, _ = run(tmp_path, monkeypatch, times, kind=Pairing)
+    (decision,) = result.decisions
+    # The sums alone take 22 by `plain` and 20 by `turned`, but there Relu before the first is a call.
+    assert decision.ns == {"plain": 22.0, "turned": 25.0}
+    assert decision.candidate == "plain"
 
 
 def test_costs_are_written_even_if_no_candidate_is_faster(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -320,9 +320,11 @@ def decide(subject: Subject, trials: Sequence[Trial], timings: Sequence[Sequence
     """Choose by the shortest time of each candidate; the default unless another is clearly faster."""
     ns: dict[str, float] = {}
     names: dict[Hashable, str] = {}
+    # What one candidate computes in a call with its node, others compute in calls that count as well.
+    sources = {*chain.from_iterable(_list_sources(subject, trial) for trial in trials)}
     for rank, (trial, taken) in enumerate(zip(trials, timings, strict=True)):
         numbers = _find_layers(subject, trial)
-        total = _add_layers(numbers, taken)
+        total = _add_layers(numbers | _find_computing(sources, trial), taken)
         if total is None:
             continue
         # Candidates with the same calls are one: between them, only what else the machine does would choose.
@@ -360,6 +362,17 @@ def _find_layers(subject: Subject, trial: Trial) -> set[int]:
     A call may compute several nodes, and is named after the last.
     """
     nodes = {node.name: node for node in trial.compiled.graph.nodes if node.name in subject.nodes}
+    named = {number for number, layer in enumerate(trial.layers) if layer.node in nodes}
     sources = {*chain.from_iterable(node.sources for node in nodes.values())}
-    layers = enumerate(trial.layers)
-    return {number for number, layer in layers if layer.node in nodes or sources & {*layer.sources}}
+    return named | _find_computing(sources, trial)
+
+
+def _find_computing(sources: Collection[str], trial: Trial) -> set[int]:
+    """Return the numbers of the layers that compute some of the model's own nodes."""
+    return {number for number, layer in enumerate(trial.layers) if {*sources} & {*layer.sources}}
+
+
+def _list_sources(subject: Subject, trial: Trial) -> Iterator[str]:
+    """Yield the model's own nodes that calls compute with a subject's nodes."""
+    for number in _find_layers(subject, trial):
+        yield from trial.layers[number].sources
