@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -123,6 +124,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default="",
         help="levels to build and measure, as amx,avx2; default: the best of those that libraries hold",
     )
+    parser.add_argument(
+        "--winograd",
+        default="0",
+        help="largest tiles of Winograd's convolution to build and measure, as 0,4,6",
+    )
     parser.add_argument("--threads", default="1", help="numbers of threads, as 1,2,4,16")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each model and number of threads")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
@@ -146,24 +152,26 @@ def split(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
-def build(model: PeerModel, is_kept: bool, levels: Sequence[str]) -> Path:
+def build(model: PeerModel, options: argparse.Namespace, tile: str) -> Path:
     """Build the shared library of a model for this machine, and return it; BuildError where it fails.
 
-    levels: those that the library holds; none for those that libraries hold by default.
+    tile: the largest tile of Winograd's convolution that the library may take, "0" for none.
     """
-    library = FOLDER / "libraries" / model.name / "lib/host" / f"lib{model.name}.so"
-    if is_kept and library.is_file():
+    levels, variant = split(options.level), "" if tile == "0" else f"_winograd{tile}"
+    folder = FOLDER / f"libraries{variant}"
+    library = folder / model.name / "lib/host" / f"lib{model.name}.so"
+    if options.no_build and library.is_file():
         return library
     tensor, _, shape = model.port.partition(": ")
     port = f"- input_tensors: {tensor}\n        input_shapes: {shape}" if model.port else "- {}"
-    deployment = FOLDER / f"{model.name}.yml"
+    deployment = FOLDER / f"{model.name}{variant}.yml"
     features = f"cpu_features: [{', '.join(levels)}]\n" if levels else ""
     deployment.write_text(
         f"library_name: {model.name}\n{features}models:\n  {model.name}:\n"
-        f"    model_file_path: {model.files[0].resolve()}\n    subgraphs:\n      {port}\n"
+        f"    model_file_path: {model.files[0].resolve()}\n    winograd: {tile}\n"
+        f"    subgraphs:\n      {port}\n"
     )
-    folder = str(FOLDER / "libraries")
-    command = [sys.executable, "-m", "mace_core.cli", "build", str(deployment), "--builds", folder]
+    command = [sys.executable, "-m", "mace_core.cli", "build", str(deployment), "--builds", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own build
     if done.returncode:
         raise BuildError(f"{model.name} does not build\n{done.stdout}{done.stderr}")
@@ -299,7 +307,7 @@ def measure(
     model: PeerModel, peers: list[runtimes.Runtime], options: argparse.Namespace
 ) -> list[Measurement]:
     """Return the measurements of a model at every number of threads; BuildError where ours does not build."""
-    library = build(model, options.no_build, split(options.level))
+    libraries = {tile: build(model, options, tile) for tile in split(options.winograd) or ["0"]}
     processors = sorted(os.sched_getaffinity(0))
     measurements: list[Measurement] = []
     for threads in map(int, split(options.threads)):
@@ -307,20 +315,27 @@ def measure(
         # A process of its own, bound before it starts: OpenVINO counts the processors once, when it is
         # imported, and would go on with those of the first number of threads.
         with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-            measurements += executor.submit(race_all, model, library, peers, options, threads).result()
+            measurements += executor.submit(race_all, model, libraries, peers, options, threads).result()
         os.sched_setaffinity(0, processors)
     return measurements
 
 
 def race_all(
     model: PeerModel,
-    library: Path,
+    libraries: dict[str, Path],
     peers: list[runtimes.Runtime],
     options: argparse.Namespace,
     threads: int,
 ) -> list[Measurement]:
-    """Return the measurements of all runtimes in this process, which is bound to as many processors."""
-    ours = [runtimes.Ours(library, level) for level in split(options.level) or [""]]
+    """Return the measurements of all runtimes in this process, which is bound to as many processors.
+
+    libraries: ours, by the largest tile of Winograd's convolution.
+    """
+    levels = split(options.level) or [""]
+    ours = [
+        runtimes.Ours(libraries[tile], level, "" if tile == "0" else f"winograd{tile}")
+        for tile, level in product(libraries, levels)
+    ]
     contestants = open_all(model, ours, peers, threads)
     race(contestants, options.seconds, choose_clock(options, threads))
     return rows_of(model, threads, contestants)

@@ -199,13 +199,16 @@ class Ncnn(Runtime):
 
 
 class Ours(Runtime):
-    """Our library, as `mace build` makes it for this machine; at a level of the instruction set or the best."""
+    """Our library, as `mace build` makes it for this machine.
+
+    level: of the instruction set; "" for the best.  variant: what its deployment file asks for; "" for nothing.
+    """
 
     distribution = "mace-core"
 
-    def __init__(self, library: Path, level: str = "") -> None:
+    def __init__(self, library: Path, level: str = "", variant: str = "") -> None:
         self.library, self.level = library, level
-        self.name = f"ours:{level}" if level else "ours"
+        self.name = ":".join(filter(None, ("ours", level, variant)))
 
     def open(self, model: PeerModel, inputs: Inputs, threads: int) -> Session:
         """Open a session on a pool of so many threads."""

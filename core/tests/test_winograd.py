@@ -5,7 +5,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mace_core.winograd import TILES, WINDOW, Matrix, Row, transform_filters, transforms
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
+from mace_core.ir import Array
+from mace_core.winograd import (
+    TILES,
+    WINDOW,
+    Matrix,
+    Row,
+    WinogradKeys,
+    is_within,
+    measure_error,
+    transform_filters,
+    transforms,
+)
 
 
 def multiply(matrix: Matrix, vector: Row) -> Row:
@@ -42,3 +55,31 @@ def test_filters_are_transformed_by_place() -> None:
     np.testing.assert_allclose(transformed[:, 4, 1].reshape(6, 6), expected, rtol=1e-7)
     transformed[:, 4, 1] = 0
     assert not transformed.any()
+
+
+def draw_filters(channels: int) -> Array:
+    return np.random.RandomState(1).standard_normal((32, 3, 3, channels)).astype(np.float32)
+
+
+def test_tiles_of_2_have_the_least_errors() -> None:
+    least, *others = (measure_error(draw_filters(64), tile) for tile in TILES)
+    assert 1e-8 < least < 1e-6 < min(others)
+    assert max(others) < 2e-5
+
+
+def test_zeros_have_no_error() -> None:
+    assert measure_error(np.zeros((16, 3, 3, 16), np.float32), 4) == 0.0
+
+
+def test_a_bound_allows_the_tiles_below_it() -> None:
+    filters = draw_filters(64)
+    assert [is_within(filters, tile, 1e-6) for tile in TILES] == [True, False, False]
+    assert all(is_within(filters, tile, 0.0) for tile in TILES)
+
+
+def test_a_bound_without_tiles_is_refused() -> None:
+    assert WinogradKeys.of_model(
+        Model("m", (), keys={"winograd": 4, "winograd_error": 1e-5})
+    ) == WinogradKeys(4, 1e-5)
+    with pytest.raises(MaceError, match=r"winograd_error: bounds the errors of tiles.*write winograd: 6"):
+        WinogradKeys.of_model(Model("m", (), keys={"winograd_error": 1e-5}))

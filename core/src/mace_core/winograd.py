@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from math import prod
 
 import numpy as np
 
+from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_core.ir import Array
 
 WINDOW = 3
@@ -27,6 +29,33 @@ POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))
 
 TILES = (2, 4, 6)
 """Values of m."""
+
+SAMPLE_TILES, SAMPLE_RESULTS = 8, 16
+"""Tiles and filters at maximum by which errors are measured: 2,000 results and more, in milliseconds."""
+
+ERROR = "winograd_error"
+
+
+@dataclass(frozen=True)
+class WinogradKeys:
+    """What the keys of a model allow.
+
+    tile: the largest tile, 0 for none.  error: of a convolution by tiles, see `measure_error`; 0 for any.
+    """
+
+    tile: int = 0
+    error: float = 0.0
+
+    @classmethod
+    def of_model(cls, model: Model) -> WinogradKeys:
+        """Read the keys; MaceError for a bound where no tile is allowed."""
+        tile, error = int(str(model.keys.get("winograd", 0))), float(str(model.keys.get(ERROR, 0)))
+        if error and not tile:
+            place = f"model {model.name!r}: {ERROR}"
+            raise MaceError(
+                place, "bounds the errors of tiles, and none is allowed", "write winograd: 6 beside it"
+            )
+        return cls(tile, error)
 
 
 @dataclass(frozen=True)
@@ -71,8 +100,58 @@ def _expand(roots: tuple[Fraction, ...]) -> Row:
 
 def transform_filters(weights: Array, tile: int) -> Array:
     """Return filters [results, 3, 3, channels] as [places, channels, results] in single precision."""
-    matrix = np.array(transforms(tile).filters, np.float64)
-    results, _, _, channels = weights.shape
     # In double precision: the thirds and sixths are rounded once, in the result.
-    by_place = np.einsum("ia,kabc,jb->ijck", matrix, weights.astype(np.float64), matrix, optimize=True)
-    return np.ascontiguousarray(by_place.reshape(len(matrix) ** 2, channels, results), np.float32)
+    by_place = _transform_filters(weights, tile)
+    return np.ascontiguousarray(by_place.reshape(-1, *by_place.shape[2:]), np.float32)
+
+
+def measure_error(weights: Array, tile: int) -> float:
+    """Return the largest error of a convolution by tiles as a part of its largest result.
+
+    Measured in single precision against double, on random numbers of both signs, with some of the filters.
+    """
+    results, channels = weights.shape[0], weights.shape[-1]
+    filters = _transform_filters(weights[:: -(-results // SAMPLE_RESULTS)], tile)
+    side = tile + WINDOW - 1
+    # Integers of a generator that never changes: every machine that builds measures the same bits.
+    integers = np.random.RandomState(0).randint(-(1 << 15), 1 << 15, (side, side, SAMPLE_TILES, channels))
+    data = np.asarray(integers, np.float64) / (1 << 15)
+    exact = _convolve(data, filters, tile)
+    rounded = _convolve(np.asarray(data, np.float32), np.asarray(filters, np.float32), tile)
+    largest = np.abs(exact).max()
+    return float(np.abs(rounded - exact).max() / largest) if largest else 0.0
+
+
+def is_within(weights: Array, tile: int, error: float) -> bool:
+    """Tell whether a tile's error is within a bound; 0 is none."""
+    return not error or measure_error(weights, tile) <= error
+
+
+def _convolve(data: Array, filters: Array, tile: int) -> Array:
+    """Return the results [m, m, tiles, results] of data [m + 2, m + 2, tiles, channels], in its type."""
+    transformed = _apply_twice(transforms(tile).data, data)
+    sums = np.zeros((*transformed.shape[:3], filters.shape[-1]), data.dtype)
+    # One product after the other, as kernels add them; a library of matrices would add as its machine likes.
+    for channel in range(data.shape[-1]):
+        sums += transformed[..., channel, None] * filters[:, :, None, channel]
+    return _apply_twice(transforms(tile).results, sums)
+
+
+def _transform_filters(weights: Array, tile: int) -> Array:
+    """Return filters as [m + 2, m + 2, channels, results] in double precision."""
+    by_place = np.asarray(weights.transpose(1, 2, 3, 0), np.float64)
+    return _apply_twice(transforms(tile).filters, by_place)
+
+
+def _apply_twice(matrix: Matrix, values: Array) -> Array:
+    """Return M values M', of the first two axes."""
+    return _apply(matrix, _apply(matrix, values).swapaxes(0, 1)).swapaxes(0, 1)
+
+
+def _apply(matrix: Matrix, values: Array) -> Array:
+    """Return the product of a matrix with the first axis, added in one order on every machine."""
+    lines = []
+    for row in matrix:
+        terms = [float(factor) * values[place] for place, factor in enumerate(row) if factor]
+        lines.append(reduce(np.add, terms))
+    return np.stack(lines)

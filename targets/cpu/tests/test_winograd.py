@@ -213,6 +213,19 @@ def test_no_larger_tile_than_allowed_is_chosen() -> None:
     assert [list_kernels(graph, tile) for tile in TILES] == [[f"conv_winograd{tile}_f32"] for tile in TILES]
 
 
+def test_a_bound_chooses_the_tile() -> None:
+    graph, target = sided("bounded", (1, 56, 56, 64), 64), Cpu()
+    target.winograd = 6
+    kernels = []
+    for error in (1e-4, 8e-6, 1e-6, 1e-9):
+        target.winograd_error = error
+        kernels += [call.kernel.name for call in target.lower(graph, "x86_64").calls]
+    tiles = [f"conv_winograd{tile}_f32" for tile in (6, 4, 2)]
+    assert kernels == [*tiles, "conv_f32"]
+    (selection,) = target.lower(graph, "x86_64").selections
+    assert selection.refused["winograd"] == "the errors of Winograd's tiles are above winograd_error: 1e-09"
+
+
 IMAGE = (1, 28, 28, 64)
 
 
@@ -240,9 +253,9 @@ def test_other_convolutions_say_why_they_are_direct(graph: Graph, reason: str) -
 
 def test_the_deployment_file_allows_tiles() -> None:
     target = Cpu()
-    configured = target.configure(Model("m", (), keys={"winograd": 4}))
+    configured = target.configure(Model("m", (), keys={"winograd": 4, "winograd_error": 1e-5}))
     assert isinstance(configured, Cpu)
-    assert (configured.winograd, target.winograd) == (4, 0)
+    assert (configured.winograd, configured.winograd_error, target.winograd) == (4, 1e-5, 0)
     assert target.configure(Model("m", (), keys={"winograd": 0})) is target
 
 

@@ -23,20 +23,24 @@ class Cpu(KernelTarget):
     """Any CPU, through portable C; on x86-64 with levels from SSE2 to AVX-512.
 
     winograd: the largest tile of Winograd's convolution that the model allows; 0 for none.
+    winograd_error: the largest error that it allows them; 0 for any.
     """
 
     name = "cpu"
     device = "cpu"
     winograd = 0
+    winograd_error = 0.0
 
     def configure(self, model: Model) -> Target:
         """Return the target with the tiles that a model allows."""
-        winograd = int(str(model.keys.get("winograd", 0)))
+        from mace_core.winograd import WinogradKeys  # read on first use
+
+        keys = WinogradKeys.of_model(model)
         # A model that asks for nothing leaves the target as whoever made it configured it.
-        if not winograd:
+        if not keys.tile:
             return self
         configured = copy(self)
-        configured.winograd = winograd
+        configured.winograd, configured.winograd_error = keys.tile, keys.error
         return configured
 
     @property
@@ -47,7 +51,7 @@ class Cpu(KernelTarget):
             return table
         from mace_target_cpu.lower.winograd import offer_winograd  # read on first use
 
-        return {**table, "Conv": offer_winograd(self.winograd)}
+        return {**table, "Conv": offer_winograd(self.winograd, self.winograd_error)}
 
     @property
     def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]

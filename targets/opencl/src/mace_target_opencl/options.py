@@ -12,6 +12,7 @@ from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
 from mace_core.tuning import tuning_file
+from mace_core.winograd import ERROR, WinogradKeys
 from mace_target_opencl.costs import Costs
 from mace_target_opencl.kernel_request import NO_REQUEST, KernelRequest
 from mace_target_opencl.limits import UNLIMITED, QueueLimits
@@ -38,7 +39,7 @@ class OpenclOptions:
     storage: the type in which floats lie in the GPU's memory.  arithmetic: the type in which kernels compute.
     is_selective: whether regions that the processor computes faster are left to it.  costs: by what that is
     estimated.  checks_bounds: whether kernels test every access.  winograd: the largest tile of Winograd's
-    convolution that may be taken; 0 for none.
+    convolution that may be taken; 0 for none.  winograd_error: the largest that it may have; 0 for any.
     binaries: files of what devices compiled, relative to the folder of the model.
     limits: how calls are enqueued.
     images: whether filters and activations may lie in images.
@@ -51,6 +52,7 @@ class OpenclOptions:
     costs: Costs = field(default_factory=Costs)
     checks_bounds: bool = False
     winograd: int = 0
+    winograd_error: float = 0.0
     binaries: tuple[str, ...] = ()
     limits: QueueLimits = UNLIMITED
     images: bool = False
@@ -117,13 +119,23 @@ class OpenclOptions:
             bool(model.keys.get("limit_opencl_kernel_time")),
             int(str(model.keys.get("opencl_queue_window_size", 0))),
         )
-        winograd = int(str(model.keys.get("winograd", 0)))
+        winograd = WinogradKeys.of_model(model)
+        if winograd.error and options.storage == "f16":
+            place, problem = f"model {model.name!r}: {ERROR}", "is measured in single precision, not in half"
+            raise MaceError(place, problem, "leave it out, or store floats as f32")
         images = model.keys.get("cl_mem_type") == "image"
         tuned = {"costs": dict(tuned_costs(model, "opencl"))}
         measured = read_costs(Costs(), tuned, f"{tuning_file(model)}: opencl")
         # What the deployment file states is stronger than what was measured.
         costs = read_costs(measured, model.options("opencl"), place)
-        return replace(options, winograd=winograd, limits=limits, images=images, costs=costs)
+        return replace(
+            options,
+            winograd=winograd.tile,
+            winograd_error=winograd.error,
+            limits=limits,
+            images=images,
+            costs=costs,
+        )
 
 
 def _is_list_of_strings(value: object) -> bool:

@@ -14,7 +14,7 @@ from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.program import Call, Kernel
-from mace_core.winograd import TILES, WINDOW, transform_filters, transforms
+from mace_core.winograd import ERROR, TILES, WINDOW, is_within, transform_filters, transforms
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import CLAMP, clamp, conv, spatial
 from mace_target_cpu.lower.gemm import (
@@ -90,18 +90,17 @@ class WinogradPlan:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Convolutions by tiles of `largest` x `largest` results at maximum."""
+    """Convolutions by tiles of `largest` x `largest` results at maximum.
+
+    error: the largest that is allowed, see `measure_error` of `mace_core.winograd`; 0 for any.
+    """
 
     largest: int
+    error: float = 0.0
 
     def lower(self, node: Node, lowering: Lowering) -> None:
         """Append the call; raises Refused where it would take longer than the direct sum, or cannot be."""
-        plan = self._plan(node, lowering)
-        # Refused, and not just dearer: with `numerics: reproducible` the first candidate that takes a node is
-        # chosen, the same one on every processor.
-        if plan.cost >= estimate_direct(node, lowering):
-            raise Refused("Winograd's tiles would take longer than the direct sum", code="other")
-        _call_winograd(node, lowering, plan)
+        _call_winograd(node, lowering, self._plan(node, lowering))
 
     def estimate(self, node: Node, lowering: Lowering, level: Level) -> float:
         """Return the multiply-adds of the cheapest tile."""
@@ -119,15 +118,26 @@ class Winograd:
             raise Refused(
                 f"Winograd's tiles take less time from {MIN_CHANNELS} channels of both sides on", code="other"
             )
-        if lowering.constant(w.name) is None:
+        weights = lowering.constant(w.name)
+        if weights is None:
             raise Refused("filters that are computed would have to be transformed in each run", code="other")
         plans = [WinogradPlan(tile, _estimate(x, y, tile)) for tile in TILES if tile <= self.largest]
-        return min(plans, key=lambda plan: plan.cost)
+        # Refused, and not just dearer: with `numerics: reproducible` the first candidate that takes a node is
+        # chosen, the same one on every processor.
+        direct = estimate_direct(node, lowering)
+        faster = sorted((plan for plan in plans if plan.cost < direct), key=lambda plan: plan.cost)
+        if not faster:
+            raise Refused("Winograd's tiles would take longer than the direct sum", code="other")
+        for plan in faster:
+            if is_within(weights, plan.tile, self.error):
+                return plan
+        reason = f"the errors of Winograd's tiles are above {ERROR}: {self.error:g}"
+        raise Refused(reason, code="other", remedy="state a larger one")
 
 
-def offer_winograd(largest: int) -> tuple[Candidate, ...]:
-    """Return the ways to compute a convolution where tiles up to `largest` are allowed."""
-    winograd = Winograd(largest)
+def offer_winograd(largest: int, error: float = 0.0) -> tuple[Candidate, ...]:
+    """Return the ways to compute a convolution where tiles up to `largest` are allowed, with an error."""
+    winograd = Winograd(largest, error)
     return (
         Candidate("winograd", winograd.lower, winograd.estimate),
         Candidate("direct", conv, lambda node, lowering, _: estimate_direct(node, lowering)),

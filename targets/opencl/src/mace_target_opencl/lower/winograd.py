@@ -15,7 +15,7 @@ from mace_core.emit.text import Code
 from mace_core.ir import DType, Node, Tensor
 from mace_core.lowering import Lowering
 from mace_core.ops.conv import ConvAttributes
-from mace_core.winograd import WINDOW, Matrix, transform_filters, transforms
+from mace_core.winograd import WINDOW, Matrix, is_within, transform_filters, transforms
 from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.product import MatrixProduct, enqueue_product
@@ -40,17 +40,21 @@ def read_tile(node: Node, lowering: Lowering) -> int:
     options = lowering.parameters
     assert isinstance(options, OpenclOptions)
     # In half precision the differences of a tile of 4 lose too much: measured 2e-2 of the range, 7e-4 for 2.
-    largest = 2 if options.storage == "f16" else max(WIDTHS)
-    tile = min(options.winograd, largest)
+    largest = min(options.winograd, 2 if options.storage == "f16" else max(WIDTHS))
     x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
-    attrs = node.attributes(ConvAttributes)
+    attrs, weights = node.attributes(ConvAttributes), lowering.constant(w.name)
     is_square = w.shape[1:-1] == (WINDOW, WINDOW) and {*attrs.strides} == {*attrs.dilations} == {1}
     # Filters that are computed would have to be transformed in each run.
-    if tile not in WIDTHS or not is_square or attrs.group != 1 or lowering.constant(w.name) is None:
+    if not is_square or attrs.group != 1 or weights is None:
         return 0
     channels = (x.shape[-1], y.shape[-1])
-    is_wide = min(channels) >= MIN_CHANNELS and all(count % 4 == 0 for count in channels)
-    return tile if is_wide and prod(_count_tiles(y, tile)) >= MIN_TILES else 0
+    if min(channels) < MIN_CHANNELS or any(count % 4 for count in channels):
+        return 0
+    for tile in sorted(WIDTHS, reverse=True):
+        is_allowed = tile <= largest and prod(_count_tiles(y, tile)) >= MIN_TILES
+        if is_allowed and is_within(weights, tile, options.winograd_error):
+            return tile
+    return 0
 
 
 def _count_tiles(y: Tensor, tile: int) -> tuple[int, int, int]:
