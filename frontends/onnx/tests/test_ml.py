@@ -36,6 +36,7 @@ FEATURES = {
     "normalizer max": on(ZEROS, ml("Normalizer", 'norm="MAX"')),
     "normalizer l1": on(ZEROS, ml("Normalizer", 'norm="L1"')),
     "normalizer l2": on(ZEROS, ml("Normalizer", 'norm="L2"')),
+    "normalizer of a vector": on(STEPS[0], ml("Normalizer", 'norm="L2"'), "int64[3] x"),
     "normalizer of integers": on(ZEROS, ml("Normalizer", 'norm="L2"'), INTEGERS),
     "imputer of nan": on(
         np.float32([[1, np.nan, 2], [np.nan, 3, np.nan], [0, 0, 0], [4, 5, 6]]),

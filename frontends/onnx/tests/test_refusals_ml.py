@@ -33,6 +33,11 @@ FEATURES = (
         "float[2,3] x",
     ),
     Refusal(
+        "y = ai.onnx.ml.OneHotEncoder<cats_int64s=[1,2,1]>(x)",
+        "two of its categories are the same",
+        "float[2] x",
+    ),
+    Refusal(
         'y = ai.onnx.ml.OneHotEncoder<cats_strings=["a"]>(x)',
         "its categories are text, its input is not",
         "float[2] x",

@@ -352,3 +352,9 @@ def test_a_node_without_a_test_is_refused(code: int, members: dict[int, list[flo
     nodes = TreeNodes([0, 0], [code, 0], [0, 0], [0, 0], [1, 0], [1, 0], [False, True], members)
     with pytest.raises(RefusedError, match=f"node 0 has mode {code} with . values; export the model again"):
         lay_out(nodes, [0], [(0, 0), (0, 1)])
+
+
+def test_an_inner_node_with_a_negative_feature_is_no_leaf() -> None:
+    nodes = TreeNodes([LEAF, 0], [0, 0], [0, 0], [0, 0], [1, 0], [1, 0], [False, True])
+    with pytest.raises(RefusedError, match="node 0 reads feature -1; export the model again"):
+        lay_out(nodes, [0], [(0, 0), (0, 1)])

@@ -107,6 +107,9 @@ def _add_inner_node(arrays: TreeArrays, nodes: TreeNodes, index: int) -> list[Pe
     if not 0 <= code <= MEMBER or not members:
         text = f"node {index} has mode {code} with {len(members)} values"
         raise RefusedError(f"{text}; export the model again")
+    # A negative number would say that the node is a leaf: the IR's code for one is -1.
+    if feature < 0:
+        raise RefusedError(f"node {index} reads feature {feature}; export the model again")
     test_code = EQUAL if code == MEMBER else code
     tests = [arrays.add(feature, test_code + missing, float(value)) for value in members]
     for test, following in pairwise(tests):

@@ -43,7 +43,10 @@ def _normalizer(node: OnnxNode) -> Sequence[Result]:
     # ONNX Runtime leaves a row of norm 0 as it is instead of dividing by 0.
     empty = node.emit("Equal", [norm, node.add_float(np.zeros((1, 1)), "zero")], tag="empty")
     divisor = node.emit("Where", [empty, node.add_float(np.ones((1, 1)), "one"), norm], tag="divisor")
-    return node.done("Div", [x, divisor])
+    if len(node.shape(0)) == 2:
+        return node.done("Div", [x, divisor])
+    row = node.emit("Div", [x, divisor], tag="row")
+    return node.done("Reshape", [row], {"shape": node.shape(0)})
 
 
 def _imputer(node: OnnxNode) -> Sequence[Result]:
@@ -79,6 +82,7 @@ def _one_hot(node: OnnxNode) -> Sequence[Result]:
         return _one_hot_of_strings(node, strings)
     numbers = node.attr("cats_int64s")
     node.refuse_unless(bool(numbers), "its categories are text, its input is not")
+    _refuse_duplicates(node, numbers)
     if not node.attr("zeros"):
         # A library cannot stop with an error in the middle of a run.
         text = "an unknown category gives zeros; ONNX Runtime stops there, as zeros=0 asks for"
@@ -91,10 +95,16 @@ def _one_hot(node: OnnxNode) -> Sequence[Result]:
     return node.done("Cast", [equal], {"to": DType.F32.value})
 
 
+def _refuse_duplicates(node: OnnxNode, categories: Sequence[int | str]) -> None:
+    # The standard does not say which of two columns gets the 1; ONNX Runtime gives it to the last alone.
+    node.refuse_unless(len({*categories}) == len(categories), "two of its categories are the same")
+
+
 def _one_hot_of_strings(node: OnnxNode, strings: Sequence[str]) -> Sequence[Result]:
     """Return the rows of indices of strings: each string has its row in a table."""
     categories = [str(category) for category in node.attr("cats_strings") or ()]
     node.refuse_unless(bool(categories), "its input is text, its categories are not")
+    _refuse_duplicates(node, categories)
     rows = [[string == category for category in categories] for string in strings]
     table = node.add_constant(np.array(rows, np.float32), tag="table")
     return node.done("Gather", [table, node.input(0)], {"axis": 0})
