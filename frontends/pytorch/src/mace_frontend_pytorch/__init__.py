@@ -42,6 +42,12 @@ class PyTorch(Frontend):
 
         return reference(files, model)
 
+    def recurrent(self, files: Files, model: Model) -> Reference | None:
+        """Return the same, which keeps the buffers that a run changes from call to call."""
+        from mace_frontend_pytorch.reference import reference
+
+        return reference(files, model, keeps_states=True)
+
 
 @hookimpl
 def mace_frontends() -> Iterable[Frontend]:

@@ -11,12 +11,14 @@ from tempfile import TemporaryDirectory
 from mace_core.api import Files, Frontend
 from mace_core.deployment import Model, Port
 from mace_core.errors import MaceError
+from mace_core.graph_builder import NEXT
 from mace_core.hookspecs import GROUP
-from mace_core.ir import Graph
+from mace_core.ir import Graph, State, frozen
 from mace_core.ops.op import Op
 from mace_core.registry import Registry
 from mace_frontend_pytorch.archive import quote_names
 from mace_frontend_pytorch.exports import CachedModel, ModelSignature
+from mace_frontend_pytorch.states import read_starts
 
 
 def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -32,9 +34,13 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         target = Path(folder) / f"{cached.path.stem}.onnx"
         cached.write(target, (inputs, outputs), ports)
         stated = tuple(replace(port, name=name) for name, port in zip(inputs, ports, strict=True) if port)
+        starts = read_starts(target)
         listed = model.outputs or tuple(Port(name) for name in outputs)
+        listed += tuple(Port(name + NEXT) for name in starts)
         onnx_model = replace(model, files=(target,), inputs=stated, outputs=listed)
-        return _onnx_frontend(cached.path).load((target,), onnx_model, ops)
+        graph = _onnx_frontend(cached.path).load((target,), onnx_model, ops)
+        states = tuple(State(name, name + NEXT, frozen(start)) for name, start in starts.items())
+        return replace(graph, states=(*graph.states, *states))
 
 
 def only_file(files: Files, model: Model) -> Path:

@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +15,17 @@ from typing import Any
 
 from mace_core.deployment import Port
 from mace_core.errors import MaceError
+from mace_core.graph_builder import NEXT
 from mace_core.hints import shape_lines
 from mace_core.ir import DType, Shape
 from mace_frontend_pytorch.archive import EXPORT_COMMAND, SCRIPT, ModelArchive, damage_error, quote_names
+from mace_frontend_pytorch.states import (
+    call_module,
+    export_with_states,
+    find_states,
+    name_states,
+    write_starts,
+)
 
 NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 """The environment variable that makes torch refuse pickles that could run code."""
@@ -60,15 +68,14 @@ class TorchProgram(ABC):
     ) -> None:
         """Write the model as ONNX, its inputs and outputs with these names.
 
+        Buffers that a run changes are inputs and outputs besides; `states.read_starts` tells which.
+
         ports: what the deployment file states of each input.
         """
 
-    def refuse_states(self, buffers: Sequence[str]) -> None:
-        """Raise MaceError if a run changes these buffers: torch exports the values that they begin with."""
-        if buffers:
-            problem = f"changes its buffers {quote_names(buffers)} when it runs, which ONNX cannot express"
-            remedy = "save it after eval(); pass states to forward(), return them, and pair both under states"
-            raise MaceError(self.path.name, problem, remedy)
+    def start_session(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """Return what runs the model, and keeps the buffers that it changes from call to call."""
+        return self.run
 
 
 def missing_packages() -> str | None:
@@ -190,7 +197,10 @@ class _Script(TorchProgram):
         graph = torch.jit.freeze(self.module, optimize_numerics=False).inlined_graph
         read = graph.findAllNodes("prim::GetAttr", recurse=True)
         tensors = [node for node in read if node.output().type().kind() == "TensorType"]
-        self.refuse_states(sorted({node.s("name") for node in tensors}))
+        if buffers := sorted({node.s("name") for node in tensors}):
+            problem = f"changes its buffers {quote_names(buffers)} when it runs, which is not exported"
+            remedy = "save it after eval(), or by torch.export.save, with which they become states"
+            raise MaceError(self.path.name, problem, remedy)
         examples = tuple(_example(port.shape or (), port.dtype) for port in ports if port)
         # torch.export, which dynamo=True uses, traces Python code; TorchScript has none.
         torch.onnx.export(
@@ -220,20 +230,28 @@ class _Exported(TorchProgram):
         self.inputs, self.outputs = tuple(inputs), len(outputs)
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
-        from torch.utils import _pytree as pytree
+        return self.start_session()(tensors)
 
-        args, kwargs = pytree.tree_unflatten(list(tensors), self.program.call_spec.in_spec)
-        return list(_flatten(self.program.module()(*args, **kwargs)))
+    def start_session(self) -> Callable[[Sequence[Any]], list[Any]]:
+        # Buffers of its own, because a run would change those of the program.
+        module, states = self.program.module(), find_states(self.program)
+        return lambda tensors: list(_flatten(call_module(self.program, module, tensors, states)))
 
     def write(
         self, target: Path, names: tuple[Sequence[str], Sequence[str]], ports: Sequence[Port | None]
     ) -> None:
         import torch
 
-        self.refuse_states(self._find_states())
-        inputs, outputs = [*names[0]], [*names[1]]
+        program, inputs, outputs = self.program, [*names[0]], [*names[1]]
+        starts = find_states(program)
+        if starts:
+            states = name_states(starts, (*inputs, *outputs))
+            program = export_with_states(program, starts, self._examples(ports))
+            inputs, outputs = [*states, *inputs], [*(name + NEXT for name in states), *outputs]
+            arrays = {name: tensor.numpy() for name, tensor in zip(states, starts.values(), strict=True)}
+            write_starts(target, arrays)
         torch.onnx.export(
-            self.program,
+            program,
             f=str(target),
             dynamo=True,
             verbose=False,
@@ -241,14 +259,18 @@ class _Exported(TorchProgram):
             output_names=outputs,
         )
 
-    def _find_states(self) -> list[str]:
-        """Return the buffers that a run changes."""
-        program = self.program
-        schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
-        # Operators that write in place tell what they write once they are made functional.
-        if any(schema.is_mutable for schema in schemas if schema):
-            program = program.run_decompositions({})
-        return [*program.graph_signature.buffers_to_mutate.values()]
+    def _examples(self, ports: Sequence[Port | None]) -> list[Any]:
+        """Return a tensor for each input, in the shape that the deployment file or the program states."""
+        nodes = {node.name: node for node in self.program.graph.nodes}
+        examples = []
+        for name, port in zip(self.inputs, ports, strict=True):
+            value = nodes[name].meta["val"]
+            shape = port.shape if port and port.shape is not None else tuple(value.shape)
+            if not all(type(size) is int for size in shape):
+                problem = f"input {name!r} of a model that changes its buffers has an unknown shape"
+                raise MaceError(self.path.name, problem, "write its shape in the deployment file")
+            examples.append(value.new_zeros(shape, device="cpu"))
+        return examples
 
 
 def _flatten(value: Any) -> Iterator[Any]:
