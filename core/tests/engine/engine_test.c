@@ -7,7 +7,7 @@ static const mace_config none = {.struct_bytes = sizeof none};
 
 static void balanced(void) {
   CHECK(!fake.open && !fake.loaded && !fake.allocated && !fake.imported);
-  CHECK(!fake.after_loss);
+  CHECK(!fake.after_loss && !fake.copying);
   CHECK(fake.power == MACE_POWER_IDLE);
 }
 
@@ -467,6 +467,7 @@ static void test_exit(void) {
 #include "observe_tests.h"
 #include "notify_tests.h"
 #include "remote_tests.h"
+#include "overlap_tests.h"
 
 int main(int argc, char **argv) {
   static const struct {
@@ -516,6 +517,12 @@ int main(int argc, char **argv) {
       {"remote", test_remote},
       {"remote_refusals", test_remote_refusals},
       {"natives", test_natives},
+      {"overlap", test_overlap},
+      {"overlap_hazards", test_overlap_hazards},
+      {"overlap_submitted", test_overlap_submitted},
+      {"overlap_faults", test_overlap_faults},
+      {"overlap_abandoned", test_overlap_abandoned},
+      {"overlap_fallback", test_overlap_fallback},
   };
   for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++) {
     if (strcmp(argv[1], tests[i].name)) continue;

@@ -121,11 +121,24 @@ static mace_status give_up(uint32_t milliseconds) {
 }
 
 /* Compute; a `status` other than MACE_OK fails half way. */
+/* Copies that were begun. */
+static _Thread_local struct {
+  char *to;
+  const char *from;
+  size_t bytes;
+} copies[4];
+
+static void make_copies(void) {
+  for (int32_t i = 0; i < fake.copying; i++) memcpy(copies[i].to, copies[i].from, copies[i].bytes);
+  fake.copying = 0;
+}
+
 static mace_status compute(mace_loaded *loaded, const mace_binding *ports, mace_status status) {
   const fake_code *code = &loaded->code;
   const mace_payload *payload = loaded->payload;
   const int32_t scratch = payload->inputs + payload->outputs;
   float addend = code->addend;
+  make_copies(); /* what was begun before comes first */
   if (payload->scratch.bytes) {
     memcpy(address(&ports[scratch]), &addend, sizeof addend);
     memset(address(&ports[scratch]) + sizeof addend, 0xEE, payload->scratch.bytes - sizeof addend);
@@ -242,6 +255,7 @@ static void close_device(mace_device *device) {
   fake.open -= device->config != NULL;
   device->config = NULL;
   if (!fake.open) device_used = 0;
+  if (fake.lost) fake.copying = 0; /* a device that is gone copies nothing more */
 }
 
 static mace_status open_heap(const mace_config *config, void *memory, mace_device **device, mace_text text) {
@@ -328,6 +342,25 @@ static mace_status copy(mace_device *device, mace_binding to, mace_binding from,
   return status;
 }
 
+static mace_status begin_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
+                              mace_text text) {
+  const mace_status status = call(FAKE_BEGIN, text);
+  (void)device;
+  if (status) return status;
+  copies[fake.copying].to = address(&to);
+  copies[fake.copying].from = address(&from);
+  copies[fake.copying++].bytes = bytes;
+  return MACE_OK;
+}
+
+static mace_status finish_copies(mace_device *device, mace_text text) {
+  const mace_status status = call(FAKE_FINISH, text);
+  (void)device;
+  if (status) fake.copying = 0; /* half of them may be there, or none */
+  make_copies();
+  return status;
+}
+
 static mace_status power(mace_device *device, mace_power level, mace_text text) {
   const mace_status status =
       level == MACE_POWER_IDLE ? (fake.after_loss += fake.lost, MACE_OK) : call(FAKE_POWER, text);
@@ -373,6 +406,16 @@ const mace_driver fake_layers = {COMMON,
                                  .submit = submit,
                                  .wait = wait_for,
                                  .observe = observe};
+const mace_driver fake_overlap = {COMMON,
+                                  OWN,
+                                  .open = open_heap,
+                                  .close = close_heap,
+                                  .flags = MACE_ALLOCATES,
+                                  .load = load,
+                                  .submit = submit,
+                                  .wait = wait_for,
+                                  .begin_copy = begin_copy,
+                                  .finish_copies = finish_copies};
 const mace_driver fake_notify = {COMMON,
                                  OWN,
                                  .open = open_heap,

@@ -23,6 +23,8 @@ typedef enum fake_call {
   FAKE_RESTORE,
   FAKE_OBSERVE,
   FAKE_NOTIFY,
+  FAKE_BEGIN,
+  FAKE_FINISH,
   FAKE_CALLS
 } fake_call;
 
@@ -58,6 +60,7 @@ typedef struct fake_record {
   void (*done)(void *context); /* who is to know that the run in flight has ended */
   void *done_context;
   int32_t ends; /* a run ends before submit returns */
+  int32_t copying; /* copies that were begun and not made, now */
 } fake_record;
 
 extern _Thread_local fake_record fake;
@@ -74,6 +77,7 @@ extern const mace_driver
 extern const mace_driver fake_async;   /* as fake_own, and runs by itself; uses the heap, and a descriptor */
 extern const mace_driver fake_compile; /* as fake_own, and compiles on the device */
 extern const mace_driver fake_notify;  /* as fake_async, and tells when a run ends */
+extern const mace_driver fake_overlap; /* as fake_async, and begins copies, which it makes as late as it may */
 extern const mace_driver fake_layers;  /* as fake_async, and shows two layers, of which the second is none */
 
 #endif

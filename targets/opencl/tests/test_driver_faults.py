@@ -34,6 +34,7 @@ AT_RUN = {
     "clEnqueueWriteBuffer": 1,
     "clEnqueueReadBuffer": 1,
     "clFinish": 2,
+    "clWaitForEvents": 1,
 }
 """Functions with the number of their first call in a run: opening a session computes its one kernel once."""
 AT_WAIT = ("clEnqueueMarkerWithWaitList", "clFlush", "clGetEventInfo")
@@ -53,7 +54,6 @@ ELSEWHERE = (
     "clGetExtensionFunctionAddressForPlatform",
     "clGetDeviceInfo",
     "clCreateProgramWithBinary",
-    "clWaitForEvents",
     "clGetEventProfilingInfo",
     "clCreateImage",
     "clCreateSubBuffer",

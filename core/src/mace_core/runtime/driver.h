@@ -149,6 +149,13 @@ typedef struct mace_driver {
    * submitted has ended, however it ended; at once if it has. It is neither running nor called any more when
    * wait has answered something else than MACE_BUSY, and when unload has returned. */
   mace_status (*notify)(mace_loaded *, void (*done)(void *context), void *context, mace_text);
+
+  /* Optional, both or neither, of drivers with copy: begin a copy, behind what the device was asked for before
+   * and ahead of what it is asked for later; wait until all that were begun have ended, and answer whether one
+   * failed. The bindings are read at once. The memory of both sides stays, and nobody else touches it, until
+   * finish_copies has answered, whatever it answers. */
+  mace_status (*begin_copy)(mace_device *, mace_binding to, mace_binding from, size_t bytes, mace_text);
+  mace_status (*finish_copies)(mace_device *, mace_text);
 } mace_driver;
 
 /* What follows is written by the build and read by the engine; drivers do not see it. */

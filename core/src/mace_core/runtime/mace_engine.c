@@ -56,6 +56,8 @@ void mace_engine_close_all(mace_session *s, int lost) {
   /* Nothing that a device still uses may be given back; the run's own timeout bounds the wait. */
   if (e->flight >= 0 && !lost) lost = mace_engine_wait_task(s, MACE_FOREVER) == MACE_LOST;
   e->flight = -1;
+  if (!lost) mace_engine_finish_quietly(s);
+  e->copying = -1;
   if (!lost) mace_engine_rest(s);
   e->powered = 0;
   if (lock) lock->acquire(lock->context);

@@ -31,6 +31,7 @@ typedef struct engine {
   int32_t ports;
   int32_t step;   /* of the run: the next one */
   int32_t flight; /* task that was submitted and has not ended; -1: none */
+  int32_t copying; /* device whose copies were begun and not finished; -1: none */
   uint64_t layer_ns; /* that a device took for the layer that is observed */
   uint8_t fallen, powered;
   uint8_t recompiled; /* what the library has compiled fits no part of this device */
@@ -86,6 +87,9 @@ static inline int allocates(const mace_driver *driver) {
 static inline int submits(const mace_driver *driver) {
   return MACE_HAS(driver, submit) && MACE_HAS(driver, wait);
 }
+static inline int overlaps(const mace_driver *driver) {
+  return MACE_HAS(driver, begin_copy) && MACE_HAS(driver, finish_copies);
+}
 static inline int notifies(const mace_driver *driver) { return MACE_HAS(driver, notify); }
 static inline int compiles(const mace_driver *driver) {
   return MACE_HAS(driver, compile) && MACE_HAS(driver, restore) && MACE_HAS(driver, save);
@@ -129,8 +133,15 @@ mace_status mace_engine_wait_task(mace_session *session, uint32_t timeout_ms);
  * failure. */
 mace_status mace_engine_compile(mace_session *session, int32_t task);
 
-/* Copy a tensor from one memory space to another. Records the failure. */
+/* Copy a tensor from one memory space to another, or only begin that. Records the failure. */
 mace_status mace_engine_run_copy(mace_session *session, const mace_step *step);
+
+/* The device whose memory a copy touches; -1: none. */
+int32_t mace_engine_device_of(const mace_session *session, const mace_step *step);
+
+/* Wait for the copies that were begun. Records the failure; quietly: without that, after another one. */
+mace_status mace_engine_finish_copies(mace_session *session);
+void mace_engine_finish_quietly(mace_session *session);
 
 /* As mace_bind and mace_allocate. */
 mace_status mace_engine_bind(mace_session *session, int32_t port, const mace_buffer *buffer);

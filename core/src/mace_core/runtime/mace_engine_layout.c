@@ -70,6 +70,7 @@ size_t mace_engine_lay_out(const mace_model *model, char *base) {
   __builtin_memset(e, 0, sizeof *e);
   e->ports = ports;
   e->flight = -1;
+  e->copying = -1;
   for (int32_t i = 0; i < plan->task_count; i++)
     if (count_ports(plan->tasks[i].payload) > most) most = count_ports(plan->tasks[i].payload);
   e->devices = take(base, &at, sizeof *e->devices * (size_t)plan->device_count);

@@ -160,12 +160,37 @@ mace_status mace_engine_wait_task(mace_session *s, uint32_t timeout_ms) {
   return MACE_OK;
 }
 
+mace_status mace_engine_finish_copies(mace_session *s) {
+  engine *e = s->engine;
+  const int32_t device = e->copying;
+  if (device < 0) return MACE_OK;
+  e->copying = -1;
+  const mace_status status = driver_of(s, device)->finish_copies(e->devices[device], mace_engine_text(e));
+  return status ? mace_engine_report(s, device, -1, status, NULL) : MACE_OK;
+}
+
+void mace_engine_finish_quietly(mace_session *s) {
+  engine *e = s->engine;
+  const mace_text nowhere = {NULL, 0};
+  if (e->copying >= 0) (void)driver_of(s, e->copying)->finish_copies(e->devices[e->copying], nowhere);
+  e->copying = -1;
+}
+
+/* The side of a copy that lies in memory of a device, if one does. */
+static const mace_place *remote_side(const mace_step *step) {
+  return step->places[0].where == MACE_IN_SPACE ? &step->places[0] : &step->places[1];
+}
+
+int32_t mace_engine_device_of(const mace_session *s, const mace_step *step) {
+  const mace_place *remote = remote_side(step);
+  return remote->where == MACE_IN_SPACE ? s->model->plan->spaces[remote->index].device : -1;
+}
+
 mace_status mace_engine_run_copy(mace_session *s, const mace_step *step) {
   engine *e = s->engine;
   const mace_place *to = &step->places[0], *from = &step->places[1];
-  const mace_place *remote = to->where == MACE_IN_SPACE ? to : from;
-  const mace_place *local = remote == to ? from : to;
-  const int32_t device = remote->where == MACE_IN_SPACE ? s->model->plan->spaces[remote->index].device : -1;
+  const mace_place *local = remote_side(step) == to ? from : to;
+  const int32_t device = mace_engine_device_of(s, step);
   mace_memory host;
   mace_binding sides[2];
   mace_status status;
@@ -184,8 +209,13 @@ mace_status mace_engine_run_copy(mace_session *s, const mace_step *step) {
     sides[side].memory = local ? &host : &e->spaces[place->index].memory;
     sides[side].offset = local ? 0 : place->offset;
   }
-  status =
-      driver_of(s, device)->copy(e->devices[device], sides[0], sides[1], step->bytes, mace_engine_text(e));
+  const mace_driver *driver = driver_of(s, device);
+  if (overlaps(driver)) {
+    status = driver->begin_copy(e->devices[device], sides[0], sides[1], step->bytes, mace_engine_text(e));
+    e->copying = device; /* also after a failure: of those before it */
+  } else {
+    status = driver->copy(e->devices[device], sides[0], sides[1], step->bytes, mace_engine_text(e));
+  }
   return status ? mace_engine_report(s, device, -1, status, NULL) : MACE_OK;
 }
 

@@ -30,6 +30,19 @@ static int can_submit(const mace_session *s, const mace_driver *driver) {
   return submits(driver) && (!s->notify || notifies(driver));
 }
 
+/* Whether a step may touch host memory that copies of a device touch. They are in order with the device's own
+ * tasks, whose tensors lie in its space; what the calls of a step touch is not known here. */
+static int may_meet_copies(const mace_session *s, const mace_step *step) {
+  const engine *e = s->engine;
+  if (e->copying < 0) return 0;
+  if (step->calls) return 1;
+  if (step->task < 0) return mace_engine_device_of(s, step) != e->copying;
+  const mace_task *task = &s->model->plan->tasks[step->task];
+  for (int32_t i = 0; i < count_ports(task->payload); i++)
+    if (task->places[i].where != MACE_IN_SPACE) return 1;
+  return task->device != e->copying;
+}
+
 /* Execute the next steps, until one fails, a part was submitted, or the run is complete. */
 static mace_status advance(mace_session *s, int may_submit) {
   engine *e = s->engine;
@@ -37,6 +50,8 @@ static mace_status advance(mace_session *s, int may_submit) {
   mace_status status = MACE_OK;
   while (!status && e->flight < 0 && e->step < plan->step_count) {
     const mace_step *step = &plan->steps[e->step++];
+    if (may_meet_copies(s, step)) status = mace_engine_finish_copies(s);
+    if (status) break;
     if (step->calls)
       step->calls(&s->frame);
     else if (step->task < 0)
@@ -45,7 +60,8 @@ static mace_status advance(mace_session *s, int may_submit) {
       status = mace_engine_run_task(s, step->task,
                                     may_submit && can_submit(s, driver_of(s, plan->tasks[step->task].device)));
   }
-  return status;
+  /* What the application gave and gets is its own again when the run is complete. */
+  return status || e->flight >= 0 ? status : mace_engine_finish_copies(s);
 }
 
 static mace_status begin(mace_session *s, int may_submit) {
@@ -61,6 +77,7 @@ static mace_status begin(mace_session *s, int may_submit) {
  * is lost. */
 static mace_status react(mace_session *s, mace_status status) {
   if (!status) return MACE_OK;
+  if (status != MACE_LOST) mace_engine_finish_quietly(s);
   if (mace_engine_may_fall_back(s, status, MACE_FALLBACK_AT_RUN)) {
     mace_engine_close_all(s, status == MACE_LOST);
     const mace_status fallen = mace_engine_fall_back(s);

@@ -527,26 +527,51 @@ EXPORT int32_t clEnqueueNDRangeKernel(cl_queue queue, cl_kernel kernel, uint32_t
   return signal_event(event, fault(__func__));
 }
 
-static int32_t move(cl_queue queue, cl_mem memory, size_t offset, size_t bytes, void *to, const void *from) {
-  const object *const o = check(memory, MEM, __func__);
+/* Copies that nobody has waited for: made as late as they may be, so that memory which was changed or freed too
+ * early shows. */
+static struct {
+  void *to;
+  const void *from;
+  size_t bytes;
+} late[64];
+static int late_count;
+
+static void make_late_copies(void) {
+  for (int i = 0; i < late_count; i++) memcpy(late[i].to, late[i].from, late[i].bytes);
+  late_count = 0;
+}
+
+static int32_t move(cl_queue queue, const object *o, uint32_t blocking, void *to, const void *from, size_t bytes) {
   check(queue, QUEUE, __func__);
-  if (offset > o->bytes || bytes > o->bytes - offset) abort();
-  memcpy(to ? to : o->data + offset, to ? o->data + offset : from, bytes);
+  check((void *)(uintptr_t)o, MEM, __func__);
+  if (late_count == 64) abort();
+  late[late_count].to = to;
+  late[late_count].from = from;
+  late[late_count++].bytes = bytes;
+  if (blocking) make_late_copies();
   return 0;
+}
+
+static unsigned char *at_offset(cl_mem memory, size_t offset, size_t bytes) {
+  const object *const o = check(memory, MEM, __func__);
+  if (offset > o->bytes || bytes > o->bytes - offset) abort();
+  return o->data + offset;
 }
 
 EXPORT int32_t clEnqueueWriteBuffer(cl_queue queue, cl_mem memory, uint32_t blocking, size_t offset, size_t bytes,
                                     const void *from, uint32_t count, const cl_event *waits, cl_event *event) {
   const int32_t code = fault(__func__);
-  (void)blocking, (void)count, (void)waits, (void)event;
-  return code ? code : move(queue, memory, offset, bytes, NULL, from);
+  (void)count, (void)waits;
+  if (!code) move(queue, (object *)memory, blocking, at_offset(memory, offset, bytes), from, bytes);
+  return signal_event(event, code);
 }
 
 EXPORT int32_t clEnqueueReadBuffer(cl_queue queue, cl_mem memory, uint32_t blocking, size_t offset, size_t bytes,
                                    void *to, uint32_t count, const cl_event *waits, cl_event *event) {
   const int32_t code = fault(__func__);
-  (void)blocking, (void)count, (void)waits, (void)event;
-  return code ? code : move(queue, memory, offset, bytes, to, NULL);
+  (void)count, (void)waits;
+  if (!code) move(queue, (object *)memory, blocking, to, at_offset(memory, offset, bytes), bytes);
+  return signal_event(event, code);
 }
 
 EXPORT int32_t clEnqueueFillBuffer(cl_queue queue, cl_mem memory, const void *pattern, size_t size, size_t offset,
@@ -607,8 +632,9 @@ EXPORT int32_t clGetEventProfilingInfo(cl_event event, uint32_t what, size_t byt
 }
 
 EXPORT int32_t clWaitForEvents(uint32_t count, const cl_event *events) {
-  check(events[0], EVENT, __func__);
-  if (count != 1) abort();
+  if (!count) abort();
+  for (uint32_t i = 0; i < count; i++) check(events[i], EVENT, __func__);
+  make_late_copies();
   return fault(__func__);
 }
 
@@ -616,5 +642,6 @@ EXPORT int32_t clReleaseEvent(cl_event event) { return drop(event, EVENT, __func
 EXPORT int32_t clFlush(cl_queue queue) { return check(queue, QUEUE, __func__) ? fault(__func__) : 0; }
 EXPORT int32_t clFinish(cl_queue queue) {
   if (number("OPENCL_STUB_SHOW", "0")) printf("finish\n");
+  make_late_copies();
   return check(queue, QUEUE, __func__) ? fault(__func__) : 0;
 }

@@ -112,6 +112,7 @@ static mace_status prepare_device(mace_device *device, const mace_config *config
 }
 
 static void close_opencl(mace_device *device) {
+  mace_opencl_release_copies(device); /* of a device that is lost */
   if (device->pool) device->cl.clReleaseMemObject(device->pool);
   if (device->profiling) device->cl.clReleaseCommandQueue(device->profiling);
   if (device->queue) device->cl.clReleaseCommandQueue(device->queue);
@@ -165,4 +166,6 @@ const mace_driver mace_opencl_driver = {
     .save = mace_opencl_save,
     .observe = mace_opencl_observe,
     .notify = mace_opencl_notify,
+    .begin_copy = mace_opencl_begin_copy,
+    .finish_copies = mace_opencl_finish_copies,
 };

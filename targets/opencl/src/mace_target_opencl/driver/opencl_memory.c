@@ -42,22 +42,54 @@ void mace_opencl_free(mace_device *device, mace_buffer *buffer) {
   buffer->handle = 0;
 }
 
+/* ---- copies ---- */
+
+/* Enqueue a copy behind what the queue has; event: NULL to wait until it has ended. */
+static mace_status enqueue_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
+                                cl_event *event, mace_text text) {
+  const opencl_functions *const cl = &device->cl;
+  const mace_buffer *const target = &to.memory->buffer, *const source = &from.memory->buffer;
+  const size_t target_offset = target->offset + to.offset, source_offset = source->offset + from.offset;
+  const char *const function = target->host ? "clEnqueueReadBuffer" : "clEnqueueWriteBuffer";
+  int32_t code;
+  if (target->host)
+    code = cl->clEnqueueReadBuffer(device->queue, mace_opencl_memory(from.memory), !event, source_offset, bytes,
+                                   (char *)target->host + target_offset, 0, NULL, event);
+  else
+    code = cl->clEnqueueWriteBuffer(device->queue, mace_opencl_memory(to.memory), !event, target_offset, bytes,
+                                    (const char *)source->host + source_offset, 0, NULL, event);
+  return code ? mace_opencl_judge(MACE_FAILED, function, code, text) : MACE_OK;
+}
+
 mace_status mace_opencl_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
                              mace_text text) {
-  const mace_buffer *const target = &to.memory->buffer, *const source = &from.memory->buffer;
-  int32_t code;
   /* OpenCL 1.2 refuses copies of no bytes, and an array without elements may lie nowhere. */
   if (!bytes) return MACE_OK;
-  if (!target->host) {
-    code = device->cl.clEnqueueWriteBuffer(device->queue, mace_opencl_memory(to.memory), 1,
-                                           target->offset + to.offset, bytes,
-                                           (const char *)source->host + source->offset + from.offset, 0, NULL, NULL);
-    return code ? mace_opencl_judge(MACE_FAILED, "clEnqueueWriteBuffer", code, text) : MACE_OK;
-  }
-  code = device->cl.clEnqueueReadBuffer(device->queue, mace_opencl_memory(from.memory), 1,
-                                        source->offset + from.offset, bytes,
-                                        (char *)target->host + target->offset + to.offset, 0, NULL, NULL);
-  return code ? mace_opencl_judge(MACE_FAILED, "clEnqueueReadBuffer", code, text) : MACE_OK;
+  return enqueue_copy(device, to, from, bytes, NULL, text);
+}
+
+void mace_opencl_release_copies(mace_device *device) {
+  while (device->copying) device->cl.clReleaseEvent(device->copies[--device->copying]);
+}
+
+mace_status mace_opencl_finish_copies(mace_device *device, mace_text text) {
+  /* Of each event: a queue that is empty does not tell whether what it had was done. */
+  const int32_t code = device->copying ? device->cl.clWaitForEvents(device->copying, device->copies) : CL_SUCCESS;
+  mace_opencl_release_copies(device);
+  if (!code) return MACE_OK;
+  const mace_status status = mace_opencl_judge(MACE_FAILED, "clWaitForEvents", code, text);
+  if (status != MACE_LOST) device->cl.clFinish(device->queue); /* behind one that failed, others may go on */
+  return status;
+}
+
+mace_status mace_opencl_begin_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
+                                   mace_text text) {
+  mace_status status = MACE_OK;
+  if (!bytes) return MACE_OK; /* as in mace_opencl_copy */
+  if (device->copying == OPENCL_COPIES) status = mace_opencl_finish_copies(device, text);
+  if (!status) status = enqueue_copy(device, to, from, bytes, &device->copies[device->copying], text);
+  if (!status) device->copying++;
+  return status;
 }
 
 /* ---- buffers of the application ---- */

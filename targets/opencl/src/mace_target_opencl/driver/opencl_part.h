@@ -7,7 +7,7 @@
 #include "opencl_api.h"
 #include "opencl_blob.h"
 
-enum { OPENCL_NAME_BYTES = 160, OPENCL_OPTION_BYTES = 256 };
+enum { OPENCL_NAME_BYTES = 160, OPENCL_OPTION_BYTES = 256, OPENCL_COPIES = 16 };
 
 /* What the application set with mace_config.options; empty: not set. */
 typedef struct opencl_settings {
@@ -29,6 +29,8 @@ struct mace_device {
   cl_mem pool;        /* where parts with images keep what passes between their calls; NULL: none has such */
   size_t pool_bytes;
   uint32_t pools; /* that were made: parts whose images lie in another one make them again */
+  cl_event copies[OPENCL_COPIES]; /* that were begun and not waited for */
+  uint32_t copying;
   uint64_t largest; /* bytes of the largest buffer */
   size_t group;     /* work-items of the largest group */
   char name[OPENCL_NAME_BYTES];
@@ -150,6 +152,10 @@ mace_status mace_opencl_allocate(mace_device *device, const mace_need *need, mac
 void mace_opencl_free(mace_device *device, mace_buffer *buffer);
 mace_status mace_opencl_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
                              mace_text text);
+mace_status mace_opencl_begin_copy(mace_device *device, mace_binding to, mace_binding from, size_t bytes,
+                                   mace_text text);
+mace_status mace_opencl_finish_copies(mace_device *device, mace_text text);
+void mace_opencl_release_copies(mace_device *device);
 mace_status mace_opencl_import(mace_device *device, const mace_need *need, mace_memory *memory, mace_text text);
 void mace_opencl_release(mace_device *device, mace_memory *memory);
 
