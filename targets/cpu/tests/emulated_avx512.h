@@ -174,6 +174,14 @@ EMULATED __m512i emulated_dot_512(__m512i c, __m512i a, __m512i b) {
 EMULATED __m256i emulated_dot_256(__m256i c, __m256i a, __m256i b) {
   return emulated_dots(emulated_half(c), emulated_half(a), emulated_half(b), 8).half[0];
 }
+EMULATED __m256i emulated_words_256(__m256i c, __m256i a, __m256i b) {
+  return _mm256_add_epi32(c, _mm256_madd_epi16(a, b));
+}
+EMULATED __m512i emulated_words_512(__m512i c, __m512i a, __m512i b) {
+  const wide x = {.i = c}, y = {.i = emulated_madd_epi16(a, b)};
+  const wide z = {.half = {_mm256_add_epi32(x.half[0], y.half[0]), _mm256_add_epi32(x.half[1], y.half[1])}};
+  return z.i;
+}
 
 /* Eight tiles of 16 rows of 64 bytes, and their shapes. */
 typedef struct tile_shapes {
@@ -275,6 +283,9 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_dpbusd_epi32 emulated_dot_512
 #define _mm256_dpbusd_epi32 emulated_dot_256
 #define _mm256_dpbusd_avx_epi32 emulated_dot_256
+#undef _mm512_dpwssd_epi32
+#define _mm512_dpwssd_epi32 emulated_words_512
+#define _mm256_dpwssd_avx_epi32 emulated_words_256
 
 #undef _tile_loadd
 #undef _tile_stored
