@@ -95,7 +95,11 @@ def _scalar(written: Written, text: str, part: Part) -> str | float | bool | Non
         return _BOOLS[text.lower()]
     if _INTEGER.fullmatch(text):
         return int(text)
-    return float(text) if _NUMBER.fullmatch(text) else text
+    if not _NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    # JSON Schema takes 1e3 for an integer, which it must then be for those who read it.
+    return int(number) if "integer" in part.get("type", ()) and number.is_integer() else number
 
 
 def _change_case(text: str, case: str | None) -> str:
