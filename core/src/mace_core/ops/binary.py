@@ -144,6 +144,11 @@ def _infer_logical(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     return [(DType.BOOL, _shape(inputs))]
 
 
+def _infer_shift(inputs: Inputs, attrs: Attributes) -> list[Spec]:
+    need(present(inputs)[0].dtype is not DType.BOOL, "its inputs are bool; they must be integers")
+    return _infer_bits(inputs, attrs)
+
+
 def _infer_bits(inputs: Inputs, attrs: Attributes) -> list[Spec]:
     same_dtype(inputs)
     need(not present(inputs)[0].dtype.is_float, "its inputs must be integers")
@@ -157,5 +162,5 @@ OPS = (
     *(Op(n, ("x", "y"), ("z",), _infer_bits, f, move=keep) for n, f in BITWISE.items()),
     Op("Pow", ("x", "y"), ("z",), _infer_pow, _pow, move=keep),
     Op("Mod", ("x", "y"), ("z",), _infer_arithmetic, _mod, ModAttributes, move=keep),
-    Op("BitShift", ("x", "y"), ("z",), _infer_bits, _shift, BitShiftAttributes, move=keep),
+    Op("BitShift", ("x", "y"), ("z",), _infer_shift, _shift, BitShiftAttributes, move=keep),
 )
