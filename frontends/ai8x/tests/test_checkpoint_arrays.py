@@ -142,3 +142,16 @@ def test_missing_and_cut_files(tmp_path: Path) -> None:
     (tmp_path / "w.npy").write_bytes((tmp_path / "w.npy").read_bytes()[:-1])
     with pytest.raises(MaceError, match="is cut off; copy or download it again"):
         load_arrays(tmp_path / "w.npy", [Form(4)])
+
+
+def test_arrays_of_no_layer_are_told(tmp_path: Path) -> None:
+    weights, bias = tmp_path / "weights.npy", tmp_path / "bias.npy"
+    for path, shape in ((weights, (2, 3)), (bias, (2,))):
+        with path.open("wb") as file:
+            for _ in range(3):
+                np.save(file, np.ones(shape, np.int64))
+    assert load_arrays(weights, [Form(2)] * 2, bias).notes == (
+        f"{weights}: the last 1 arrays belong to no layer, and are not used",
+        f"{bias}: the last 1 arrays belong to no layer, and are not used",
+    )
+    assert load_arrays(weights, [Form(2)] * 3, bias).notes == ()

@@ -123,3 +123,18 @@ def test_faults(changes: dict[str, Array | None], problem: str) -> None:
         f"model: {problem}; fuse it with the tool that trained it",
         "model: x.bn normalizes [2] channels and needs a convolution to them, found none; fuse it with the tool that trained it",
     ]
+
+
+def test_a_normalization_of_another_name_is_not_left_out(tmp_path: Path) -> None:
+    stranger = {
+        "features.1.running_mean": np.zeros(6, np.float32),
+        "features.1.weight": np.ones(6, np.float32),
+    }
+    write_state(CheckpointState(tmp_path, tensors() | stranger), tmp_path / "before")
+    with pytest.raises(
+        MaceError, match=r"features\.1\.running_mean is that of a batch normalization that belongs"
+    ):
+        load_checkpoint(tmp_path / "before")
+    ignored = load_checkpoint(tmp_path / "before", ignore_bn=True)
+    assert [layer.name for layer in ignored.layers] == ["conv", "fc"]
+    assert "batch normalization of the checkpoint was ignored, as asked for" in ignored.notes

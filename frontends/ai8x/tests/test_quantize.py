@@ -193,9 +193,19 @@ def test_bits_of_layers(tmp_path: Path) -> None:
     assert [made.tensors[name].item() for name in twice] == [1, 7, 115] * 2
 
 
+def test_bits_follow_sequence_numbers(tmp_path: Path) -> None:
+    """As the layers of the checkpoint do; one that only passes its input on has no weights."""
+    layers = "[{sequence: 4, quantization: 8}, {sequence: 1, quantization: 2}, {quantization: 4}"
+    layers += ", {bypass: true, quantization: 1}, {sequence: 0}]"
+    (tmp_path / "net.yaml").write_text(f"layers: {layers}\n")
+    assert description_bits(tmp_path / "net.yaml") == (None, 2, 4, 8)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("layers: [{sequence: 1}, {sequence: 1}]", "sequence: 1 is no number of one layer; give each"),
+        ("layers: [{sequence: a}]", "sequence: 'a' is no number of one layer; give each"),
         (
             "layers: [{quantization: 3}, {quantization: binary}]",
             "quantization: 3 of layer 0; write 1, 2, 4 or 8\n",

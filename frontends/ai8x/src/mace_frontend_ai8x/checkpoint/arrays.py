@@ -78,11 +78,17 @@ def load_arrays(weights: Path, forms: Sequence[Form], bias: Path | None = None) 
             values = values[:, :, ::-1, ::-1].swapaxes(0, 1)
         layer_values.append(_narrow(values, form))
     biases = _read(bias) if bias else []
+    unused = [
+        f"{path}: the last {count} arrays belong to no layer, and are not used"
+        for path, count in ((weights, len(arrays)), (bias, len(biases) - len(forms)))
+        if count > 0
+    ]
     return Checkpoint(
-        tuple(
+        notes=tuple(unused),
+        layers=tuple(
             LayerParameters(str(i), values, biases[i].ravel() if i < len(biases) else None, form.bits)
             for i, (values, form) in enumerate(zip(layer_values, forms, strict=True))
-        )
+        ),
     )
 
 

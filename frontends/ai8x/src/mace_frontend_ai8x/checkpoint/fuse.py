@@ -29,13 +29,19 @@ MEAN = ".bn.running_mean"
 
 
 def needs_fusing(state: CheckpointState) -> bool:
-    """Return whether a checkpoint has batch normalization."""
-    return any(name.endswith(MEAN) for name in state.tensors)
+    """Return whether a checkpoint has batch normalization, also where it belongs to no layer's convolution."""
+    return any(name.rpartition(".")[2] == "running_mean" for name in state.tensors)
 
 
 def without_batch_normalization(state: CheckpointState) -> CheckpointState:
     """Return the same state without the tensors of batch normalization."""
-    return state.with_tensors({name: values for name, values in state.tensors.items() if ".bn." not in name})
+    norms = {name.rpartition(".")[0] for name in state.tensors if name.rpartition(".")[2] == "running_mean"}
+    tensors = {
+        name: values
+        for name, values in state.tensors.items()
+        if ".bn." not in name and name.rpartition(".")[0] not in norms
+    }
+    return state.with_tensors(tensors)
 
 
 def fuse(state: CheckpointState, arch: str | None = None, divisor: float = DIVISOR) -> CheckpointState:
@@ -46,7 +52,13 @@ def fuse(state: CheckpointState, arch: str | None = None, divisor: float = DIVIS
     MaceError with all layers whose convolution is missing or does not have the normalized channels as first
     axis of its weights.
     """
-    tensors, faults = dict(state.tensors), []
+    tensors = dict(state.tensors)
+    # One of another name may stand anywhere in the model: left out, its network would be another.
+    faults = [
+        f"{state.path}: {name} is that of a batch normalization that belongs to no layer's convolution"
+        for name in state.tensors
+        if name.rpartition(".")[2] == "running_mean" and not name.endswith(MEAN)
+    ]
     for layer in [name.removesuffix(MEAN) for name in state.tensors if name.endswith(MEAN)]:
         weights = state.tensors.get(f"{layer}.op.weight")
         channels = state.tensors[layer + MEAN].shape

@@ -245,7 +245,9 @@ def description_bits(path: Path) -> tuple[int | None, ...]:
     if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
         raise MaceError(path, "has no list of layers", "name the network's description")
     weighted = [
-        layer for layer in layers if _operation(layer) not in WITHOUT_WEIGHTS and "weight_source" not in layer
+        layer
+        for layer in _in_sequence(path, layers)
+        if _operation(layer) not in WITHOUT_WEIGHTS and "weight_source" not in layer and not _is_bypass(layer)
     ]
     bits = [layer.get("quantization") for layer in weighted]
     faults = [
@@ -256,6 +258,29 @@ def description_bits(path: Path) -> tuple[int | None, ...]:
     if faults:
         raise MaceError.of(faults)
     return tuple(bits)
+
+
+def _in_sequence(path: Path, layers: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return layers in the order of their sequence numbers, which is that of the checkpoint.
+
+    A layer without a number follows the one before it in the file.
+    """
+    numbered: dict[int, dict[str, object]] = {}
+    following = 0
+    for layer in layers:
+        number = layer.get("sequence", following)
+        if type(number) is not int or number in numbered:
+            raise MaceError(
+                path, f"sequence: {number!r} is no number of one layer", "give each layer its own number"
+            )
+        numbered[number] = layer
+        following = number + 1
+    return [numbered[number] for number in sorted(numbered)]
+
+
+def _is_bypass(layer: dict[str, object]) -> bool:
+    """Tell whether a layer only passes its input on, without weights of its own."""
+    return str(layer.get("bypass", False)).lower() in ("true", "yes", "on")
 
 
 def _is_bit_count(bits: object) -> bool:
