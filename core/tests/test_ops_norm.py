@@ -164,3 +164,10 @@ def test_a_bias_does_not_give_a_product_of_vectors_an_axis() -> None:
     two, three, bias = (np.full(shape, 2, np.float32) for shape in ((3,), (3,), (1,)))
     (product,) = op.compute([two, three, bias], op.complete({}))
     assert (product.shape, product.item()) == ((), 14)
+
+
+def test_a_norm_of_groups_without_an_image_has_none() -> None:
+    op = core_ops()["GroupNorm"]
+    vectors = [np.ones(4, np.float32)] * 2
+    (result,) = op.compute([np.ones((0, 3, 4), np.float32), *vectors], op.complete({"groups": 2}))
+    assert result.shape == (0, 3, 4)

@@ -6,6 +6,7 @@ BatchNorm, InstanceNorm and LRN share some of its functions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TypeVar
 
 import numpy as np
@@ -139,7 +140,9 @@ def _infer_group(inputs: Inputs, attrs: GroupNormAttributes) -> list[Spec]:
 
 def _group_norm(x: Array, scale: Array, bias: Array, attrs: GroupNormAttributes) -> Array:
     # Each group is a run of adjacent channels, normalized together with all pixels of its image.
-    groups = x.reshape(x.shape[0], -1, attrs.groups, x.shape[-1] // attrs.groups)
+    # Every length is stated: NumPy cannot tell the one that is left of an image without pixels.
+    pixels = prod(x.shape[1:-1])
+    groups = x.reshape(x.shape[0], pixels, attrs.groups, x.shape[-1] // attrs.groups)
     return (normalize(groups, (1, 3), attrs.epsilon).reshape(x.shape) * scale + bias).astype(x.dtype)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from itertools import chain
+from itertools import chain, product
 from typing import ClassVar
 
 import numpy as np
@@ -14,18 +14,24 @@ import pytest
 
 from mace_core.api import Transform
 from mace_core.hookspecs import GROUP
-from mace_core.ir import Array, Graph
+from mace_core.ir import Array, DType, Graph
 from mace_core.plugin_loader import PluginLoader
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import random_inputs
+from mace_core.testing.operator_graphs import random_operators
 from mace_core.testing.plugin import PluginContract
+from mace_core.testing.samples import extreme_inputs
 from mace_core.testing.strategies import random_graph
 from mace_core.transforms import order_phases
 from mace_core.verify import verify
 
 SEEDS = range(60)
+OPERATOR_SEEDS = range(24)
 REPEATS = 8
+INTEGERS = tuple(dtype for dtype in DType if not dtype.is_float)
+HALF_TOLERANCE = 2.0**-7
+"""Of the largest number: several roundings of half precision, in another order."""
 
 
 class TransformContract(PluginContract):
@@ -72,6 +78,19 @@ class TransformContract(PluginContract):
                     sample.outputs, execute(after, sample.inputs), tolerance, f"random_graph({seed})"
                 )
 
+    def test_keeps_what_integers_and_halves_compute(self, transform: Transform) -> None:
+        for seed, types in product(OPERATOR_SEEDS, (INTEGERS, (DType.F16,))):
+            sample = _make_operators(seed, types)
+            after = verify(transform.apply(sample.graph))
+            if _is_same(after, sample.graph):
+                continue
+            actual = execute(after, sample.inputs)
+            for name, array in sample.outputs.items():
+                tolerance = HALF_TOLERANCE if array.dtype == np.float16 else 0.0
+                scale = float(np.abs(array, dtype=np.float64).max(initial=1)) if tolerance else 1.0
+                place = f"random_operators({seed}, {types}): {name}"
+                np.testing.assert_allclose(actual[name], array, 0, tolerance * scale, err_msg=place)
+
     def test_ends_when_repeated(self, transform: Transform) -> None:
         for seed in SEEDS[:10]:
             graph = _make_sample(seed).graph
@@ -95,6 +114,15 @@ def _make_sample(seed: int) -> _Sample:
     """Return a random graph with inputs and outputs, computed once for all transforms."""
     graph = verify(random_graph(seed))
     inputs = random_inputs(graph, seed)
+    values = execute(graph, inputs)
+    return _Sample(graph, inputs, {name: values[name] for name in graph.outputs})
+
+
+@cache
+def _make_operators(seed: int, types: tuple[DType, ...]) -> _Sample:
+    """Return a random graph of these types with inputs and outputs."""
+    graph = verify(random_operators(seed, types))
+    inputs = extreme_inputs(graph, seed) if types is INTEGERS else random_inputs(graph, seed)
     values = execute(graph, inputs)
     return _Sample(graph, inputs, {name: values[name] for name in graph.outputs})
 

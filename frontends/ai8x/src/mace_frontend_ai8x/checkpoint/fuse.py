@@ -29,7 +29,7 @@ MEAN = ".bn.running_mean"
 
 
 def needs_fusing(state: CheckpointState) -> bool:
-    """Return whether a checkpoint has batch normalization, also where it belongs to no layer's convolution."""
+    """Return whether a checkpoint has batch normalization, also one that belongs to no convolution."""
     return any(name.rpartition(".")[2] == "running_mean" for name in state.tensors)
 
 

@@ -257,7 +257,7 @@ def description_bits(path: Path) -> tuple[int | None, ...]:
     ]
     if faults:
         raise MaceError.of(faults)
-    return tuple(bits)
+    return tuple(number if isinstance(number, int) else None for number in bits)
 
 
 def _in_sequence(path: Path, layers: list[dict[str, object]]) -> list[dict[str, object]]:
