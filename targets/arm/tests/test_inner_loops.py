@@ -65,3 +65,13 @@ def test_cores_reach_nine_tenths_of_their_products(level: str) -> None:
     shares = {name: measure_shares(assembly, name, "arm64-v8a") for name in wide}
     assert all(set(of) == set(PROCESSORS["arm64-v8a"].cores) for of in shares.values())
     assert all(share >= 0.9 for of in shares.values() for share in of.values()), shares
+
+
+@pytest.mark.exhaustive
+def test_floats_of_32_bits_take_few_steps() -> None:
+    """43 instructions, of which eight loads advance a pointer: 51 steps, three in a cycle, for 16 cycles."""
+    require(None if shutil.which("llvm-mca") else "llvm-mca is not installed: apt-get install llvm")
+    assembly = compile_level("armeabi-v7a", "neon")
+    assert count_loop(assembly, "gemm_4x2").instructions <= 43
+    (share,) = measure_shares(assembly, "gemm_4x2", "armeabi-v7a").values()
+    assert share > 0.89

@@ -72,5 +72,5 @@ AARCH64 = Family(("arm64-v8a", "arm64"), (SME, BYTE_MATRICES, DOT_PRODUCT, NEON)
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
 # input. That processors have NEON is part of these ABIs, so their toolchains say so to the compiler and no
 # flag is needed here.
-NEON32 = replace(NEON, rows=4, columns=8, registers=16)
+NEON32 = replace(NEON, rows=4, columns=8, registers=16, helpers=(*NEON.helpers, KERNELS / "load_pair.h.in"))
 AARCH32 = Family(("armeabi-v7a", "armhf"), (NEON32,), (NEON32,))
