@@ -195,6 +195,15 @@ def measure_peaks(products: Sequence[Matrices], clblast: str, rounds: int, folde
     return Peaks.of_lines(printed.stdout.splitlines())
 
 
+def check_device(work: Sequence[Work], peaks: Peaks) -> None:
+    """End the benchmark where the peaks are those of another device than computed the models."""
+    for one in work:
+        if not one.device.startswith(f"opencl: {peaks.device}"):
+            raise SystemExit(
+                f"{one.model}: computed by {one.device}, and the peaks are those of {peaks.device}"
+            )
+
+
 def format_row(*cells: str) -> str:
     """Return a line of a table in Markdown."""
     return f"| {' | '.join(cells)} |\n"
@@ -284,6 +293,7 @@ def main() -> None:
         products = {*filter(None, chain.from_iterable(one.products for one in work))}
         ordered = sorted(products, key=lambda one: (one.flops, one.rows, one.columns))
         peaks = measure_peaks(ordered, arguments.clblast, arguments.rounds, folder)
+    check_device(work, peaks)
     times = list(chain.from_iterable(one.compare(peaks) for one in work))
     sys.stdout.write(show(times, peaks))
     if arguments.json:
