@@ -217,6 +217,16 @@ SIZES = (
     ),
     raw(
         "CropAndResize",
+        f32(2, 6, 8, 2),
+        np.array([[0.1, 0.2, 1, 1], [0.9, 1, 0, 0], [0.5, 0.1, 1, 0.9]], np.float32),
+        const(0, 1, 0),
+        const(8, 4),
+        extrapolation_value=5.0,
+        tolerance=1e-5,
+        name="border",
+    ),
+    raw(
+        "CropAndResize",
         f32(1, 5, 6, 3),
         np.array([[0, 0, 1, 0.7]], np.float32),
         const(0),
