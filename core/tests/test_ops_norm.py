@@ -171,3 +171,9 @@ def test_a_norm_of_groups_without_an_image_has_none() -> None:
     vectors = [np.ones(4, np.float32)] * 2
     (result,) = op.compute([np.ones((0, 3, 4), np.float32), *vectors], op.complete({"groups": 2}))
     assert result.shape == (0, 3, 4)
+
+
+def test_a_local_norm_of_no_channels_has_none() -> None:
+    op = core_ops()["LRN"]
+    (result,) = op.compute([np.ones((2, 3, 0), np.float32)], op.complete({"size": 3}))
+    assert result.shape == (2, 3, 0)

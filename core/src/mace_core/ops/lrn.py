@@ -32,6 +32,8 @@ def _infer(inputs: Inputs, attrs: LRNAttributes) -> list[Spec]:
 def _lrn(x: Array, attrs: LRNAttributes) -> Array:
     """Divide x by (bias + alpha / size * sum of squares over `size` channels) ** beta."""
     size = attrs.size
+    if not x.size:
+        return x
     # An even window reaches one channel further up than down, as ONNX defines it.
     before = (size - 1) // 2
     squares = np.pad(x.astype(np.float64) ** 2, [(0, 0)] * (x.ndim - 1) + [(before, size - 1 - before)])
