@@ -279,6 +279,7 @@ def test_what_only_looks_alike_stays() -> None:
     pairs = (
         (e("Sub", x, y), e("Sub", y, x)),
         (e("Clip", x, min=0.0), e("Clip", x, min=0.5)),
+        (e("Pad", x, before=(1, 0), after=(0, 0)), e("Pad", x, before=(1, 0), after=(0, 0), value=-0.0)),
         (e("ReduceMean", x, axes=(0,)), e("ReduceMean", x, axes=(1,))),
         (e("Mul", x, e.array([1, 2, 3, 4])), e("Mul", x, e.array([1, 2, 3, 5]))),
         (e("Mul", x, e.array([1, 2, 3, 4])), e("Mul", x, e.array([[1, 2, 3, 4]]))),

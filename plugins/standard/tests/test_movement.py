@@ -213,3 +213,11 @@ def test_a_stretch_that_shapes_the_result_stays() -> None:
         assert ops_after([remove_expands], graph, 0) == [n.op.name for n in graph.nodes]
     both = e.graph(e("Add", e("Expand", x, shape=(3, 4)), e("Expand", e.input(3, 1), shape=(3, 4))))
     assert ops_after([remove_expands], both, 0) == ["Add"]
+
+
+def test_a_merged_concat_stands_for_all_that_it_was() -> None:
+    e = Expressions()
+    left, right = (e("Concat", e.input(2), e.input(2), axis=0) for _ in range(2))
+    graph = e.graph(e("Concat", left, right, axis=0))
+    (merged,) = merge_concats(graph).nodes
+    assert set(merged.sources) == {source for node in graph.nodes for source in node.sources}

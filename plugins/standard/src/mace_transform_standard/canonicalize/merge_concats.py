@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 
 from mace_core.ir import Graph, Node
 from mace_core.ops.shapes import AxisAttributes
@@ -28,10 +30,9 @@ def _rule(match: Match) -> Sequence[str] | None:
     parts: list[str] = []
     for name, concat in zip(node.inputs, inner, strict=True):
         parts += concat.inputs if concat else (name,)
-    first = next(filter(None, inner))
-    return match.builder.add(
-        "Concat", parts, node.attrs, outputs=node.outputs, like=match.merge_origins(first)
-    )
+    sources = chain.from_iterable(n.sources for n in (*filter(None, inner), node))
+    like = replace(node, sources=tuple(dict.fromkeys(sources)))
+    return match.builder.add("Concat", parts, node.attrs, outputs=node.outputs, like=like)
 
 
 def _find_inner(match: Match, index: int) -> Node | None:

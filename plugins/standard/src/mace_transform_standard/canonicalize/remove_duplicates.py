@@ -40,7 +40,8 @@ def _make_key(match: Match, inputs: tuple[str, ...]) -> Hashable:
     operands = tuple(sorted(inputs)) if node.op.name in COMMUTATIVE else inputs
     # The same numbers stored with another scale are rounded to other values.
     storages = tuple(match.builder.storages.get(o) for o in node.outputs)
-    return node.op.name, operands, node.attrs, storages
+    # As text, in which -0.0 is not 0.0: padding with either, and what is divided by it, differs.
+    return node.op.name, operands, repr(node.attrs), storages
 
 
 def _find_equal_constants(graph: Graph) -> dict[str, str]:
