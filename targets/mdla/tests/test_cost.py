@@ -120,6 +120,15 @@ def test_layouts_follow_channels_operators_and_partners() -> None:
     assert padded_bytes(Tensor("x", F32, (1, 2, 2, 3)), "16C") == 4 * 16 * 2
 
 
+def test_a_layout_reaches_the_operands_of_earlier_operators() -> None:
+    builder = Builder("wide")
+    narrow = [builder.input(name, F32, (1, 4, 4, 3)) for name in "ab"]
+    product = builder.one("Mul", narrow)
+    joined = builder.one("Concat", [product, builder.input("c", F32, (1, 4, 4, 16))], {"axis": 3})
+    layouts = choose_layouts(builder.finish([joined]))
+    assert [layouts[name] for name in (*narrow, product)] == ["16C"] * 3
+
+
 def chain_of(*ops: str, second_reader: bool = False) -> Graph:
     """Return a chain of 1x1 convolutions and operators of one operand; all keep the shape."""
     builder = Builder("chain")

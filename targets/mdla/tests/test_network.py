@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tflite
 from neuron_session import SANITIZED, STUB, small_graph
 
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
 from mace_core.testing.compiled import case, host
+from mace_target_mdla.lite_model import LiteModel, LiteTensor
 from mace_target_mdla.network import (
     NetworkKind,
     encode_compiled,
@@ -23,6 +25,7 @@ from mace_target_mdla.network import (
     find_tflite,
     refuse_encoding,
 )
+from mace_target_mdla.network_table import NetworkTable
 from mace_tflite_writer import write_tflite
 
 RUNTIME = Path(str(files("mace_core") / "runtime"))
@@ -31,10 +34,10 @@ DRIVER = Path(str(files("mace_target_mdla.driver")))
 
 def test_a_network_holds_the_file_and_is_the_same_each_time() -> None:
     graph = small_graph()
-    tflite = write_tflite(graph)
-    network = encode_network(graph, tflite)
-    assert find_tflite(network) == tflite
-    assert encode_network(graph, tflite) == network
+    file = write_tflite(graph)
+    network = encode_network(graph, file)
+    assert find_tflite(network) == file
+    assert encode_network(graph, file) == network
     magic, version, _, size = struct.unpack_from("<8s2IQ", network)
     assert (magic, version, size) == (b"MACEMDLA", 1, len(network))
 
@@ -49,10 +52,20 @@ def test_weights_are_in_a_network_once() -> None:
     assert len(network) < weights.nbytes + 4096
 
 
+def test_filters_that_two_operations_read_are_in_a_network_once() -> None:
+    """Also where they do not lie aligned in the file, so that they are copied behind it."""
+    model = LiteModel(write_tflite(small_graph()))
+    filters = LiteTensor("w", tflite.TensorType.INT8, (2, 3), (0.1, 0.2), (0, 0), 0, 13, 6)
+    model.__dict__["tensors"] = (filters,)
+    table = NetworkTable(model)
+    first, size = table.weights(0, 0), len(table.data)
+    assert (table.weights(0, 0), len(table.data), len(table.operands)) == (first, size, 1)
+
+
 def test_whether_floats_may_be_computed_with_16_bits_is_a_flag() -> None:
     graph = small_graph()
-    tflite = write_tflite(graph)
-    strict, relaxed = (encode_network(graph, tflite, relax) for relax in (False, True))
+    file = write_tflite(graph)
+    strict, relaxed = (encode_network(graph, file, relax) for relax in (False, True))
     flags = [struct.unpack_from("<I", network, 28)[0] for network in (strict, relaxed)]
     assert flags == [0, 1]
 

@@ -141,11 +141,11 @@ class NetworkTable:
                 f"the filters {tensor.name!r} are not int8 with scales along axis {axis}",
                 f"quantize them symmetrically along axis {axis}",
             )
-        kind = OperandType.TENSOR_QUANT8_SYMM_PER_CHANNEL
-        offset = self._place(tensor)
-        operand = Operand(kind, tensor.shape, 0.0, 0, axis, tensor.scales, offset, tensor.size)
         key = ("weights", number)
         if key not in self._constants:
+            kind = OperandType.TENSOR_QUANT8_SYMM_PER_CHANNEL
+            offset = self._place(tensor)
+            operand = Operand(kind, tensor.shape, 0.0, 0, axis, tensor.scales, offset, tensor.size)
             self._constants[key] = self._add(operand)
         return self._constants[key]
 

@@ -27,13 +27,22 @@ def choose_layouts(graph: Graph) -> Mapping[str, str]:
     layouts = {
         name: "4C" if channels_of(tensor) <= SMALL else "16C" for name, tensor in graph.tensors.items()
     }
+    shared: list[tuple[str, ...]] = []
     for node in graph.nodes:
         operator = TfliteOperation.of(node, graph).operator
-        names = [name for name in node.inputs if name and name not in graph.weights]
-        # The compiler then prefers 16C for all of them, which spares a conversion at run time (guide 82).
-        is_wide = operator in SAME_LAYOUT and any(layouts[name] == "16C" for name in names)
-        if operator in ONLY_16C or is_wide:
-            layouts.update(dict.fromkeys((*names, *node.outputs), "16C"))
+        names = (*(name for name in node.inputs if name and name not in graph.weights), *node.outputs)
+        if operator in ONLY_16C:
+            layouts.update(dict.fromkeys(names, "16C"))
+        elif operator in SAME_LAYOUT:
+            shared.append(names)
+    # Again until nothing changes, because a later operator widens the results of earlier ones.
+    before: Mapping[str, str] = {}
+    while before != layouts:
+        before = dict(layouts)
+        for names in shared:
+            # The compiler then prefers 16C for all of them, which spares a conversion at run time (guide 82).
+            if any(layouts[name] == "16C" for name in names):
+                layouts.update(dict.fromkeys(names, "16C"))
     return layouts
 
 
