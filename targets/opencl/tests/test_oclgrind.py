@@ -43,15 +43,14 @@ def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("inputs", "ops"), [("shapes", 129), ("extremes", 100)])
-def test_each_op_of_three_odd_shapes_has_no_races_and_stays_inside_of_its_buffers(
-    inputs: str, ops: int, tmp_path: Path
-) -> None:
-    output = simulate([str(Path(__file__).with_name("odd_shapes.py")), inputs], tmp_path)
-    match = re.fullmatch(r"(\d+) results of (\d+) ops\n", output)
-    assert match, output
-    assert int(match[1]) >= 3 * ops
-    assert int(match[2]) >= ops
+def test_each_op_of_three_odd_shapes_has_no_races_and_stays_inside_of_its_buffers(tmp_path: Path) -> None:
+    output = simulate([str(Path(__file__).with_name("odd_shapes.py"))], tmp_path)
+    numbers = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) results of (\d+) ops\n", output)]
+    assert len(numbers) == 2, output
+    # On random numbers and on the ends of floats.
+    for (results, ops), min_ops in zip(numbers, (129, 100), strict=True):
+        assert results >= 3 * ops
+        assert ops >= min_ops
 
 
 def simulate(arguments: Sequence[str], folder: Path) -> str:
