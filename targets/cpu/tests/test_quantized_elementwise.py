@@ -40,6 +40,21 @@ def test_elementwise(tmp_path: Path) -> None:
     assert kernels["tanh"] == "table_8"
 
 
+def test_every_byte_is_looked_up(tmp_path: Path) -> None:
+    """At each place of a vector, and behind the last whole one."""
+    every = np.concatenate([np.roll(np.arange(-128, 128), shift) for shift in range(32)])
+    every = np.append(every, [127, -128, 0]).astype(np.int8)
+    graphs = [
+        graph("tanh", "Tanh", [(I8, every.shape)], {}, storage(DType.I8, 1 / 128)),
+        graph("elu", "Elu", [(U8, every.shape)], {}, U8),
+    ]
+    inputs = {"tanh": {"x0": every}, "elu": {"x0": every.view(np.uint8)}}
+    results = run_merged(Cpu(), graphs, tmp_path, inputs)
+    for g in graphs:
+        (name,) = g.outputs
+        np.testing.assert_array_equal(results[g.name][name], execute(g, inputs[g.name])[name], g.name)
+
+
 GATE = storage(DType.I16, 2.0**-12)
 UNIT = storage(DType.I16, 2.0**-15)
 
