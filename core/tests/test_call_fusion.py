@@ -56,6 +56,7 @@ CASES = {
     "read by others": (["f in>a", "g a>b", "h a,b>out"], ["f in>a", "g a>b", "h a,b>out"]),
     "absent operands": (["f in,>a", "g a,>out"], ["fg in,,>out"]),
     "no such kernel": (["h in>a", "g a>out"], ["h in>a", "g a>out"]),
+    "parts of one tensor": (["f in>a", "f b>a", "g a>out"], ["f in>a", "f b>a", "g a>out"]),
     "several results": (["f in>a,b", "g a>c", "h b,c>out"], ["f in>a,b", "g a>c", "h b,c>out"]),
 }
 
@@ -126,3 +127,8 @@ def test_the_search_ends_with_what_it_has_accepted() -> None:
     assert len(trials) == MAX_TRIALS + 1
     assert len(fused.calls) < len(before.calls)
     assert accepts(fused)
+
+
+def test_parts_that_a_level_writes_stay() -> None:
+    calls = [call("f in>a", "avx2"), call("f b>a", "avx2"), call("f in>a", "sse2"), call("g a>out")]
+    assert fuse_calls(program(calls), join).calls == tuple(calls)

@@ -104,7 +104,9 @@ class _Fusion:
             is_private = self._readers[tensor] == {position} and tensor not in self._shared
             if not writers or not is_private or max(writers) < self._find_latest(second):
                 continue
-            calls = chain.from_iterable(self.slots[writer] for writer in sorted(writers))
+            calls = list(chain.from_iterable(self.slots[writer] for writer in sorted(writers)))
+            if not _write_all(calls):
+                continue
             pairs = [self._pair(call, second, tensor) for call in calls]
             fused = [call for call in pairs if call is not None]
             if len(fused) == len(pairs):
@@ -132,6 +134,16 @@ class _Fusion:
             self.slots[writer] = []
         self.slots[position] = fused
         self.removed.add(tensor)
+
+
+def _write_all(calls: Sequence[Call]) -> bool:
+    """Tell whether each of the calls that write a tensor writes all of it.
+
+    Several of one level, as those of a Concat, write parts: behind each of them the second call would see
+    but one.
+    """
+    levels = list(chain.from_iterable(call.levels for call in calls))
+    return len(calls) == 1 or (all(call.levels for call in calls) and len(set(levels)) == len(levels))
 
 
 def _agree(first: Call, second: Call) -> bool:
