@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 
@@ -187,6 +188,36 @@ def test_states_of_torchscript_are_refused(ending: str, tmp_path: Path) -> None:
     file = saved(Totals(), shapes, tmp_path / f"model{ending}")
     with pytest.raises(MaceError, match=r"changes its buffers 'total' when it runs, .* by torch.export.save"):
         load(model_of(file, shapes))
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "argument"),
+    [
+        ("pool", ".pt2", "divisor_override=5 of aten::avg_pool2d"),
+        ("pool", ".traced.pt", "divisor_override=5 of aten::avg_pool2d"),
+        ("softplus", ".scripted.pt", "threshold=2"),
+        ("distance", ".traced.pt", "p=1.0 of aten::cdist"),
+    ],
+)
+def test_what_torch_exports_as_something_else_is_refused(
+    name: str, ending: str, argument: str, tmp_path: Path
+) -> None:
+    t = torch()
+
+    class Distance(t.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return t.cdist(x[0, 0], x[0, 0] * 2, p=1.0)
+
+    modules = {
+        "pool": t.nn.AvgPool2d(2, divisor_override=5),
+        "softplus": t.nn.Softplus(3, 2),
+        "distance": Distance(),
+    }
+    shapes = {"input": (1, 2, 4, 4)}
+    file = saved(modules[name], shapes, tmp_path / f"model{ending}")
+    expected = f"model{ending}: torch's exporter to ONNX leaves out {argument}"
+    with pytest.raises(MaceError, match=re.escape(expected)):
+        load(model_of(file, shapes if name != "distance" else {"x": (1, 2, 4, 4)}))
 
 
 def test_what_torch_cannot_export_is_told(tmp_path: Path) -> None:

@@ -19,6 +19,13 @@ from mace_core.graph_builder import NEXT
 from mace_core.hints import shape_lines
 from mace_core.ir import DType, Shape
 from mace_frontend_pytorch.archive import EXPORT_COMMAND, SCRIPT, ModelArchive, damage_error, quote_names
+from mace_frontend_pytorch.exporter_faults import (
+    EXPORTED,
+    SCRIPTED,
+    read_program,
+    read_script,
+    refuse_faults,
+)
 from mace_frontend_pytorch.states import (
     call_module,
     export_with_states,
@@ -195,6 +202,7 @@ class _Script(TorchProgram):
             raise MaceError(self.path.name, problem, f"{remedy} a shape:{lines}")
         # Freezing makes all attributes constants but those that the module writes.
         graph = torch.jit.freeze(self.module, optimize_numerics=False).inlined_graph
+        refuse_faults(self.path.name, read_script(graph), SCRIPTED)
         read = graph.findAllNodes("prim::GetAttr", recurse=True)
         tensors = [node for node in read if node.output().type().kind() == "TensorType"]
         if buffers := sorted({node.s("name") for node in tensors}):
@@ -243,6 +251,7 @@ class _Exported(TorchProgram):
         import torch
 
         program, inputs, outputs = self.program, [*names[0]], [*names[1]]
+        refuse_faults(self.path.name, read_program(program.graph), EXPORTED)
         starts = find_states(program)
         if starts:
             states = name_states(starts, (*inputs, *outputs))
