@@ -60,13 +60,17 @@ class BuiltForArm:
     outputs: tuple[Tensor, ...]
 
     @classmethod
-    def from_graph(cls, graph: Graph, folder: Path, toolchain: str, abi: str) -> BuiltForArm:
-        """Compile a graph whose inputs are given in its order."""
+    def from_graph(cls, graph: Graph, folder: Path, toolchain: str, abi: str, *objects: Path) -> BuiltForArm:
+        """Compile a graph whose inputs are given in its order.
+
+        objects: object files that are linked with it.
+        """
         tools = require_toolchain(toolchain, abi)
         runner = require_runner(tools, abi)
         target = with_levels(Arm(), Arm().known_levels(abi))
         sources = generate_library([target], [graph], abi)
-        path = program("mace_run", sources, tools.compiler(abi), folder, FLAGS)
+        flags = (*FLAGS, *map(str, objects))
+        path = program("mace_run", sources, tools.compiler(abi), folder, flags)
         return cls(path, runner, tuple(graph.tensors[name] for name in graph.outputs))
 
     def execute(

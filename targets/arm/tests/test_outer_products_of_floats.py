@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_arm import BuiltForArm
+from emulated_arm import BuiltForArm, require_toolchain
 from test_outer_products import VECTOR_BYTES
 
 from mace_core.attributes import AttributeValues
@@ -90,3 +91,20 @@ def test_kernels_that_round_products_do_not_multiply_tiles() -> None:
     assert "fmopa" in render(template, level=SME)
     separate = replace(SME, flags=(*SME.flags, *SEPARATE_ROUNDING))
     assert render(template, level=separate).strip() == "#define gemm_tiles_rows gemm_rows"
+
+
+@pytest.mark.exhaustive
+def test_sums_of_a_caller_are_left_alone(tmp_path: Path) -> None:
+    compiler = require_toolchain("gnu", "arm64").compiler("arm64")
+    owner, source = tmp_path / "owner.o", Path(__file__).with_name("owner_of_sums.c")
+    words = [*compiler.cc, *compiler.flags, "-O1", "-c", str(source), "-o", str(owner)]
+    subprocess.run(words, check=True, capture_output=True)
+    graph = blocks()[1]
+    arrays = [*draw_floats(graph).values()]
+    built = BuiltForArm.from_graph(graph, tmp_path, "gnu", "arm64", owner)
+    results = {}
+    for level in ("dotprod", "sme"):
+        done = built.execute(arrays, level, "max,sme-default-vector-length=64")
+        assert (done.returncode, "sums there" in done.stderr) == (0, True), done.stderr
+        results[level] = (tmp_path / "output_0.bin").read_bytes()
+    assert results["sme"] == results["dotprod"]
