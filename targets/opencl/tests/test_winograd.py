@@ -9,6 +9,7 @@ import pytest
 from opencl_device import load_on_device, measure_error, require_device
 
 from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Shape
 from mace_core.run.reference import execute
@@ -82,6 +83,24 @@ def test_half_precision_takes_the_small_tile() -> None:
 def test_the_key_of_the_deployment_file_is_the_option() -> None:
     assert OpenclOptions.of_model(Model("m", (), keys={"winograd": 4})).winograd == 4
     assert OpenclOptions.of_model(Model("m", ())).winograd == 0
+
+
+@pytest.mark.parametrize(("error", "tile"), [(1e-4, 4), (1e-6, 2)])
+def test_a_bound_chooses_the_tile(error: float, tile: int) -> None:
+    model = Model("m", (), keys={"winograd": 4, "winograd_error": error})
+    kernels = [call.kernel for call in Opencl(OpenclOptions.of_model(model)).lower(TAKEN[0]).calls]
+    assert kernels[0].params["tile"] == tile
+
+
+def test_a_bound_below_all_tiles_leaves_the_direct_sum() -> None:
+    options = OpenclOptions(winograd=4, winograd_error=1e-9)
+    assert "winograd" not in "".join(list_templates(TAKEN[0], options))
+
+
+def test_a_bound_is_refused_for_half_precision() -> None:
+    keys = {"winograd": 4, "winograd_error": 1e-5, "data_type": "fp16_fp32"}
+    with pytest.raises(MaceError, match="winograd_error: is measured in single precision, not in half"):
+        OpenclOptions.of_model(Model("m", (), keys=keys))
 
 
 @pytest.mark.device
