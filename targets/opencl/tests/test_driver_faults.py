@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from stub_session import HEADERS, Probe, ProbeSession, build_probe, build_stub
 
+from mace_core.graph_builder import Builder
+from mace_core.ir import DType
+
 pytestmark = pytest.mark.slow
 
 NO_DEVICE, STALE, LOST, FAILED = 6, 7, 10, 11
@@ -91,6 +94,21 @@ def test_a_fault_at_open_has_a_status_and_a_text(function: str, probe: Probe) ->
     assert int(status) == AT_OPEN[function]
     assert "; " in text, "the text says what to do"
     assert function in text or function in ("clGetDeviceIDs", "clBuildProgram")
+
+
+def test_more_copies_than_the_driver_notes_are_waited_for_in_between(tmp_path: Path) -> None:
+    """It notes 16, and a model may have more inputs: it waits for them, and for the rest at the end."""
+    builder = Builder("m")
+    total, *others = (builder.input(f"x{number}", DType.F32, (2, 50)) for number in range(20))
+    for other in others:
+        total = builder.one("Add", [total, other])
+    many = build_probe(tmp_path, graph=builder.finish([total]))
+    assert many.run().find("run") == ["0", "0"]
+    for number in (1, 2):
+        first, second = many.run(FAIL=f"clWaitForEvents:{number}:{RESOURCES}").find("run")
+        assert first.startswith(f"{FAILED} ")
+        assert "clWaitForEvents" in first
+        assert second == "0"
 
 
 @pytest.mark.parametrize("function", AT_RUN)

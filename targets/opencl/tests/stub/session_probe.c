@@ -40,7 +40,7 @@ static mace_status run(mace_session *session, const void *const *inputs, void *c
 
 int main(int count, char **words) {
   const mace_model *const model = session_models[0];
-  const void *inputs[8] = {NULL};
+  const void *inputs[32] = {NULL};
   void *outputs[8] = {NULL};
   mace_config config = {0};
   mace_session *session = NULL;
