@@ -50,6 +50,17 @@ def test_integers(tmp_path: Path) -> None:
     check_graphs(Cpu(), graphs, tmp_path)
 
 
+@pytest.mark.slow
+def test_neighbors_are_reduced_side_by_side(tmp_path: Path) -> None:
+    """More of them than are reduced at a time, and some behind those, along one axis and two."""
+    x = np.random.default_rng(0).integers(-1000, 1000, (2, 5, 3, 150)).astype(np.int32)
+    graphs = [
+        case(f"{op.lower()}_{len(axes)}", op, [x], {"axes": axes, "keepdims": False})
+        for op, axes in product(("ReduceSum", "ReduceMax", "ReduceL1"), ((1,), (0, 2)))
+    ]
+    check_graphs(Cpu(), graphs, tmp_path)
+
+
 def test_args_and_totals(tmp_path: Path) -> None:
     x = np.zeros((3, 4, 5), np.float32)
     graphs = [
