@@ -22,8 +22,9 @@ from mace_core.run import native
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import generate_library, load_library, merge, plan_graph, run_merged
 from mace_core.testing.processor import levels_here
+from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
-from mace_target_cpu.isa import X86, Packing
+from mace_target_cpu.isa import GENERIC, X86, Packing
 from mace_target_cpu.lower.igemm import pack_bytes
 from mace_target_cpu.quantized.winograd import LEVELS, Tiles
 from mace_target_cpu.quantized.winograd_check import DATA, RESULTS, WEIGHTS, bound_words, check_winograd
@@ -165,6 +166,24 @@ GRAPHS = [
 @pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
 def test_convolutions_by_tiles(level: Level, tmp_path: Path) -> None:
     assert set(check(GRAPHS, tmp_path, [level]).values()) == {KERNEL}
+
+
+SANITIZED = ("odd_size", "single_pixel", "uneven_pads", "floats", "chunks")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("is_forced")
+@pytest.mark.parametrize("level", HERE[:1], ids=lambda level: str(level.name))
+def test_tiles_read_nothing_beside_their_tensors(level: Level, tmp_path: Path) -> None:
+    graphs = [graph for graph in GRAPHS if graph.name in SANITIZED]
+    plans = {graph.name: plan_graph(with_levels(Cpu(), [level]), graph) for graph in graphs}
+    inputs = {graph.name: inputs_of(graph) for graph in graphs}
+    expected = run_merged(Cpu(), graphs, tmp_path / "direct", inputs, GENERIC)
+    library = Sanitized(plans, [level], tmp_path / "sanitized")
+    for graph in graphs:
+        assert list_kernels(graph, level)[0] == KERNEL
+        for name, array in library.run(graph.name, inputs[graph.name]).items():
+            np.testing.assert_array_equal(array, expected[graph.name][name], graph.name)
 
 
 def load(graphs: Sequence[Graph], folder: Path, level: Level) -> native.LoadedModel:
