@@ -155,6 +155,7 @@ def split(text: str) -> list[str]:
 def build(model: PeerModel, options: argparse.Namespace, tile: str) -> Path:
     """Build the shared library of a model for this machine, and return it; BuildError where it fails.
 
+    options: those of the command line, which name the levels.
     tile: the largest tile of Winograd's convolution that the library may take, "0" for none.
     """
     levels, variant = split(options.level), "" if tile == "0" else f"_winograd{tile}"
