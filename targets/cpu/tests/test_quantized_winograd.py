@@ -27,11 +27,13 @@ from mace_target_cpu import Cpu
 from mace_target_cpu.isa import GENERIC, X86, Packing
 from mace_target_cpu.lower.igemm import pack_bytes
 from mace_target_cpu.quantized.winograd import LEVELS, Tiles
-from mace_target_cpu.quantized.winograd_check import DATA, RESULTS, WEIGHTS, bound_words, check_winograd
+from mace_target_cpu.quantized.winograd_check import DATA, WEIGHTS, bound_words, check_winograd
 
 LINE = {"strides": (1,), "pads_before": (1,), "pads_after": (1,), "dilations": (1,)}
 HERE = [level for level in levels_here(X86) if level.name in LEVELS]
 KERNEL = "conv_winograd_quantized"
+RESULTS = np.array([[6, -4, -4, 1, 1, 0], [0, -4, 4, 2, -2, 0], [0, -4, -4, 4, 4, 0], [0, -4, 4, 8, -8, 24]])
+"""What winograd_words.h.in multiplies the sums of products by, from both sides."""
 
 
 def set_cost(monkeypatch: pytest.MonkeyPatch, cost: float) -> None:

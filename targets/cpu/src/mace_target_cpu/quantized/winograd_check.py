@@ -30,15 +30,7 @@ DATA = np.array(
     ]
 )
 WEIGHTS = np.array([[1, 0, 0], [1, 1, 1], [1, -1, 1], [1, 2, 4], [1, -2, 4], [0, 0, 1]])
-RESULTS = np.array(
-    [
-        [6, -4, -4, 1, 1, 0],
-        [0, -4, 4, 2, -2, 0],
-        [0, -4, -4, 4, 4, 0],
-        [0, -4, 4, 8, -8, 24],
-    ]
-)
-"""What winograd_words.h.in multiplies data, weights and the sums of their products by, from both sides."""
+"""What winograd_words.h.in multiplies data and weights by, from both sides."""
 
 
 def bound_words(matrix: Array, reach: int) -> int:
