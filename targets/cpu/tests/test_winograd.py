@@ -161,7 +161,8 @@ def test_tiles_read_nothing_beside_their_tensors(tmp_path: Path, tile: int) -> N
 @pytest.mark.usefixtures("forced")
 def test_tiles_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     target = Tiled(QUIET["avx2"], 4)
-    merged = merge("all", GRAPHS)
+    # With channels that are written into a Concat, and an epilogue, of parts of the columns too.
+    merged = merge("all", [*GRAPHS, chain()])
     model = load_library(generate_library([target], [merged]), tmp_path, ("-DMACE_GRAIN_NS=1",))["all"]
     inputs = random_inputs(merged)
     together, counts = shuffled(model, inputs)
