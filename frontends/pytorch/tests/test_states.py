@@ -10,7 +10,7 @@ from pytorch_cases import load, model_of, saved, torch
 from mace_core.errors import MaceError
 from mace_core.run.reference import ReferenceSession
 from mace_frontend_pytorch import PyTorch
-from mace_frontend_pytorch.states import name_states
+from mace_frontend_pytorch.states import name_states, read_starts, write_starts
 
 SHAPES = {"x": (1, 4)}
 
@@ -83,3 +83,14 @@ def test_a_model_with_states_of_unknown_shape_takes_it_from_the_deployment_file(
 
 def test_a_state_has_a_name_of_its_own() -> None:
     assert name_states(("cache", "x"), ("x", "x_", "output")) == ["cache", "x__"]
+    assert name_states(("x", "x_"), ("x",)) == ["x_", "x__"]
+    assert name_states(("cache",), ("x", "cache.next")) == ["cache_"]
+
+
+def test_a_state_may_be_named_as_an_argument_of_numpy(tmp_path: Path) -> None:
+    starts = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros(3, np.int64), "arr_0": np.ones(())}
+    write_starts(tmp_path / "model.onnx", starts)
+    read = read_starts(tmp_path / "model.onnx")
+    assert {name: array.tolist() for name, array in read.items()} == {
+        name: array.tolist() for name, array in starts.items()
+    }

@@ -16,6 +16,7 @@ from mace_core.api import Stream
 from mace_core.deployment import Port
 from mace_core.errors import MaceError
 from mace_core.run.disk_cache import read_cached, write_cached
+from mace_frontend_pytorch import exporter_faults, states
 from mace_frontend_pytorch import program as exporter
 from mace_frontend_pytorch.archive import EXPORT_COMMAND, recognize, short_text
 from mace_frontend_pytorch.program import TorchProgram, open_program, silence_torch
@@ -23,6 +24,9 @@ from mace_frontend_pytorch.program import TorchProgram, open_program, silence_to
 CACHE_KIND = "exports"
 EXPORTERS = ("torch", "onnxscript", "mace-frontend-pytorch")
 """Packages whose versions decide what an export looks like."""
+
+MODULES = (exporter, states, exporter_faults)
+"""Modules of this package that decide it too."""
 
 CHUNK = 1 << 20
 PortNames = tuple[Sequence[str], Sequence[str]]
@@ -96,8 +100,8 @@ class CachedModel:
             with self.path.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
             # An editable install has the same version before and after a change of the code.
-            code = hashlib.sha256(Path(exporter.__file__).read_bytes()).hexdigest()
-            return [content, code, *map(version, EXPORTERS)]
+            code = [hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest() for module in MODULES]
+            return [content, *code, *map(version, EXPORTERS)]
         except (OSError, PackageNotFoundError):
             return None
 

@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from mace_core.graph_builder import NEXT
 from mace_core.ir import Array
 
 STARTS_FILE = "starts.npz"
 """The name of the file, beside the ONNX file, that holds the values before the first run by state."""
+
+PREFIX = "state."
+"""Stands before each name there: numpy takes `file` and `allow_pickle` for arguments of its own."""
 
 
 def find_states(program: Any) -> dict[str, Any]:
@@ -31,11 +35,11 @@ def find_states(program: Any) -> dict[str, Any]:
 
 
 def name_states(states: Collection[str], taken: Collection[str]) -> list[str]:
-    """Return a name for each state that no other input or output has."""
-    names = []
+    """Return a name for each state that no other has: neither it nor its next value is an input or output."""
+    names: list[str] = []
     for state in states:
         name = state
-        while name in taken:
+        while {name, name + NEXT} & {*taken, *names}:
             name += "_"
         names.append(name)
     return names
@@ -71,7 +75,8 @@ def call_module(program: Any, module: Any, tensors: Sequence[Any], buffers: Mapp
 
 def write_starts(target: Path, starts: Mapping[str, Array]) -> None:
     """Write the values before the first run beside an ONNX file, by the names of the states there."""
-    np.savez(target.with_name(STARTS_FILE), **starts)  # type: ignore[arg-type]  # its keywords are arrays
+    arrays = {PREFIX + name: start for name, start in starts.items()}
+    np.savez(target.with_name(STARTS_FILE), **arrays)  # type: ignore[arg-type]  # its keywords are arrays
 
 
 def read_starts(target: Path) -> dict[str, Array]:
@@ -80,4 +85,4 @@ def read_starts(target: Path) -> dict[str, Array]:
     if not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+        return {key.removeprefix(PREFIX): array for key, array in arrays.items()}
