@@ -65,6 +65,21 @@ def test_an_observer_sees_the_layers_of_its_run_only(model: native.LoadedModel) 
     assert seen == [("twice", [0, 2, 4, 6, 8, 10])]
 
 
+def test_an_interrupted_run_leaves_no_observer_behind(
+    model: native.LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    seen: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "_run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.run({"x": X}, lambda layer, array: seen.append(layer))
+    assert model.run({"x": X})["y"].tolist() == (2 * X).tolist()
+    assert not seen
+
+
 def test_a_wrong_input_is_refused(model: native.LoadedModel) -> None:
     with pytest.raises(MaceError, match=r"no input 'x' given; give x"):
         model.run({"z": X})

@@ -191,10 +191,11 @@ class LoadedModel:
             return int(self._run(self._session, *pointers))
         callback = self._observer(observe)
         self._functions.observe(self._session, callback, None)
-        status = int(self._run(self._session, *pointers))
-        # A session without an observer needs no word about it at each run.
-        self._functions.observe(self._session, OBSERVE(0), None)
-        return status
+        try:
+            return int(self._run(self._session, *pointers))
+        finally:
+            # Also after an interrupt: the next run is not told of observers, and would call one that is gone.
+            self._functions.observe(self._session, OBSERVE(0), None)
 
     def _observer(self, observe: Observer) -> Callable[..., None]:
         def see(_: object, number: int, pointer: int) -> None:
