@@ -71,6 +71,14 @@ def test_zeros_have_no_error() -> None:
     assert measure_error(np.zeros((16, 3, 3, 16), np.float32), 4) == 0.0
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_a_filter_that_single_precision_cannot_multiply_is_beyond_every_bound(value: float) -> None:
+    filters = np.ones((16, 3, 3, 16), np.float32)
+    filters[3, 1, 1, 2] = value
+    assert not is_within(filters, 6, 1.0)
+
+
 def test_a_bound_allows_the_tiles_below_it() -> None:
     filters = draw_filters(64)
     assert [is_within(filters, tile, 1e-6) for tile in TILES] == [True, False, False]
