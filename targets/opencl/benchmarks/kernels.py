@@ -198,7 +198,8 @@ def measure_peaks(products: Sequence[Matrices], clblast: str, rounds: int, folde
 def check_device(work: Sequence[Work], peaks: Peaks) -> None:
     """End the benchmark where the peaks are those of another device than computed the models."""
     for one in work:
-        if not one.device.startswith(f"opencl: {peaks.device}"):
+        # Names may have several spaces in a row, of which `Peaks.of_lines` leaves one.
+        if not " ".join(one.device.split()).startswith(f"opencl: {peaks.device}"):
             raise SystemExit(
                 f"{one.model}: computed by {one.device}, and the peaks are those of {peaks.device}"
             )

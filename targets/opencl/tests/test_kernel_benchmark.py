@@ -52,7 +52,7 @@ def test_a_convolution_is_the_product_of_its_windows_and_filters() -> None:
 def test_peaks_of_another_device_end_the_benchmark() -> None:
     peaks = Peaks.of_lines(LINES)
     measured = work(Case(4, 6, rows=8), 48)
-    kernels.check_device([replace(measured, device="opencl: GPU of a test, driver 1")], peaks)
+    kernels.check_device([replace(measured, device="opencl: GPU  of a test, driver 1")], peaks)
     with pytest.raises(SystemExit, match="computed by GPU, and the peaks are those of GPU of a test"):
         kernels.check_device([measured], peaks)
 
