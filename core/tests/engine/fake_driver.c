@@ -120,7 +120,6 @@ static mace_status give_up(uint32_t milliseconds) {
   return fake.lost ? MACE_LOST : MACE_TIMEOUT;
 }
 
-/* Compute; a `status` other than MACE_OK fails half way. */
 /* Copies that were begun. */
 static _Thread_local struct {
   char *to;
@@ -133,6 +132,7 @@ static void make_copies(void) {
   fake.copying = 0;
 }
 
+/* Compute; a `status` other than MACE_OK fails half way. */
 static mace_status compute(mace_loaded *loaded, const mace_binding *ports, mace_status status) {
   const fake_code *code = &loaded->code;
   const mace_payload *payload = loaded->payload;

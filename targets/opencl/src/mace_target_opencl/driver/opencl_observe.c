@@ -70,7 +70,8 @@ mace_status mace_opencl_observe(mace_loaded *part, const mace_binding *ports, co
   for (uint32_t i = 0; i < calls; i++)
     if (find_result(part, i)->bytes > largest) largest = find_result(part, i)->bytes;
   char *const memory = malloc((size_t)largest);
-  /* The application may have enqueued in the queue that it shares what these calls, in another one, need. */
+  /* Copies that were begun, and what the application has enqueued in the queue that it shares, are in that
+   * queue: these calls, in another one, need their results. */
   if (!status) part->device->cl.clFinish(part->device->queue);
   if (!memory) return mace_say(text, MACE_FAILED, "out of memory for a layer; run without an observer");
   for (uint32_t i = 0; !status && i < calls; i++) status = run_call(part, i, ports, observer, memory, text);
