@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from candidates_target import Grouping, network
 
-from mace_core.api import GeneratedFiles
-from mace_core.calibration import CalibratedTarget, Measure, Numbers
+from mace_core.api import GeneratedFiles, Target
+from mace_core.calibration import CalibratedTarget, Measure, Numbers, tuned_costs
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
 from mace_core.emit.text import CIdentifier
 from mace_core.errors import MaceError
-from mace_core.program import Call
+from mace_core.program import Call, Kernel
 from mace_core.registry import Registry
 from mace_core.run import tune, tuning_job
 from mace_core.run.built_library import BuiltLibrary
@@ -39,12 +39,13 @@ def run(
     folder: Path,
     patch: pytest.MonkeyPatch,
     times: Mapping[str, int],
-    whole: tuple[int, int] = (100, 90),
+    whole: tuple[int, ...] = (100, 90),
     kind: type[Grouping] = Grouping,
 ) -> tuple[tune.TuningResult, list[str]]:
     """Tune the network of the test target, whose kernels take `times`.
 
-    whole: of the library without and with a tuning file.  Returns the result, and what it said it does.
+    whole: of the library without and with a tuning file, and of that with measured costs alone where it differs.
+    Returns the result, and what it said it does.
     """
     sources = folder / "target"
     sources.mkdir()
@@ -63,7 +64,8 @@ def run(
         report = built.figures(name)
         made = [(n, layer) for n, layer in enumerate(report.layers) if layer.levels in ((), ("fast",))]
         each = tuple(LayerTime(layer.node, layer.kernel, times[layer.kernel], n) for n, layer in made)
-        total = whole[built.programs.name.endswith("tuned")]
+        kinds = {"tuned": whole[1], "base": (whole[2:] or whole)[0]}
+        total = kinds.get(built.programs.name.rpartition("-")[2], whole[0])
         return Timing(name, (total, total + 50), threads, each, devices=DEVICES)
 
     patch.setattr(tune, "compile_model", compile_network)
@@ -143,11 +145,39 @@ def test_costs_that_move_nodes_are_written_only_if_the_model_is_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each library seems to have its nodes elsewhere.
-    monkeypatch.setattr(tune.Trial, "places", property(lambda trial: trial.built.programs.name))
+    monkeypatch.setattr(tune.Trial, "computation", property(lambda trial: trial.built.programs.name))
     times = {"plain": 1010, "turned": 1000, "copy": 10, "relu": 5}
     result, steps = run(tmp_path, monkeypatch, times, kind=Calibrated)
     assert "network: comparing the library with and without 0 entries" in steps
     assert (result.file, result.ns, result.tuned_ns) == (None, 100, 100)
+
+
+class Choosy(Calibrated):
+    """Computes Relu by another kernel where it has measured costs."""
+
+    has_costs = False
+
+    def configure(self, model: Model) -> Target:
+        configured = type(self)(self.folder)
+        configured.has_costs = bool(tuned_costs(model, self.name))
+        return configured
+
+    def kernel(self, name: str, *fields: str) -> Kernel:
+        kernel = super().kernel(name, *fields)
+        is_other = self.has_costs and name == "relu"
+        return replace(kernel, name=CIdentifier("other")) if is_other else kernel
+
+
+@pytest.mark.parametrize("tuned_ns", [100, 90])
+def test_costs_that_choose_kernels_are_written_only_if_the_model_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned_ns: int
+) -> None:
+    times = {"plain": 1010, "turned": 1000, "copy": 10, "relu": 5, "other": 5}
+    result, _ = run(tmp_path, monkeypatch, times, whole=(100, 90, tuned_ns), kind=Choosy)
+    assert (result.file is not None) == (tuned_ns < 100)
+    assert (result.ns, result.tuned_ns) == (100, tuned_ns)
+    text = "measured costs and candidates that win alone make it 0.000 ms, so no file is written"
+    assert (text in show_tuning([result])) == (tuned_ns == 100)
 
 
 def test_candidates_that_there_is_no_time_to_build_are_named(

@@ -194,7 +194,9 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
                 f"{result.model}: {before} without and {after} with {result.file}; name it under tuning:\n"
             )
         elif result.tuned_ns:
-            reason = f"candidates that win alone make it {after}, so no file is written"
+            causes = "measured costs and " if result.costs.numbers else ""
+            causes += "candidates that win alone"
+            reason = f"{causes} make it {after}, so no file is written"
             text += f"{result.model}: {before}; {reason}\n"
         else:
             text += f"{result.model}: {before}; no candidate is faster than the target's own choice\n"

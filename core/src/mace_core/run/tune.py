@@ -137,12 +137,12 @@ class Trial:
     layers: tuple[LayerReport, ...]
 
     @property
-    def places(self) -> tuple[tuple[str, str], ...]:
-        """Which target computes each node."""
+    def computation(self) -> tuple[tuple[str, str], ...]:
+        """Which target computes each node, and by which kernels, of which costs decide as well."""
         places: list[tuple[str, str]] = []
         for region in self.compiled.regions:
             places += [(node.name, region.target.name) for node in region.graph.nodes]
-        return tuple(places)
+        return (*places, *((layer.node, layer.kernel) for layer in self.layers))
 
 
 def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step) -> TuningResult:
@@ -186,16 +186,16 @@ def _compare(
     """
     default, base = pair
     entries = [d.subject.choose(d.candidate) for d in result.decisions if d.candidate != d.subject.default]
-    has_same_places = default.places == base.places
-    if entries or not has_same_places:
+    is_same = default.computation == base.computation
+    if entries or not is_same:
         step(f"{result.model}: comparing the library with and without {len(entries)} entries")
         tuned = tuner.build("tuned", entries) if entries else base
         before, after = map(_find_min, tuner.time_in_turn([default, tuned], tuner.job.seconds / 4))
         result = replace(result, ns=before, tuned_ns=after)
         if after < before:
             return _write(result, entries, folders), tuned
-    # Costs that move no node of this model are right for a device all the same.
-    if result.costs.numbers and has_same_places:
+    # Costs that change nothing for this model are right for a device all the same.
+    if result.costs.numbers and is_same:
         return _write(replace(result, tuned_ns=0.0), [], folders), default
     return result, default
 
