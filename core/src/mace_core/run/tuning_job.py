@@ -46,7 +46,7 @@ class TuningJob:
         return runner
 
     def build(self, compiled: Sequence[CompiledModel], runner: Runner, folder: Path) -> BuiltLibrary:
-        """Build a library of models, with the program that times them, in a new folder."""
+        """Build a library of models, with the program that times them, in a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         deployment = replace(self.deployment, models=tuple(one.model for one in compiled))
         sources = encode(Job(deployment, self.choice), compiled, self.registry)

@@ -11,7 +11,7 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Shape
 
 LENGTHS = (1, 2, 3, 4, 5, 8)
-"""Lengths of axes: such as whole vectors have, and those between."""
+"""Lengths of axes: 4 and 8 fill vectors, the others leave elements over."""
 
 MAX_ELEMENTS = 2000
 """Larger results are not read further, so that a graph stays small; nor are those without elements."""
