@@ -225,6 +225,17 @@ SIZES = (
         tolerance=1e-5,
         name="border",
     ),
+    # Places on both borders, which no other end of the region alone leaves where TensorFlow has them.
+    raw(
+        "CropAndResize",
+        f32(1, 2, 2, 1),
+        np.array([[-2, 2.8, 1.6, -0.8]], np.float32),
+        const(0),
+        const(10, 7),
+        extrapolation_value=5.0,
+        tolerance=1e-5,
+        name="borders",
+    ),
     raw(
         "CropAndResize",
         f32(1, 5, 6, 3),

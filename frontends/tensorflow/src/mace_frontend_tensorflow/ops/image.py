@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, product
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from mace_core.decompositions import nearest_places, nearest_resize, same_paddings
-from mace_core.ir import DType, Shape
+from mace_core.ir import Array, DType, Shape
 from mace_core.ops.resize import ResizeAttributes
 from mace_frontend_tensorflow.node import CUT_BEFORE, MAX_INDICES, TensorFlowNode
 from mace_frontend_tensorflow.ops import Handler
@@ -75,8 +76,13 @@ def _nearest(node: TensorFlowNode, sizes: Shape, corners: bool, half: bool) -> S
     return [tensor]
 
 
-MAX_NUDGES = 8
-"""By how many last digits the end of a region is moved: the orders of operations differ by one or two."""
+MAX_NUDGE = 4
+"""By how many last digits an end of a region is moved: the orders of operations differ by one or two."""
+
+NUDGES = tuple(
+    sorted(product(range(-MAX_NUDGE, MAX_NUDGE + 1), repeat=2), key=lambda pair: abs(pair[0]) + abs(pair[1]))
+)
+"""Moves of the start and of the end, the shortest first."""
 
 
 def _crop_and_resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
@@ -100,9 +106,14 @@ def _crop_and_resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
     scales = (1.0, *(float(a) / b for a, b in zip(sizes, shape[1:3], strict=True)), 1.0)
     parts = []
     for box, index in zip(boxes, images, strict=True):
-        last_fractions = [
-            _fit_end(box[axis], box[axis + 2], shape[axis + 1], sizes[axis]) for axis in range(2)
-        ]
+        fits = [_fit_region(box[axis::2], shape[axis + 1], sizes[axis]) for axis in range(2)]
+        # Start and end of the rows, then those of the columns.
+        fractions = list(map(float, chain.from_iterable(filter(None, fits))))
+        node.refuse_unless(
+            len(fractions) == 4,
+            f"the border of its image is rounded otherwise in box {box.tolist()}",
+            CUT_BEFORE,
+        )
         slice_attrs = {"starts": (int(index), 0, 0, 0), "sizes": (1, *shape[1:]), "steps": (1,) * 4}
         image = node.cast(node.emit("Slice", [node.input(0)], slice_attrs, tag="image"), DType.F32)
         attrs: dict[str, Any] = {
@@ -112,7 +123,7 @@ def _crop_and_resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
         }
         attrs |= {
             "coordinates": "tf_crop_and_resize",
-            "roi": (0.0, *map(float, box[:2]), 0.0, 1.0, *map(float, last_fractions), 1.0),
+            "roi": (0.0, *fractions[::2], 0.0, 1.0, *fractions[1::2], 1.0),
             "nearest": "round_prefer_ceil",
         }
         attrs["extrapolation"] = node.attr("extrapolation_value", 0.0)
@@ -120,28 +131,29 @@ def _crop_and_resize(node: TensorFlowNode) -> Sequence[OptionalValue]:
     return parts if len(parts) == 1 else node.done("Concat", parts, {"axis": 0})
 
 
-def _fit_end(start: np.float32, end: np.float32, size: int, count: int) -> np.float32:
-    """Return the end of a region for which the IR finds the places that TensorFlow finds inside of the image.
+def _fit_region(region: Array, size: int, count: int) -> tuple[np.float32, np.float32] | None:
+    """Return the start and end for which the IR finds the places that TensorFlow finds inside of the image.
 
-    Both compute in single precision, the IR in ONNX's order of operations, so that the last place of a region
-    that ends at the border may lie beyond it by the last digit, and become the value for outside.
+    Both compute in single precision, the IR in ONNX's order of operations, so that a place on the border may
+    lie beyond it by the last digit, and become the value for outside.
+    region: start and end.  None where no move of both by a few digits helps.
     """
+    start, end = region
     if count < 2:
-        return end
+        return start, end
     last, steps, places = np.float32(size - 1), np.float32(count - 1), np.arange(count, dtype=np.float32)
     # crop_and_resize_op.cc, functor::CropAndResize: height_scale and in_y.
     expected = start * last + places * ((end - start) * last / steps)
     is_inside = (expected >= 0) & (expected <= last)
-    for _ in range(MAX_NUDGES):
-        computed = start * last + places * (end - start) * last / steps
-        differs = is_inside != ((computed >= 0) & (computed <= last))
-        if not differs.any():
-            break
-        # Towards the start places come back into the image, away from it they leave it.
-        comes_back = bool(is_inside[differs][0])
-        digit = np.spacing(max(abs(start), abs(end)))
-        end = np.float32(end + np.copysign(digit, start - end if comes_back else end - start))
-    return end
+    digit = np.spacing(max(abs(start), abs(end)))
+    for moves in NUDGES:
+        first, final = (
+            np.float32(old + np.float32(move) * digit) for old, move in zip(region, moves, strict=True)
+        )
+        computed = first * last + places * (final - first) * last / steps
+        if np.array_equal(is_inside, (computed >= 0) & (computed <= last)):
+            return first, final
+    return None
 
 
 def _patches(node: TensorFlowNode) -> Sequence[OptionalValue]:
