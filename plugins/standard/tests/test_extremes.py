@@ -136,6 +136,19 @@ def test_a_channel_of_no_finite_number_stays(
     assert same_bits(dead_channels.remove_dead_channels, graph, x) == ["Conv", op, "Conv"]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_infinite_constants_are_analyzed_without_a_warning(value: float) -> None:
+    e = Expressions()
+    filters, others = np.zeros((3, 1, 1, 2)), np.ones((2, 1, 1, 3))
+    filters[0], others[0, 0, 0, 1] = 1, value
+    first = e("Conv", e.input(1, 2, 2, 2), e.array(filters), e.array([1, 2, 3]), **PLAIN)
+    second = e("Conv", e("Mul", first, e.array([1, value, 0])), e.array(others), **PLAIN)
+    graph = e.graph(e("Add", e("Sub", second, e.array([value, value])), e.array([-value, value])))
+    after = verify(dead_channels.remove_dead_channels(graph))
+    assert [node.op.name for node in after.nodes] == ["Conv", "Mul", "Conv", "Sub", "Add"]
+
+
 def test_a_bias_of_half_precision_takes_in_no_more_than_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_channels, "GRANULE", 1)
     e = Expressions()

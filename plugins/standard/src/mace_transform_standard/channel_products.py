@@ -56,7 +56,10 @@ class ChannelProduct:
         """
         if self.x.quant is None:
             factors = np.abs(self.weights).sum(1, dtype=np.float64)
-            reach = factors[:, 0] * np.abs(constants) if self.is_depthwise else factors @ np.abs(constants)
+            with np.errstate(invalid="ignore"):  # infinity times 0 is NaN, which is within no limit
+                reach = (
+                    factors[:, 0] * np.abs(constants) if self.is_depthwise else factors @ np.abs(constants)
+                )
             return bool((reach + np.abs(self.bias) <= np.finfo(self.x.dtype.numpy).max).all())
         limits, zero = np.iinfo(self.x.dtype.numpy), self.x.quant.zero_point[0]
         farthest = max(limits.max - zero, zero - limits.min)

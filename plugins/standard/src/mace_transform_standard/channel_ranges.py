@@ -118,11 +118,12 @@ def _find_known_sums(product: ChannelProduct, low: Array, high: Array) -> Range:
     """
     is_known, is_read = low == high, product.read_weights()
     totals, values = product.weights.sum(1, dtype=np.float64), np.where(is_known, low, 0)
-    if product.is_depthwise:
-        is_open, sums = is_read[:, 0] & ~is_known, totals[:, 0] * values
-    else:
-        is_open, sums = (is_read & ~is_known).any(1), totals @ values
-    sums = sums + product.bias
+    with np.errstate(invalid="ignore"):  # infinity times 0, or less infinity, is NaN: nothing is known then
+        if product.is_depthwise:
+            is_open, sums = is_read[:, 0] & ~is_known, totals[:, 0] * values
+        else:
+            is_open, sums = (is_read & ~is_known).any(1), totals @ values
+        sums = sums + product.bias
     return np.where(is_open, -UNKNOWN, sums), np.where(is_open, UNKNOWN, sums)
 
 
@@ -201,7 +202,7 @@ def _bound_corners(node: Node, graph: Graph, ranges: Mapping[str, Range]) -> Ran
     y = graph.tensors[node.outputs[0]]
     reals = [_read_operand(name, graph, ranges) for name in node.inputs]
     function = CORNERS[node.op.name]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         results = [function(a, b) for a, b in pair_up(*reals)]
         corners = [np.broadcast_to(result, y.shape[-1:]) for result in results]
     return _store(np.minimum.reduce(corners), np.maximum.reduce(corners), y)
