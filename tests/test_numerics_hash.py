@@ -78,11 +78,14 @@ def build(network: Network, folder: Path, target: str, levels: Sequence[str]) ->
 
 
 def known_levels(abi: str) -> list[str]:
-    """Return all levels of the target that computes for an ABI; QEMU's processor has each of them."""
+    """Return the levels of the target that computes for an ABI which QEMU's processor has and computes right.
+
+    Versions before 9.0 leave out sums of bytes at `sme`: test_outer_products.py of targets/arm tries that level.
+    """
     registry = Registry.load()
     (choice,) = registry.select(abi)
     (target,) = registry.targets_for(choice, ["cpu"])
-    return [str(level.name) for level in target.known_levels(abi)]
+    return [str(level.name) for level in target.known_levels(abi) if level.name != "sme"]
 
 
 def check_level(network: Network, folder: Path, target: str, environment: Mapping[str, str]) -> None:
