@@ -79,6 +79,13 @@ def test_a_filter_that_single_precision_cannot_multiply_is_beyond_every_bound(va
     assert not is_within(filters, 6, 1.0)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_tile_is_for_filters_with_an_infinity(value: float) -> None:
+    filters = np.ones((16, 3, 3, 16), np.float32)
+    filters[3, 1, 1, 2] = value
+    assert not any(is_within(filters, tile, 0.0) for tile in TILES)
+
+
 def test_a_bound_allows_the_tiles_below_it() -> None:
     filters = draw_filters(64)
     assert [is_within(filters, tile, 1e-6) for tile in TILES] == [True, False, False]

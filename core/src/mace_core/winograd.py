@@ -127,7 +127,12 @@ def measure_error(weights: Array, tile: int) -> float:
 
 
 def is_within(weights: Array, tile: int, error: float) -> bool:
-    """Tell whether a tile's error is within a bound; 0 is none."""
+    """Tell whether a tile's error is within a bound; 0 is none.
+
+    No tile is for filters with an infinity: their transform subtracts it from itself.
+    """
+    if not np.isfinite(weights).all():
+        return False
     return not error or measure_error(weights, tile) <= error
 
 
