@@ -155,3 +155,17 @@ def test_a_maximum_of_no_stored_numbers_is_minus_infinity() -> None:
     expected, actual = (execute(g, inputs)[graph.outputs[0]] for g in (graph, verify(fuse_quantize(graph))))
     assert np.isneginf(expected).any()
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_sparse_windows_without_padding_move_stored_numbers() -> None:
+    new = Builder("sparse")
+    real = new.one("Dequantize", [new.input("x", FINE.dtype, (1, 9, 9, 2), FINE.quant)])
+    window = {
+        "kernel": (3, 3),
+        "strides": (3, 3),
+        "pads_before": (0, 0),
+        "pads_after": (0, 0),
+        "dilations": (2, 2),
+    }
+    graph = verify(new.finish([new.one("MaxPool", [real], window)]))
+    assert [node.op.name for node in verify(fuse_quantize(graph)).nodes] == ["MaxPool", "Dequantize"]

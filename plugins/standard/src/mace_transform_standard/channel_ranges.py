@@ -162,8 +162,11 @@ def _find_edge(node: Node) -> float | None:
 
 def reaches_outside(attrs: PoolAttributes) -> bool:
     """Tell whether a window may lie in the padding completely."""
-    pads = zip((*attrs.pads_before, *attrs.pads_after), attrs.kernel * 2, strict=True)
-    return attrs.ceil or any(pad >= kernel for pad, kernel in pads) or max(attrs.dilations) > 1
+    sides = (*attrs.pads_before, *attrs.pads_after)
+    # The taps of a dilated window may all lie in a narrow padding and beyond a small image.
+    is_sparse = any(sides) and max(attrs.dilations) > 1
+    pads = zip(sides, attrs.kernel * 2, strict=True)
+    return attrs.ceil or is_sparse or any(pad >= kernel for pad, kernel in pads)
 
 
 def _may_see_nothing(node: Node) -> bool:
