@@ -11,10 +11,11 @@ from manifest import MODELS
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
-from mace_frontend_ai8x.checkpoint import Clip, Settings, description_bits, load_checkpoint, quantize_file
+from mace_frontend_ai8x.checkpoint import Clip, Settings, load_checkpoint, quantize_file
 from mace_frontend_ai8x.checkpoint.quantize import quantize
 from mace_frontend_ai8x.checkpoint.state import CheckpointState, read_state
 from mace_frontend_ai8x.checkpoint.write import write_state
+from mace_frontend_ai8x.description import read_weight_bits
 
 
 def quantized(path: Path) -> Path:
@@ -177,12 +178,21 @@ def test_documented_figure() -> None:
     )
 
 
+def describe_layers(path: Path, *layers: str) -> Path:
+    """Write a network description whose layers have these keys besides those that each must have."""
+    text = "".join(f"  - {{processors: 1{', ' if keys else ''}{keys}}}\n" for keys in layers)
+    path.write_text(f"arch: x\ndataset: x\nlayers:\n{text}")
+    return path
+
+
 def test_bits_of_layers(tmp_path: Path) -> None:
     """From a network's description, as the maker's tools take them; layers without weights have none."""
-    layers = "[{op: conv2d, quantization: 2}, {operation: Passthrough}, {op: add, quantization: 4}"
-    layers += ", {quantization: 4}, {weight_source: 0}, {op: mlp}]"
-    (tmp_path / "net.yaml").write_text(f"arch: x\ndataset: x\nlayers: {layers}\n")
-    bits = description_bits(tmp_path / "net.yaml")
+    path = describe_layers(
+        tmp_path / "net.yaml",
+        *("op: conv2d, quantization: 2", "operation: Passthrough", "op: add, quantization: 4"),
+        *("op: bitwise_xor", "quantization: 4", "weight_source: 0", "op: mlp"),
+    )
+    bits = read_weight_bits(path)
     assert bits == (2, 4, None)
     weights = {f"layer{i}.op.weight": np.full((1, 1), 0.9, np.float32) for i in range(3)}
     made = quantize(CheckpointState(tmp_path, weights), Settings(bits=bits))
@@ -195,31 +205,25 @@ def test_bits_of_layers(tmp_path: Path) -> None:
 
 def test_bits_follow_sequence_numbers(tmp_path: Path) -> None:
     """As the layers of the checkpoint do; one that only passes its input on has no weights."""
-    layers = "[{sequence: 4, quantization: 8}, {sequence: 1, quantization: 2}, {quantization: 4}"
-    layers += ", {bypass: true, quantization: 1}, {sequence: 0}]"
-    (tmp_path / "net.yaml").write_text(f"layers: {layers}\n")
-    assert description_bits(tmp_path / "net.yaml") == (None, 2, 4, 8)
+    path = describe_layers(
+        tmp_path / "net.yaml",
+        *("sequence: 4, quantization: 8", "sequence: 1, quantization: 2", "quantization: 4"),
+        *("bypass: true, quantization: 1", "sequence: 0"),
+    )
+    assert read_weight_bits(path) == (None, 2, 4, 8)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("layers: [{sequence: 1}, {sequence: 1}]", "sequence: 1 is no number of one layer; give each"),
-        ("layers: [{sequence: a}]", "sequence: 'a' is no number of one layer; give each"),
-        (
-            "layers: [{quantization: 3}, {quantization: binary}]",
-            "quantization: 3 of layer 0; write 1, 2, 4 or 8\n",
-        ),
-        ("layers: 5", "has no list of layers; name the network's description"),
-        ("{", "is no YAML file that can be read: "),
-        ("[" * 5000, "is no YAML file that can be read: "),
-    ],
-)
-def test_bad_descriptions(tmp_path: Path, text: str, problem: str) -> None:
-    (tmp_path / "net.yaml").write_text(text)
+def test_all_bad_bits_are_reported_with_their_lines(tmp_path: Path) -> None:
+    layers = ("sequence: 1", "sequence: 1", "quantization: 3", "quantization: binary")
+    path = describe_layers(tmp_path / "net.yaml", *layers)
     with pytest.raises(MaceError) as error:
-        description_bits(tmp_path / "net.yaml")
-    assert str(error.value).startswith(f"{tmp_path / 'net.yaml'}: {problem}")
+        read_weight_bits(path)
+    problems = (
+        f"{path}:5: sequence: 1 belongs to the layer in line 4; give each layer its own number",
+        f"{path}:6: layer 2: quantization: '3' is not one of 1, 2, 4, 8, bin, binary; correct the value",
+        f"{path}:7: layer 3: quantization: weights of -1 and +1 come from training alone; write 1, 2, 4 or 8",
+    )
+    assert sorted(str(error.value).splitlines()) == list(problems)
 
 
 def test_faults() -> None:

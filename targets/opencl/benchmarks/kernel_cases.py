@@ -27,7 +27,7 @@ class Matrices:
 
     @classmethod
     def of_node(cls, node: Node, graph: Graph) -> Matrices | None:
-        """Return the product of a node; None where it is no single one, as of a grouped convolution."""
+        """Return the product of matrices that computes a node; None where it takes several, as groups do."""
         if not multiply_adds(node, graph):
             return None
         x, weights, result = (graph.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))

@@ -145,6 +145,17 @@ class Trial:
         return (*places, *((layer.node, layer.kernel) for layer in self.layers))
 
 
+@dataclass(frozen=True)
+class Untuned:
+    """The libraries before candidates are chosen.
+
+    default: without a tuning file.  base: with measured costs alone.
+    """
+
+    default: Trial
+    base: Trial
+
+
 def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step) -> TuningResult:
     """Measure the candidates for a model, and write its tuning file and what devices compile of it.
 
@@ -174,17 +185,14 @@ def _measure_model(
     measured = [subject for subject in subjects if _is_computed(subject, devices)]
     decisions = tuple(decide(subject, trials[1:], timings[1:]) for subject in measured)
     result = TuningResult(model.name, devices, decisions, _find_min(timings[0]), costs=costs)
-    return _compare(result, tuner, (default, base), folders, step)
+    return _compare(result, tuner, Untuned(default, base), folders, step)
 
 
 def _compare(
-    result: TuningResult, tuner: _Tuner, pair: tuple[Trial, Trial], folders: TuningFolders, step: Step
+    result: TuningResult, tuner: _Tuner, untuned: Untuned, folders: TuningFolders, step: Step
 ) -> tuple[TuningResult, Trial]:
-    """Write a tuning file, if the library with it is the faster one, or computes alike.
-
-    pair: the libraries without a tuning file, and with measured costs alone.
-    """
-    default, base = pair
+    """Write a tuning file, if the library with it is the faster one, or computes alike."""
+    default, base = untuned.default, untuned.base
     entries = [d.subject.choose(d.candidate) for d in result.decisions if d.candidate != d.subject.default]
     is_same = default.computation == base.computation
     if entries or not is_same:

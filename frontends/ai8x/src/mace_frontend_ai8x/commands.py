@@ -11,9 +11,9 @@ from mace_core.distributions import advise_install
 from mace_core.errors import MaceError
 from mace_core.registry import Registry
 from mace_core.run.files import read_samples, write_all
-from mace_frontend_ai8x.checkpoint import Clip, Settings, description_bits, quantize_file
+from mace_frontend_ai8x.checkpoint import Clip, Settings, quantize_file
 from mace_frontend_ai8x.described_model import DescribedModel
-from mace_frontend_ai8x.description import parse
+from mace_frontend_ai8x.description import parse, read_weight_bits
 from mace_frontend_ai8x.targets import (
     DescribedTarget,
     TrainedModel,
@@ -105,5 +105,5 @@ def quantize_checkpoint(source: Path, target: Path, arguments: QuantizeArguments
     if arguments.stddev is not None:
         settings = replace(settings, deviations=arguments.stddev)
     if arguments.config_file:
-        settings = replace(settings, bits=description_bits(arguments.config_file))
+        settings = replace(settings, bits=read_weight_bits(arguments.config_file))
     quantize_file(source, target, settings)

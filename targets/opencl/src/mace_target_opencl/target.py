@@ -112,7 +112,7 @@ class Opencl(KernelTarget, CalibratedTarget):
         return not self.options.is_selective or self.options.costs.is_worth(region)
 
     def calibrate(self, measure: Measure) -> Numbers:
-        """Return the costs of the device; none where it computes all that it can, whatever that costs."""
+        """Return the measured costs of the device; nothing for a model whose nodes go to it at any cost."""
         from mace_target_opencl.calibration import build_probes, fit_costs
 
         if not self.options.is_selective:

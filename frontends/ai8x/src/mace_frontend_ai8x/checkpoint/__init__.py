@@ -6,7 +6,7 @@ All become a `Checkpoint` of integers, so that nothing else needs to know where 
 from mace_frontend_ai8x.checkpoint.arrays import Form, load_arrays
 from mace_frontend_ai8x.checkpoint.fuse import fuse_file
 from mace_frontend_ai8x.checkpoint.parameters import Checkpoint, LayerParameters, load_checkpoint
-from mace_frontend_ai8x.checkpoint.quantize import Clip, Settings, description_bits, quantize_file
+from mace_frontend_ai8x.checkpoint.quantize import Clip, Settings, quantize_file
 
 __all__ = [
     "Checkpoint",
@@ -14,7 +14,6 @@ __all__ = [
     "Form",
     "LayerParameters",
     "Settings",
-    "description_bits",
     "fuse_file",
     "load_arrays",
     "load_checkpoint",

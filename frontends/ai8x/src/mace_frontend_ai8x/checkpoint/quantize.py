@@ -16,7 +16,6 @@ from enum import Enum
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from mace_core.errors import MaceError
 from mace_core.ir import Array
@@ -31,9 +30,6 @@ MAX_WEIGHT = 1e6
 
 EXPONENTS = (-7, 23)
 """The smallest and the largest exponent of s, before the bits of the weights are subtracted."""
-
-WITHOUT_WEIGHTS = ("none", "passthrough", "add", "sub", "or", "xor", "bitwiseor", "bitwisexor")
-"""Operations of a network description that have no weights."""
 
 
 class Clip(Enum):
@@ -228,65 +224,3 @@ def _saturation(weights: Array, settings: Settings) -> float:
     # PyTorch's std divides by n - 1, numpy's own default by n.
     mean, deviation = weights.mean(), settings.deviations * weights.std(ddof=1)
     return float(max(abs(max(weights.min(), mean - deviation)), abs(min(weights.max(), mean + deviation))))
-
-
-def description_bits(path: Path) -> tuple[int | None, ...]:
-    """Return the bits that a network description states under `quantization` for each layer with own weights.
-
-    MaceError if it cannot be read or has no layers, or with all bits that are not 1, 2, 4 or 8.
-    """
-    try:
-        description = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise MaceError(
-            path, f"is no YAML file that can be read: {error}", "name the network's description"
-        ) from None
-    layers = description.get("layers") if isinstance(description, dict) else None
-    if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
-        raise MaceError(path, "has no list of layers", "name the network's description")
-    weighted = [
-        layer
-        for layer in _in_sequence(path, layers)
-        if _operation(layer) not in WITHOUT_WEIGHTS and "weight_source" not in layer and not _is_bypass(layer)
-    ]
-    bits = [layer.get("quantization") for layer in weighted]
-    faults = [
-        f"{path}: quantization: {b} of layer {i}; write 1, 2, 4 or 8"
-        for i, b in enumerate(bits)
-        if not _is_bit_count(b)
-    ]
-    if faults:
-        raise MaceError.of(faults)
-    return tuple(number if isinstance(number, int) else None for number in bits)
-
-
-def _in_sequence(path: Path, layers: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return layers in the order of their sequence numbers, which is that of the checkpoint.
-
-    A layer without a number follows the one before it in the file.
-    """
-    numbered: dict[int, dict[str, object]] = {}
-    following = 0
-    for layer in layers:
-        number = layer.get("sequence", following)
-        if type(number) is not int or number in numbered:
-            raise MaceError(
-                path, f"sequence: {number!r} is no number of one layer", "give each layer its own number"
-            )
-        numbered[number] = layer
-        following = number + 1
-    return [numbered[number] for number in sorted(numbered)]
-
-
-def _is_bypass(layer: dict[str, object]) -> bool:
-    """Tell whether a layer only passes its input on, without weights of its own."""
-    return str(layer.get("bypass", False)).lower() in ("true", "yes", "on")
-
-
-def _is_bit_count(bits: object) -> bool:
-    return bits is None or (type(bits) is int and bits in BITS)
-
-
-def _operation(layer: dict[str, object]) -> str:
-    names = ("operation", "op", "operator", "convolution")
-    return str(next((layer[name] for name in names if name in layer), "conv2d")).lower()
