@@ -21,7 +21,7 @@ from mace_core.tuning import Tuning, TuningEntry
 from mace_target_opencl.depthwise_product import Pair
 from mace_target_opencl.enqueue import render_program
 from mace_target_opencl.fusion import fuse
-from mace_target_opencl.half_arithmetic import compute_in_half
+from mace_target_opencl.half_arithmetic import PARTIAL, compute_in_half
 from mace_target_opencl.half_storage import store_in_half
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
@@ -114,7 +114,7 @@ def test_a_candidate_makes_both_one_kernel_of_both_nodes(block: Block) -> None:
     (call,) = Opencl().lower(graph, tuning=ask("depthwise", graph)).calls
     assert call.kernel.template.name == "tile.cl.in"
     assert call.sources == tuple(dict.fromkeys(node.sources[0] for node in graph.nodes))
-    assert call.kernel.params["window_taps"] == prod(block.kernel)
+    assert prod(axis[2] for axis in call.kernel.params["window_axes"]) == prod(block.kernel)
 
 
 def test_every_other_candidate_computes_them_apart() -> None:
@@ -270,7 +270,10 @@ def test_blocks_in_half_precision_are_within_the_bounds_of_two_kernels(
 def test_blocks_in_half_precision_are_opencl_c_of_a_device_with_the_extension(tmp_path: Path) -> None:
     graph = merge("all", [build_block(block) for block in BLOCKS])
     program = compute_in_half(store_in_half(Opencl().lower(graph, tuning=ask("depthwise", graph))))
-    assert [str(call.kernel.params["type"]) for call in program.calls] == ["mace_half"] * len(BLOCKS)
+    types = ["float" if prod(block.kernel) > PARTIAL else "mace_half" for block in BLOCKS]
+    # 300 * 300 is beyond half precision: as by themselves, windows of more taps are summed in floats.
+    assert "float" in types
+    assert [str(call.kernel.params["type"]) for call in program.calls] == types
     assert "_Z" in compile_by_clang(render_program(call.kernel for call in program.calls), tmp_path)
 
 

@@ -113,7 +113,6 @@ def _make_kernel(first: Call, second: Call, operands: _Operands, tile: ProductTi
         "image": first.kernel.params["image"],
         "padded": any(map(reaches_over, axes)),
         "window_axes": axes,
-        "window_taps": prod(axis[2] for axis in axes),
         "window_steps": operands.window_steps,
         "operands": operands.described,
         "local_size": (tile.items, 1, 1),

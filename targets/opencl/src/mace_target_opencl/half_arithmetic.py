@@ -38,18 +38,19 @@ def _convert_call(call: Call, program: Program) -> Call:
     template = call.kernel.template.name
     if template not in TEMPLATES or params["type"] != FLOAT or not _has_half_factors(call, program):
         return call
+    # All taps of a depthwise window are summed at once, and the bound holds for no more than PARTIAL.
+    if _count_taps(call) > PARTIAL:
+        return call
     converted: dict[str, object] = {**params, "type": HALF_VALUE}
-    if template == "windows.cl.in":
-        # windows.cl.in sums all taps at once, and the bound holds for no more than PARTIAL.
-        if _count_taps(call) > PARTIAL:
-            return call  # its few windows are bound by memory
-    else:
+    if template != "windows.cl.in":
         converted["partial"] = PARTIAL
     return replace(call, kernel=make_kernel(template.removesuffix(".cl.in"), converted))
 
 
 def _count_taps(call: Call) -> int:
-    axes: tuple[tuple[int, ...], ...] = call.kernel.params["axes"]  # type: ignore[assignment]
+    """Return the elements of a depthwise window, by itself or in the kernel of a product; 1 without one."""
+    key = "axes" if call.kernel.template.name == "windows.cl.in" else "window_axes"
+    axes: tuple[tuple[int, ...], ...] = call.kernel.params.get(key, ())  # type: ignore[assignment]
     return prod(axis[2] for axis in axes)
 
 
