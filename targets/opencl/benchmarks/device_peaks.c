@@ -7,13 +7,14 @@
  *
  *   device NAME
  *   multiply GFLOPS WIDTH     the most of a kernel of multiply-adds, and the width of its vectors
- *   copy GB_S                 bytes read and written by a kernel that copies 16 bytes a work-item
+ *   copy GB_S                 bytes read and written by the fastest kernel that copies
  *   sgemm M N K NS            a product of CLBlast
  *   absent REASON             in the place of all products
  *
  * Every figure is the best of ROUNDS, by the device's clock. CLBlast computes a product by several kernels, and its
- * event is of the last one; so PRODUCTS of them lie between two markers of a queue that executes in order. The one
- * before the first marker keeps the device busy while the others are enqueued.
+ * event is of the last one; so PRODUCTS of them lie between two small kernels of a queue that executes in order: not
+ * every driver has times of markers. The product before the first of those keeps the device busy while the others
+ * are enqueued. What a device needs from one kernel to the next counts, which matters below some 20 microseconds.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
   if (!cl.name) fail("libOpenCL.so.1 lacks " #name, 0);
 
 enum { CHAINS = 8, ITEMS = 1 << 20, STEPS = 1024, PRODUCTS = 4, ROW_MAJOR = 101, AS_STORED = 111 };
+enum { GROUP = 64, WARM_MS = 200 };
 
 /* Of cblas_sgemm's order, with offsets in elements: clblast_c.h of CLBlast 1.5 (Cedric Nugteren). */
 typedef int (*sgemm_function)(int layout, int a_form, int b_form, size_t m, size_t n, size_t k, float alpha, cl_mem a,
@@ -55,7 +57,8 @@ static const char source[] =
     "  out[get_global_id(0)] = SUM;\n"
     "}\n"
     "__kernel void copy(__global const float4 *from, __global float4 *to) {\n"
-    "  to[get_global_id(0)] = from[get_global_id(0)];\n"
+    "  const size_t first = get_group_id(0) * get_local_size(0) * QUADS + get_local_id(0);\n"
+    "  for (int i = 0; i < QUADS; i++) to[first + i * get_local_size(0)] = from[first + i * get_local_size(0)];\n"
     "}\n"
     "__kernel void fill(__global float *to) {\n"
     "  to[get_global_id(0)] = (float)(get_global_id(0) % 8191) / 4096 - 1;\n"
@@ -118,13 +121,14 @@ static void write_sum(char *text, size_t bytes, int width) {
   for (int lane = 1; lane < width; lane++) end += (size_t)snprintf(text + end, bytes - end, "+x0.s%x", (unsigned)lane);
 }
 
+/* width: of the vectors of `multiply`; the quads that a work-item of `copy` moves. */
 static cl_kernel compile(const bench *b, const char *name, int width) {
   const char *const text = source;
   char options[300], sum[200], type[16] = "float";
   int32_t code = 0;
   if (width > 1) snprintf(type, sizeof type, "float%d", width);
   write_sum(sum, sizeof sum, width);
-  snprintf(options, sizeof options, "-DVALUE=%s -DSUM=%s -DSTEPS=%d", type, sum, STEPS);
+  snprintf(options, sizeof options, "-DVALUE=%s -DSUM=%s -DSTEPS=%d -DQUADS=%d", type, sum, STEPS, width);
   const cl_program program = b->cl.clCreateProgramWithSource(b->context, 1, (const char **)&text, NULL, &code);
   check("clCreateProgramWithSource", code);
   check("clBuildProgram", b->cl.clBuildProgram(program, 1, &b->device, options, NULL, NULL));
@@ -141,8 +145,7 @@ static uint64_t read_clock(const bench *b, cl_event event, uint32_t instant) {
 }
 
 /* The shortest time of a kernel that has its arguments, after a run that does not count. */
-static double time_kernel(const bench *b, cl_kernel kernel, size_t items) {
-  const size_t group = 64;
+static double time_kernel(const bench *b, cl_kernel kernel, size_t items, size_t group) {
   double best = 1e30;
   for (int i = 0; i <= b->rounds; i++) {
     cl_event event = NULL;
@@ -160,6 +163,11 @@ static void set_memory(const bench *b, cl_kernel kernel, uint32_t position, cl_m
   check("clSetKernelArg", b->cl.clSetKernelArg(kernel, position, sizeof memory, &memory));
 }
 
+/* Compute until the device has left the clock of its idle state. */
+static void warm_up(const bench *b, cl_kernel kernel, size_t items) {
+  for (double ns = 0; ns < 1e6 * WARM_MS;) ns += time_kernel(b, kernel, items, GROUP) * b->rounds;
+}
+
 static void measure_multiply(const bench *b) {
   static const int widths[] = {1, 4, 8, 16};
   const float factor = 0.999f, term = 0.001f;
@@ -173,7 +181,8 @@ static void measure_multiply(const bench *b) {
     set_memory(b, kernel, 0, out);
     check("clSetKernelArg", b->cl.clSetKernelArg(kernel, 1, sizeof factor, &factor));
     check("clSetKernelArg", b->cl.clSetKernelArg(kernel, 2, sizeof term, &term));
-    const double rate = 2.0 * CHAINS * STEPS * ITEMS / time_kernel(b, kernel, items);
+    if (!i) warm_up(b, kernel, items);
+    const double rate = 2.0 * CHAINS * STEPS * ITEMS / time_kernel(b, kernel, items, GROUP);
     if (rate > most) most = rate, best = widths[i];
     b->cl.clReleaseKernel(kernel);
   }
@@ -200,33 +209,46 @@ static void measure_copy(const bench *b) {
   b->cl.clGetDeviceInfo(b->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof largest, &largest, NULL);
   while (largest && bytes > largest) bytes /= 2;
   const cl_mem from = allocate_numbers(b, bytes / sizeof(float)), to = allocate(b, bytes);
-  const cl_kernel kernel = compile(b, "copy", 1);
-  set_memory(b, kernel, 0, from);
-  set_memory(b, kernel, 1, to);
-  printf("copy %.1f\n", 2.0 * (double)bytes / time_kernel(b, kernel, bytes / 16));
-  b->cl.clReleaseKernel(kernel);
+  double best = 1e30;
+  /* A device begins so many groups in a nanosecond: where each moves little, that and not the memory is measured. */
+  for (int quads = 1; quads <= 4; quads *= 2)
+    for (size_t group = GROUP; group <= 256; group *= 2) {
+      const cl_kernel kernel = compile(b, "copy", quads);
+      set_memory(b, kernel, 0, from);
+      set_memory(b, kernel, 1, to);
+      const double ns = time_kernel(b, kernel, bytes / 16 / (size_t)quads, group);
+      if (ns < best) best = ns;
+      b->cl.clReleaseKernel(kernel);
+    }
+  printf("copy %.1f\n", 2.0 * (double)bytes / best);
   b->cl.clReleaseMemObject(from);
   b->cl.clReleaseMemObject(to);
 }
 
-static void mark(const bench *b, cl_event *event) {
-  check("clEnqueueMarkerWithWaitList", b->cl.clEnqueueMarkerWithWaitList(b->queue, 0, NULL, event));
+/* Enqueue a small kernel, whose event has a time. */
+static void mark(const bench *b, cl_kernel kernel, cl_event *event) {
+  const size_t items = GROUP;
+  check("clEnqueueNDRangeKernel",
+        b->cl.clEnqueueNDRangeKernel(b->queue, kernel, 1, NULL, &items, NULL, 0, NULL, event));
 }
 
 static void measure_sgemm(const bench *b, sgemm_function sgemm, size_t m, size_t n, size_t k) {
   const cl_mem x = allocate_numbers(b, m * k), y = allocate_numbers(b, k * n), z = allocate_numbers(b, m * n);
+  const cl_mem few = allocate(b, GROUP * sizeof(float));
+  const cl_kernel small = compile(b, "fill", 1);
   cl_queue queue = b->queue;
   double best = 1e30;
+  set_memory(b, small, 0, few);
   for (int round = 0; round <= b->rounds; round++) {
     cl_event start = NULL, end = NULL;
     for (int i = 0; i <= PRODUCTS; i++) {
       const int code = sgemm(ROW_MAJOR, AS_STORED, AS_STORED, m, n, k, 1, x, 0, k, y, 0, n, 0, z, 0, n, &queue, NULL);
       check("CLBlastSgemm", code);
-      if (!i) mark(b, &start);
+      if (!i) mark(b, small, &start);
     }
-    mark(b, &end);
+    mark(b, small, &end);
     check("clFinish", b->cl.clFinish(b->queue));
-    const double ns = (double)(read_clock(b, end, CL_PROFILING_COMMAND_END) -
+    const double ns = (double)(read_clock(b, end, CL_PROFILING_COMMAND_START) -
                                read_clock(b, start, CL_PROFILING_COMMAND_END)) / PRODUCTS;
     if (round && ns > 0 && ns < best) best = ns;
     b->cl.clReleaseEvent(start);
@@ -237,6 +259,8 @@ static void measure_sgemm(const bench *b, sgemm_function sgemm, size_t m, size_t
   b->cl.clReleaseMemObject(x);
   b->cl.clReleaseMemObject(y);
   b->cl.clReleaseMemObject(z);
+  b->cl.clReleaseMemObject(few);
+  b->cl.clReleaseKernel(small);
 }
 
 static sgemm_function load_sgemm(const char *path) {
