@@ -8,6 +8,7 @@
  *   device NAME
  *   multiply GFLOPS WIDTH     the most of a kernel of multiply-adds, and the width of its vectors
  *   copy GB_S                 bytes read and written by the fastest kernel that copies
+ *   launch NS                 a kernel of one small group, alone in its queue
  *   sgemm M N K NS            a product of CLBlast
  *   absent REASON             in the place of all products
  *
@@ -225,6 +226,16 @@ static void measure_copy(const bench *b) {
   b->cl.clReleaseMemObject(to);
 }
 
+/* What the event of every kernel has beside its work, where it does not follow another one. */
+static void measure_launch(const bench *b) {
+  const cl_mem few = allocate(b, GROUP * sizeof(float));
+  const cl_kernel kernel = compile(b, "fill", 1);
+  set_memory(b, kernel, 0, few);
+  printf("launch %.0f\n", time_kernel(b, kernel, GROUP, GROUP));
+  b->cl.clReleaseKernel(kernel);
+  b->cl.clReleaseMemObject(few);
+}
+
 /* Enqueue a small kernel, whose event has a time. */
 static void mark(const bench *b, cl_kernel kernel, cl_event *event) {
   const size_t items = GROUP;
@@ -276,6 +287,7 @@ int main(int count, char **words) {
   const bench b = open_device(atoi(words[2]));
   measure_multiply(&b);
   measure_copy(&b);
+  measure_launch(&b);
   const sgemm_function sgemm = load_sgemm(words[1]);
   for (int i = 3; sgemm && i < count; i += 3)
     measure_sgemm(&b, sgemm, (size_t)atoll(words[i]), (size_t)atoll(words[i + 1]), (size_t)atoll(words[i + 2]));

@@ -3,7 +3,7 @@
     uv run python targets/opencl/benchmarks/kernels.py [MODEL.onnx ...] [--json FILE] [--max-gflop N]
 
 Without models the table of `kernel_cases.py` is measured, as with `--cases`. Each kernel's time is the
-least of the rounds, by the events of the device. In the same run, `device_peaks.c` measures the most
+least of the rounds, by the events of the device; each kernel is alone in the queue. In the same run, `device_peaks.c` measures the most
 multiply-adds and the fastest copy of the device by kernels of its own, and CLBlast's sgemm of the same
 product (Debian: libclblast1; another place: `--clblast FILE`). A convolution's product is that of its
 windows, laid out as a matrix, with its filters: what CLBlast would have to compute after a copy, which is
@@ -11,7 +11,8 @@ not counted against it. Ours has its constant operand in the order that it reads
 
 The bound of a kernel is the larger of two times: its bytes at the rate of the copy, each operand once, and
 its product at the rate of CLBlast, or where that is absent at the device's peak. A kernel whose operands
-lie in the device's cache may be faster than its bound.
+lie in the device's cache may be faster than its bound. CLBlast's products follow each other in the queue,
+so what the event of a kernel without work lasts, where it is alone, is added to its times and to the bound.
 """
 
 from __future__ import annotations
@@ -76,11 +77,15 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the device reaches: flops and bytes in a nanosecond, and CLBlast's products in nanoseconds."""
+    """What the device reaches: flops and bytes in a nanosecond, and CLBlast's products in nanoseconds.
+
+    launch_ns: of a kernel without work.
+    """
 
     device: str
     flops: float
     bytes: float
+    launch_ns: float
     sgemm: dict[Matrices, float]
     remark: str
 
@@ -90,8 +95,8 @@ class Peaks:
         words = [line.split() for line in lines]
         single = {line[0]: " ".join(line[1:]) for line in words}
         products = {Matrices(*map(int, line[1:4])): float(line[4]) for line in words if line[0] == "sgemm"}
-        flops, copy = (float(single[name].split()[0]) for name in ("multiply", "copy"))
-        return cls(single["device"], flops, copy, products, single.get("absent", ""))
+        flops, copy, launch = (float(single[name].split()[0]) for name in ("multiply", "copy", "launch"))
+        return cls(single["device"], flops, copy, launch, products, single.get("absent", ""))
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class Work:
             moved = count_bytes(call, self.program)
             sgemm = peaks.sgemm.get(matrices) if matrices else None
             copy_ns, peak_ns = moved / peaks.bytes, 2 * count / peaks.flops
-            bound = max(copy_ns, peak_ns if sgemm is None else sgemm)
+            bound = max(copy_ns, peak_ns if sgemm is None else sgemm) + peaks.launch_ns
             yield KernelTime(
                 self.model,
                 call.node,
@@ -135,7 +140,7 @@ class Work:
                 sgemm,
                 peak_ns / ns,
                 copy_ns / ns,
-                None if sgemm is None else sgemm / ns,
+                None if sgemm is None else (sgemm + peaks.launch_ns) / ns,
                 bound / ns,
             )
 
@@ -160,20 +165,29 @@ def compile_for_device(model: Model, graph: Graph | None, registry: Registry) ->
     return compiled
 
 
-def measure(compiled: CompiledModel, rounds: int, folder: Path, registry: Registry) -> Work:
-    """Build a model's library, and return the shortest times of its kernels."""
+def measure(models: Sequence[CompiledModel], rounds: int, folder: Path, registry: Registry) -> list[Work]:
+    """Build the library of models, and return the shortest times of the kernels of each."""
     choice = registry.select(CHOICE)[0]
-    sources = encode(Job(Deployment(compiled.name, (compiled.model,)), choice), [compiled], registry)
+    # One library for all: what takes long is the compilation of what they share.
+    deployment = Deployment("kernels", tuple(compiled.model for compiled in models))
+    sources = encode(Job(deployment, choice), models, registry)
     manifests = tuple(m for m in sources.manifests if m.joins_library or m.name == TOOL)
     link(replace(sources, manifests=manifests), choice.compiler, folder, ())
-    runner = registry.find_runner(choice, (compiled.model,))
+    runner = registry.find_runner(choice, deployment.models)
     assert runner is not None
-    built = BuiltLibrary(folder, runner, LibraryReport({compiled.name: compiled.report()}))
+    reports = {compiled.name: compiled.report() for compiled in models}
+    built = BuiltLibrary(folder, runner, LibraryReport(reports))
+    return [time_model(compiled, built, rounds, choice.abi) for compiled in models]
+
+
+def time_model(compiled: CompiledModel, built: BuiltLibrary, rounds: int, abi: str) -> Work:
+    """Run a model of a library, and return the shortest times of its kernels."""
+    sys.stderr.write(f"{compiled.name}\n")
     timing = built.time(compiled.name, 1, rounds, layers=True)
     (region,) = compiled.regions
     target = region.target
     assert isinstance(target, Opencl)
-    program = target.lower(region.graph, choice.abi)
+    program = target.lower(region.graph, abi)
     # Layers are those of the library, and calls those of a second lowering: they must be the same.
     if [call.kernel.name for call in program.calls] != [layer.kernel for layer in timing.layers]:
         raise SystemExit(f"{compiled.name}: the library has other kernels than its graph")
@@ -236,7 +250,8 @@ def show_model(times: Sequence[KernelTime]) -> str:
 
 def show(times: Sequence[KernelTime], peaks: Peaks) -> str:
     """Return the table in Markdown, with a line for all kernels of a model that has several."""
-    text = f"{peaks.device}: {peaks.flops:.0f} GFLOP/s of multiply-adds, {peaks.bytes:.0f} GB/s of a copy\n"
+    text = f"{peaks.device}: {peaks.flops:.0f} GFLOP/s of multiply-adds, {peaks.bytes:.0f} GB/s of a copy, "
+    text += f"{peaks.launch_ns / 1e3:.1f} us of a kernel without work\n"
     if peaks.remark:
         text += f"no CLBlast: {peaks.remark}\n"
     text += "\n" + format_row(*HEAD) + format_row(*["---"] * len(HEAD))
@@ -263,26 +278,18 @@ def read_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def list_work(arguments: argparse.Namespace, folder: Path) -> Iterator[Work]:
-    """Measure and yield what the command line asks for."""
-    registry = Registry.load()
-    chosen: list[tuple[Model, Graph | None]] = []
+def list_models(arguments: argparse.Namespace, registry: Registry) -> Iterator[CompiledModel]:
+    """Compile and yield what the command line asks for."""
     for file in arguments.models:
         name = "".join(letter if letter.isalnum() else "_" for letter in file.stem)
-        chosen.append((Model(f"m_{name}", (file.resolve(),)), None))
-    cases = CASES if arguments.cases or not arguments.models else ()
-    for case in cases:
-        built = case.build()
-        (node,) = built.nodes
-        if 2 * multiply_adds(node, built) > 1e9 * arguments.max_gflop:
+        yield compile_for_device(Model(f"m_{name}", (file.resolve(),)), None, registry)
+    for case in CASES if arguments.cases or not arguments.models else ():
+        graph = case.build()
+        (node,) = graph.nodes
+        if 2 * multiply_adds(node, graph) > 1e9 * arguments.max_gflop:
             sys.stderr.write(f"{case.name}: left out by --max-gflop\n")
             continue
-        chosen.append((Model(case.name, ()), built))
-    for number, (model, graph) in enumerate(chosen):
-        sys.stderr.write(f"{model.name}\n")
-        place = folder / str(number)
-        place.mkdir()
-        yield measure(compile_for_device(model, graph, registry), arguments.rounds, place, registry)
+        yield compile_for_device(Model(case.name, ()), graph, registry)
 
 
 def main() -> None:
@@ -290,7 +297,11 @@ def main() -> None:
     arguments = read_arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        work = list(list_work(arguments, folder))
+        registry = Registry.load()
+        models = list(list_models(arguments, registry))
+        if not models:
+            raise SystemExit("no model is left to measure; raise --max-gflop")
+        work = measure(models, arguments.rounds, folder, registry)
         products = {*filter(None, chain.from_iterable(one.products for one in work))}
         ordered = sorted(products, key=lambda one: (one.flops, one.rows, one.columns))
         peaks = measure_peaks(ordered, arguments.clblast, arguments.rounds, folder)
@@ -303,6 +314,7 @@ def main() -> None:
             "sessions": sorted({one.device for one in work}),
             "gflops": peaks.flops,
             "gb_s": peaks.bytes,
+            "launch_ns": peaks.launch_ns,
             "clblast": peaks.remark or arguments.clblast,
             "kernels": [asdict(one) for one in times],
         }
