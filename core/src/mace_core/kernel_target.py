@@ -48,6 +48,8 @@ class KernelTarget(Target):
     quantized: by op, for nodes with a quantized tensor; at least Quantize and Dequantize.
     fixed_point: by op, the same for graphs whose numerics are Numerics.FIXED_POINT; {} for a target that
     cannot round so.
+    halves: by op, for nodes whose tensors are all of half precision. What it lacks or refuses is computed in
+    floats, between conversions.
     cost_unit: the unit of candidates' costs, such as "multiply-adds" or "estimated cycles".
     calls_c: whether its kernels are C that core compiles, so that portable lowerings of ops can be called.
     If a table has several candidates for an op, the cheapest is taken at each level, or the one that a tuning
@@ -57,6 +59,7 @@ class KernelTarget(Target):
     lowerings: Mapping[str, Lower | Sequence[Candidate]]
     quantized: Mapping[str, Lower | Sequence[Candidate]] = MappingProxyType({})
     fixed_point: Mapping[str, Lower | Sequence[Candidate]] = MappingProxyType({})
+    halves: Mapping[str, Lower] = MappingProxyType({})
     cost_unit: str = ""
     calls_c: ClassVar[bool] = True
 
@@ -222,6 +225,8 @@ class KernelTarget(Target):
         table = self.fixed_point if is_fixed else self.quantized
         if node.op.name in table and storages:
             lower_by_choice(table[node.op.name], node, lowering, lowering.chooser)
+        elif node.op.name in self.halves and all(_is_half(t) for t in tensors):
+            lower_by_choice(self.halves[node.op.name], node, lowering, lowering.chooser)
         elif moved or not storages:
             self._plain(node, lowering)
         else:
@@ -296,7 +301,11 @@ def _need_describable(tensor: Tensor) -> None:
 
 def _is_compressed(tensor: Tensor) -> bool:
     """Tell whether a tensor stores real numbers in fewer bits than kernels compute with."""
-    return tensor.quant is not None or tensor.dtype is DType.F16
+    return tensor.quant is not None or _is_half(tensor)
+
+
+def _is_half(tensor: Tensor) -> bool:
+    return tensor.quant is None and tensor.dtype is DType.F16
 
 
 def _floats(tensor: Tensor) -> Tensor:

@@ -101,6 +101,11 @@ class BuiltForArm:
         return array
 
 
+def as_bits(array: Array) -> Array:
+    """Return the elements as unsigned integers, so that NaNs can be compared, and zeros of either sign."""
+    return array.view(f"u{array.itemsize}")
+
+
 def assert_equal_on_arm(
     graph: Graph,
     inputs: Mapping[str, Array],
@@ -118,6 +123,6 @@ def assert_equal_on_arm(
     built = BuiltForArm.from_graph(graph, folder, *tools)
     for level, processor in runs or [(name, "max") for name in name_emulated_levels(tools[1])]:
         for name, array in built.run([inputs[name] for name in graph.inputs], level, processor).items():
-            differing = int((array != expected[name]).sum())
+            differing = int((as_bits(array) != as_bits(expected[name])).sum())
             where = f"{level} on {processor}"
             assert differing == 0, f"{where}: {differing} of {array.size} elements of {name} differ"

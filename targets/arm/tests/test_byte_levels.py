@@ -20,8 +20,8 @@ from mace_core.testing.compiled import case, merge
 PROCESSORS = {
     "cortex-a53": {"neon"},
     "cortex-a76": {"neon", "dotprod"},
-    "max,sme=off": {"neon", "dotprod", "i8mm"},
-    "max": {"neon", "dotprod", "i8mm", "sme"},
+    "max,sme=off": {"neon", "dotprod", "fp16fml", "i8mm"},
+    "max": {"neon", "dotprod", "fp16fml", "i8mm", "sme"},
 }
 """By QEMU's processor, the levels that it has."""
 

@@ -12,6 +12,7 @@ from mace_core.testing.requirements import require
 from mace_target_arm import Arm
 from mace_target_arm.inner_loops import (
     PROCESSORS,
+    PRODUCT,
     compile_tiles,
     count_loop,
     find_loop,
@@ -65,6 +66,16 @@ def test_cores_reach_nine_tenths_of_their_products(level: str) -> None:
     shares = {name: measure_shares(assembly, name, "arm64-v8a") for name in wide}
     assert all(set(of) == set(PROCESSORS["arm64-v8a"].cores) for of in shares.values())
     assert all(share >= 0.9 for of in shares.values() for share in of.values()), shares
+
+
+@pytest.mark.exhaustive
+def test_cores_reach_all_products_of_halves() -> None:
+    require(None if shutil.which("llvm-mca") else "llvm-mca is not installed: apt-get install llvm")
+    assembly = compile_level("arm64-v8a", "fp16fml")
+    for name in ("gemm_halves_8x2", "gemm_halves_5x4"):
+        assert all(line.startswith("fmlal") for line in find_loop(assembly, name) if PRODUCT.match(line))
+        shares = measure_shares(assembly, name, "arm64-v8a")
+        assert min(shares.values()) > 0.98, (name, shares)
 
 
 @pytest.mark.exhaustive

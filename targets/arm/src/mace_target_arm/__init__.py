@@ -41,6 +41,13 @@ class Arm(Cpu):
         """The same for `numerics: tflite-reference`."""
         return _add_depthwise(super().fixed_point)
 
+    @property
+    def halves(self) -> Mapping[str, Lower]:  # type: ignore[override]
+        """Kernels of half precision, for 64-bit processors."""
+        from mace_target_arm.halves import HALVES  # read on first use, as the lowerings are
+
+        return HALVES
+
     def counter(self) -> Counter:
         """Count instructions where QEMU executes a library."""
         from mace_target_arm.instructions import InstructionCounter  # where it is asked for

@@ -41,7 +41,7 @@ class Processor:
 
 
 # LLVM 14 reads the Cortex-A76 and X1 from its table of the A57. It has none for 32-bit code of later cores.
-AARCH64 = Processor("aarch64-linux-gnu", "+dotprod,+i8mm", ("cortex-a55", "cortex-a76", "cortex-x1"))
+AARCH64 = Processor("aarch64-linux-gnu", "+dotprod,+i8mm,+fp16fml", ("cortex-a55", "cortex-a76", "cortex-x1"))
 AARCH32 = Processor("armv8a-linux-gnueabihf", "+neon", ("cortex-a57",))
 PROCESSORS: Mapping[str, Processor] = {
     "arm64-v8a": AARCH64,
@@ -58,12 +58,14 @@ The two pipes are 64 bits wide: Arm Cortex-A55 Software Optimization Guide, "ASI
 
 ITERATIONS = 50
 
-PRODUCT = re.compile(r"(fmla|[su]mlal2?|[su]mull2?|[su]adalp|[su]dot|[su]mmla|vmla|vmlal|vmull|vpadal)\b")
+PRODUCT = re.compile(
+    r"(fmla|fmlal2?|[su]mlal2?|[su]mull2?|[su]adalp|[su]dot|[su]mmla|vmla|vmlal|vmull|vpadal)\b"
+)
 LOAD = re.compile(r"(ldr|ldp|ldur|ld1r?|vld1|vldr|vldmia)\b")
 STORE = re.compile(r"(str|stp|stur|st1|vst1|vstr|vstmia)\b")
 MOVE = re.compile(r"mov\s+v\d+\.16b|vmov\s+q\d|vorr\s+(q\d+),\s*(q\d+),\s*\2\b")
 STACK = re.compile(r"\[sp\b|@\s*\d+-byte (Spill|Reload)")
-TILE = re.compile(r"^((gemm|igemm_bytes|igemm_pairs)_(\d+)x(\d+)):", re.M)
+TILE = re.compile(r"^((gemm|gemm_halves|igemm_bytes|igemm_pairs)_(\d+)x(\d+)):", re.M)
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,14 @@ class InnerLoop:
 
 
 def compile_tiles(abi: str, level: Level, compiler: Compiler) -> str:
-    """Return the kernels of products of floats and of bytes as assembly; MaceError if they do not compile."""
+    """Return the kernels of products as assembly: of floats, halves and bytes.
+
+    MaceError if they do not compile.
+    """
     target = with_levels(Arm(), [level])
     assert isinstance(target, Arm)
-    plans = [plan_calls(target.lower(graph, abi)) for graph in (_multiply_floats(), _multiply_bytes())]
+    graphs = (_multiply_floats(DType.F32), _multiply_floats(DType.F16), _multiply_bytes())
+    plans = [plan_calls(target.lower(graph, abi)) for graph in graphs]
     sources = code.library("tiles", plans, [level])
     with tempfile.TemporaryDirectory() as folder:
         write_all(Path(folder), sources.files)
@@ -99,10 +105,11 @@ def compile_tiles(abi: str, level: Level, compiler: Compiler) -> str:
         return (Path(folder) / "tiles.s").read_text(encoding="utf-8")
 
 
-def _multiply_floats() -> Graph:
-    builder = Builder("floats")
-    x = builder.input("x", DType.F32, (64, 64))
-    return builder.finish(builder.add("MatMul", [x, builder.weight("w", np.ones((64, 64), np.float32))]))
+def _multiply_floats(dtype: DType) -> Graph:
+    builder = Builder(dtype.value)
+    x = builder.input("x", dtype, (64, 64))
+    w = builder.weight("w", np.ones((64, 64), dtype.numpy))
+    return builder.finish(builder.add("MatMul", [x, w]))
 
 
 def _multiply_bytes() -> Graph:

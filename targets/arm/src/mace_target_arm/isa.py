@@ -37,8 +37,9 @@ NEON = CpuLevel(
     registers=32,
     is_signed=True,
     dot="smull",
-    helpers=(KERNELS / "round_bytes.h.in",),
-    replaces=(KERNELS / "igemm_bytes.h.in",),
+    half_products="widened",
+    helpers=(KERNELS / "round_bytes.h.in", KERNELS / "halves.h.in"),
+    replaces=(KERNELS / "igemm_bytes.h.in", KERNELS / "half.c.in"),
 )
 # -mcpu and not -march: gcc and clang read it alike, zig has no other.
 DOT_PRODUCT = replace(
@@ -56,6 +57,14 @@ BYTE_MATRICES = replace(
     available="has_byte_matrices()",
     dot="smmla",
 )
+# ARMv8.4 and later; Cortex-A55 to A78 have FEAT_FP16 alone, whose sums are halves.
+HALF_PRODUCTS = replace(
+    DOT_PRODUCT,
+    name="fp16fml",
+    flags=("-mcpu=generic+dotprod+fp16fml",),
+    available="has_half_products()",
+    half_products="fmlal",
+)
 # No flags of its own: instructions of the extension are written as assembly, which names it to the assembler,
 # and code outside of streaming mode may not use them.
 SME = replace(
@@ -67,10 +76,23 @@ SME = replace(
     helpers=(*DOT_PRODUCT.helpers, KERNELS / "streaming.h.in"),
     replaces=(*DOT_PRODUCT.replaces, KERNELS / "igemm_tiles.h.in", KERNELS / "gemm_tiles.h.in"),
 )
-AARCH64 = Family(("arm64-v8a", "arm64"), (SME, BYTE_MATRICES, DOT_PRODUCT, NEON), (DOT_PRODUCT, NEON))
+AARCH64 = Family(
+    ("arm64-v8a", "arm64"),
+    (SME, BYTE_MATRICES, HALF_PRODUCTS, DOT_PRODUCT, NEON),
+    (DOT_PRODUCT, NEON),
+)
 
 # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 4 for values of the
 # input. That processors have NEON is part of these ABIs, so their toolchains say so to the compiler and no
 # flag is needed here.
-NEON32 = replace(NEON, rows=4, columns=8, registers=16, helpers=(*NEON.helpers, KERNELS / "load_pair.h.in"))
+# Conversions of half precision are an extension there (VFPv3-FP16), which not every processor with NEON has.
+NEON32 = replace(
+    NEON,
+    rows=4,
+    columns=8,
+    registers=16,
+    half_products="",
+    helpers=(KERNELS / "round_bytes.h.in", KERNELS / "load_pair.h.in"),
+    replaces=(KERNELS / "igemm_bytes.h.in",),
+)
 AARCH32 = Family(("armeabi-v7a", "armhf"), (NEON32,), (NEON32,))

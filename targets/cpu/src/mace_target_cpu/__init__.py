@@ -77,7 +77,8 @@ class Cpu(KernelTarget):
         """How weights are packed for the level."""
         if not isinstance(level, CpuLevel):
             return Packing()
-        return Packing(level.panel, level.depth_step, level.by_scalar, level.is_signed)
+        has_halves = bool(level.half_products)
+        return Packing(level.panel, level.depth_step, level.by_scalar, level.is_signed, has_halves)
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
         """Convolutions and matrix products compute element-wise ops on their results."""

@@ -41,6 +41,8 @@ class CpuLevel(Level):
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
     byte_tiles, float_tiles: whether it multiplies tiles of bytes (AMX, SME) or of floats (SME) besides.
+    half_products: how kernels multiply numbers in half precision, with sums of floats: "widened" when they
+    are loaded, or "fmlal" as they are; "" for levels that compute them as floats, between conversions.
     has_qf: whether products of floats are those of Hexagon's vector units, which keep sums in a format of
     their own: helpers of the level define `qf_add_product` and the like for registers of a panel.
 
@@ -60,6 +62,7 @@ class CpuLevel(Level):
     is_signed: bool = False
     byte_tiles: bool = False
     float_tiles: bool = False
+    half_products: str = ""
     has_qf: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 
@@ -93,12 +96,16 @@ class CpuLevel(Level):
 
 @dataclass(frozen=True)
 class Packing:
-    """How weights are packed for a level; what `Lowering.parameters` holds for lowerings of this target."""
+    """How weights are packed for a level; what `Lowering.parameters` holds for lowerings of this target.
+
+    has_halves: whether kernels read weights in half precision, see `CpuLevel.half_products`.
+    """
 
     panel: int = PANEL
     depth_step: int = 4
     by_scalar: bool = False
     is_signed: bool = False
+    has_halves: bool = False
 
     @property
     def offset(self) -> int:

@@ -26,6 +26,7 @@ ORDERED = (
     "col2im.c.in",
     "conv.c.in",
     "conv_depthwise.c.in",
+    "conv_halves.c.in",
     "conv_transpose.c.in",
     "conv_winograd.c.in",
     "cumsum.c.in",
