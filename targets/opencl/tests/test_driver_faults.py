@@ -87,6 +87,11 @@ def test_a_session_without_faults_gives_all_back(probe: Probe) -> None:
     assert set(log.find("part")) == {"opencl: stub, driver 1.0, OpenCL 1.2 stub"}
 
 
+def test_the_library_stays_in_memory_for_the_next_session(probe: Probe) -> None:
+    """NVIDIA's driver offers no device after it was unloaded and loaded again."""
+    assert probe.run().find("loaded") == ["1"]
+
+
 @pytest.mark.parametrize("function", AT_OPEN)
 def test_a_fault_at_open_has_a_status_and_a_text(function: str, probe: Probe) -> None:
     (opened,) = probe.run(FAIL=f"{function}:1:{RESOURCES}").find("open")

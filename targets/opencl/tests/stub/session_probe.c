@@ -5,8 +5,10 @@
  *
  * FALLBACK: 0 never, 1 at open, 2 at run. SUBMIT: 1 runs by mace_submit and mace_wait, 2 observes all layers. OPTIONS: of mace_config,
  * "-" for none. CACHE: a file for what the device compiles, "-" for none. Prints "open STATUS TEXT", "part
- * DEVICE", "run STATUS TEXT", "busy COUNT", "output FIRST", "layer NUMBER NANOSECONDS NAME".
+ * DEVICE", "run STATUS TEXT", "busy COUNT", "output FIRST", "layer NUMBER NANOSECONDS NAME", and at the end
+ * "loaded 1" if the OpenCL library is in memory when the session has been closed.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +72,7 @@ int main(int count, char **words) {
     if (!answered) printf("output %g\n", (double)*(float *)outputs[0]);
   }
   mace_close(session);
+  printf("loaded %d\n", dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_NOLOAD) != NULL);
   for (int i = 0; i < model->input_count; i++) free((void *)(uintptr_t)inputs[i]);
   for (int i = 0; i < model->output_count; i++) free(outputs[i]);
   free(memory);

@@ -3,6 +3,9 @@
  * The loader of the Khronos Group comes first, because it knows all drivers that are installed. Android has no
  * such loader: the driver lies in a folder of the vendor, under a name of its own where it is one file with
  * OpenGL ES.
+ *
+ * The library stays in memory after the last session: NVIDIA's driver offers no device after it was unloaded and
+ * loaded again, and a second session of a process would take a processor.
  */
 #include <stdio.h>
 
@@ -37,7 +40,7 @@ static const mace_symbol symbols[] = {OPENCL_FUNCTIONS(OPENCL_SYMBOL)};
 
 /* Whether a library could be opened and is complete; `missing` is the first function that it lacks. */
 static int open_one(mace_device *device, const char *name, const char **missing) {
-  void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   *missing = NULL;
   if (!opened) return 0;
   *missing = mace_find_symbols(opened, symbols, COUNT(symbols), &device->cl);
