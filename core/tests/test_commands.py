@@ -262,38 +262,6 @@ def test_init_writes_a_deployment_file(folder: Path) -> None:
     assert "digits.yml" in mace("init", "digits.onnx", status=2), "exists already"
 
 
-BUILD = ["-P", "-m", "SCons", "--no-site-dir", "-Q"]
-
-
-@pytest.mark.parametrize(
-    ("words", "options"),
-    [
-        ((), ["-j2", "target=host", "builds=builds", "fallback=yes"]),
-        (("--target", "arm64,host", "--builds", "b", "--jobs", "5", "--no-fallback"),
-         ["-j5", "target=arm64,host", "builds=b", "fallback=no"]),
-    ],
-)  # fmt: skip
-def test_build_starts_scons(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], options: list[str]
-) -> None:
-    calls: list[list[str]] = []
-
-    def run(command: list[str], env: dict[str, str], check: bool) -> SimpleNamespace:
-        assert (env["MACE_TEST"], "SCONSFLAGS" in env, check) == ("1", False, False)
-        calls.append(command)
-        return SimpleNamespace(returncode=7)
-
-    monkeypatch.setenv("MACE_TEST", "1")
-    monkeypatch.setenv("SCONSFLAGS", "-n")
-    monkeypatch.setattr(commands, "subprocess", SimpleNamespace(run=run))
-    mace("build", "digits.yml", *words, status=7)
-    ((_, *command),) = calls
-    assert command[:5] == BUILD
-    assert command[5] == options[0]
-    assert command[6] == "-f"
-    assert command[8:] == [f"deployment={folder / 'digits.yml'}", *options[1:]]
-
-
 def test_a_deployment_and_its_choice_are_read_together() -> None:
     parsed, choice, _ = load_job(DIGITS / "digits.yml", "arm64")
     assert (parsed.library, choice.text) == ("digits", "arm64")

@@ -96,6 +96,13 @@ def test_arguments_have_defaults(folder: Path) -> None:
     assert "  fallback=no      fail if" in SCons.Script.help_text
 
 
+def test_the_deployment_file_names_the_target(folder: Path) -> None:
+    file = folder / "models/digits.yml"
+    file.write_text(file.read_text().replace("target_abis: [host]", "target_abis: [arm64, host]"))
+    assert [choice.text for choice in build(deployment=str(file)).choices] == ["arm64", "host"]
+    assert [choice.text for choice in build(deployment=str(file), target="armhf").choices] == ["armhf"]
+
+
 def test_a_dry_run_opens_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SCons.Action, "execute_actions", False)
     build()

@@ -119,7 +119,7 @@ def convert(deployment: Path, target: str, as_json: bool, output: Path, no_fallb
 @exit_on_error
 def build(deployment: Path, target: str, builds: Path, jobs: int, no_fallback: bool) -> None:
     """Build the library of a deployment file: sources, static and shared library, programs."""
-    from mace_core.commands import build_library
+    from mace_core.run.scons_command import build_library
 
     sys.exit(build_library(deployment, target, builds, jobs, no_fallback))
 

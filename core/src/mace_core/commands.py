@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 
@@ -77,39 +73,6 @@ def convert_files(deployment: Path, target: str, output: Path, no_fallback: bool
     for model in generated.models:
         notes += [f"{model.name}: {note}" for note in model.notes]
     return Converted(tuple(notes), tuple(output / name for name in sorted(files)))
-
-
-def build_library(deployment: Path, target: str, builds: Path, jobs: int, no_fallback: bool = False) -> int:
-    """Build a library with SCons and return its exit status.
-
-    target: "" for the `target_abis` of the deployment file.
-    """
-    registry = Registry.load()
-    target = target or ",".join(load_with(registry, deployment).abis)
-    registry.select(target)
-    script = str(files("mace_core") / "run" / "SConstruct")
-    options = [
-        f"deployment={deployment.resolve()}",
-        f"target={target}",
-        f"builds={builds}",
-        f"fallback={'no' if no_fallback else 'yes'}",
-    ]
-    # The folder may come from anywhere, so neither its modules (-P) nor its site_scons may run here.
-    # SCONSFLAGS is meant for the user's other builds, and would change options of this one.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "SCons",
-        "--no-site-dir",
-        "-Q",
-        f"-j{jobs}",
-        "-f",
-        script,
-        *options,
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "SCONSFLAGS"}
-    return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603  # our own build
 
 
 @dataclass(frozen=True)

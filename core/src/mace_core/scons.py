@@ -117,7 +117,7 @@ class Build:
         show_progress()
         print_plugin_warnings()
         self.registry = Registry.load()
-        self.choices = self.registry.select(arguments.get("target", "host"), arguments.get("toolchain", ""))
+        self.choices = self.registry.select(self._target(arguments), arguments.get("toolchain", ""))
         # Not the default environment, which belongs to the application's own rules and looks for its tools.
         # Steps name all that they read, so that nothing is scanned for #include.
         self._env = SCons.Script.Environment(tools=[], SCANNERS=[])
@@ -134,6 +134,12 @@ class Build:
         SCons.Script.Help(describe_options(self.registry).replace("$", "$$"))
         if SCons.Action.execute_actions and not SCons.Script.GetOption("help"):
             self._folder.open(_say)
+
+    def _target(self, arguments: Mapping[str, str]) -> str:
+        """Return what to build for; `mace build` without --target takes the ABIs of its deployment file."""
+        if "deployment" in arguments and "target" not in arguments:
+            return ",".join(load_with(self.registry, Path(arguments["deployment"])).abis)
+        return arguments.get("target", "host")
 
     def rules(self) -> dict[str, Callable[..., Any]]:
         """The rules by name, for `exports=` of SConscript."""

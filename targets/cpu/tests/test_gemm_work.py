@@ -11,7 +11,8 @@ import pytest
 from mace_core.emit.render import render
 from mace_core.ir import Array
 from mace_core.testing.compiled import host
-from mace_target_cpu.isa import KERNELS, VECTOR, CpuLevel
+from mace_target_cpu.isa import VECTOR, CpuLevel
+from mace_target_cpu.lower.gemm import GEMM
 
 LEVEL = CpuLevel("wide", (), "", VECTOR, lanes=8, rows=6, columns=16)
 """The tile of AVX2 in plain C: tiles of 6 x 16 and of 12 x 8, 4 of the former at a time for a single row."""
@@ -32,8 +33,7 @@ static int64_t mace_share(const mace_workers *run, int64_t nanoseconds) {{
   (void)nanoseconds;
   return run->threads && run->threads->workers > 1 ? 4 * run->threads->workers : 1;
 }}
-{vectors}
-{kernel}
+{helpers}
 static void note(const void *results, int64_t row, int64_t end, int64_t first, int64_t last) {{
   const int64_t part[4] = {{row, end, first, last}};
   (void)results;
@@ -66,8 +66,8 @@ int64_t *stored_parts(void) {{ return stored; }}
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
     folder = tmp_path_factory.mktemp("gemm")
-    vectors, product = (render(KERNELS / f"{name}.h.in", level=LEVEL) for name in ("vector", "gemm"))
-    (folder / "gemm.c").write_text(SOURCE.format(vectors=vectors, kernel=product), encoding="utf-8")
+    helpers = "\n".join(render(template, level=LEVEL) for template in (VECTOR, *GEMM))
+    (folder / "gemm.c").write_text(SOURCE.format(helpers=helpers), encoding="utf-8")
     compiler = host()
     words = [*compiler.cc, "-w", "-O0", *compiler.shared, "-o", "gemm.so", "gemm.c"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)

@@ -109,6 +109,11 @@ class _Environment(jinja2.Environment):
 
 @jinja2.pass_context
 def _finalize(context: Context, value: object) -> str:
+    # Nearly all that templates print, tens of thousands of times in a build, is safe in every language.
+    if type(value) is Code:
+        return value
+    if type(value) is int:
+        return str(value)
     return print_value(value, _language(context.name))
 
 

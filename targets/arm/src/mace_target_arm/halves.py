@@ -34,7 +34,7 @@ from mace_target_cpu.lower.conv import (
     geometry,
     spatial,
 )
-from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS, optional, pack
+from mace_target_cpu.lower.gemm import BLOCK, GEMM_CUT, MOST_ROWS, optional, pack
 from mace_target_cpu.lower.types import FREEZE
 from mace_target_cpu.lower.unary import MATH
 from mace_target_cpu.lower.unary import VECTOR as UNARY
@@ -46,7 +46,7 @@ CONV = Kernel(
     KERNELS / "conv_halves.c.in",
     (*GEOMETRY, *MATRIX, *CLAMP),
     {"gather": WindowForm.GATHER.value},
-    (GEMM, WINDOWS, KERNELS / "gemm_halves.h.in"),
+    (GEMM_CUT, WINDOWS, KERNELS / "gemm_halves.h.in"),
 )
 HALF = Code("uint16_t")
 

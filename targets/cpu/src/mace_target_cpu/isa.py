@@ -43,6 +43,7 @@ class CpuLevel(Level):
     byte_tiles, float_tiles: whether it multiplies tiles of bytes (AMX, SME) or of floats (SME) besides.
     half_products: how kernels multiply numbers in half precision, with sums of floats: "widened" when they
     are loaded, or "fmlal" as they are; "" for levels that compute them as floats, between conversions.
+    is_x86: whether only processors of x86-64 have it, so that templates leave out what is for others.
     has_qf: whether products of floats are those of Hexagon's vector units, which keep sums in a format of
     their own: helpers of the level define `qf_add_product` and the like for registers of a panel.
 
@@ -63,6 +64,7 @@ class CpuLevel(Level):
     byte_tiles: bool = False
     float_tiles: bool = False
     half_products: str = ""
+    is_x86: bool = False
     has_qf: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 
@@ -152,6 +154,7 @@ AVX512 = CpuLevel(
     lanes=16,
     rows=6,
     columns=64,
+    is_x86=True,
     probe=KERNELS / "x86.h.in",
 )
 # 16 registers of 8 floats: 6 x 16 is 12 of them, and leaves 2 for a row of weights and 2 for values of the
@@ -165,6 +168,7 @@ AVX2 = CpuLevel(
     rows=6,
     columns=16,
     dot="quads",
+    is_x86=True,
     probe=KERNELS / "x86.h.in",
 )
 AVX512_VNNI = replace(
@@ -188,7 +192,7 @@ X86 = (
     AVX2,
     # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 6 for values of the
     # input.
-    CpuLevel("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8),
+    CpuLevel("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8, is_x86=True),
 )
 """The levels of x86-64, the best first."""
 

@@ -53,7 +53,7 @@ CONV = Kernel(
     KERNELS / "conv.c.in",
     (*GEOMETRY, *MATRIX, *CLAMP),
     {"gather": WindowForm.GATHER.value, "runs": WindowForm.RUNS.value},
-    (GEMM, GEMM_TILES, WINDOWS),
+    (*GEMM, GEMM_TILES, WINDOWS),
 )
 
 MIN_RUN = 8

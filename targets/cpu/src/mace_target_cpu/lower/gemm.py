@@ -10,7 +10,11 @@ from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.types import refuse_type
 
-GEMM = KERNELS / "gemm.h.in"
+GEMM_CUT = KERNELS / "gemm_cut.h.in"
+"""How products of all types are cut into tasks."""
+
+GEMM = (GEMM_CUT, KERNELS / "gemm.h.in")
+"""Helpers of kernels that multiply matrices of floats."""
 
 GEMM_TILES = KERNELS / "gemm_tiles.h.in"
 

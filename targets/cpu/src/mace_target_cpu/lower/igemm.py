@@ -9,12 +9,12 @@ import numpy as np
 
 from mace_core.ir import Array, Shape
 from mace_target_cpu.isa import KERNELS, Packing
-from mace_target_cpu.lower.gemm import BLOCK, GEMM, MOST_ROWS
+from mace_target_cpu.lower.gemm import BLOCK, GEMM_CUT, MOST_ROWS
 
 INTEGER = KERNELS / "integer.h.in"
 REQUANTIZE = KERNELS / "requantize.h.in"
 IGEMM = (
-    GEMM,
+    GEMM_CUT,
     INTEGER,
     REQUANTIZE,
     *(KERNELS / name for name in ("igemm.h.in", "igemm_bytes.h.in", "igemm_tiles.h.in")),

@@ -43,7 +43,7 @@ MATMUL = Kernel(
         ("low", "f32"),
         ("high", "f32"),
     ),
-    helpers=(GEMM, GEMM_TILES),
+    helpers=(*GEMM, GEMM_TILES),
 )
 
 

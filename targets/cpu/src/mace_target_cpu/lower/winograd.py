@@ -225,7 +225,7 @@ def _kernel(tile: int) -> Kernel:
         "results": tuple(_spell_results(row, power) for power, row in enumerate(matrices.results)),
     }
     return Kernel(
-        f"conv_winograd{tile}_f32", KERNELS / "conv_winograd.c.in", FIELDS, params, (GEMM, GEMM_TILES)
+        f"conv_winograd{tile}_f32", KERNELS / "conv_winograd.c.in", FIELDS, params, (*GEMM, GEMM_TILES)
     )
 
 
