@@ -23,9 +23,9 @@ from test_lowered_calls import BLOCKS, read_graph
 from test_placement import GRAPHS as JOINED
 from test_workers import PARALLEL, Threads
 
-from mace_core.api import Target
 from mace_core.ir import Array, DType, Graph, Tensor
 from mace_core.levels import with_levels
+from mace_core.program import Call
 from mace_core.run import native
 from mace_core.run.compile import shared_library
 from mace_core.run.reference import execute
@@ -192,7 +192,9 @@ def measure(op: str, level: str, folder: Path) -> dict[str, list[str]]:
     work = read_work(path)
     if op not in JUMPING:
         check_numbers(graphs, inputs, outputs, TOLERANCES.get(op, TOLERANCE))
-    return {line: _describe(level, _by_kernel(target, merged, made, work)) for line, made in lines.items()}
+    # Once for all lines: to plan the graph takes as long as to compile its library.
+    calls = plan_graph(target, merged).program.calls
+    return {line: _describe(level, _by_kernel(calls, made, work)) for line, made in lines.items()}
 
 
 def _run_on_workers(model: native.LoadedModel, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -230,13 +232,14 @@ def tolerance_of(dtype: DType, tolerance: float) -> float:
     return max(tolerance, 1e-3) if dtype is DType.F16 else tolerance
 
 
-def _by_kernel(
-    target: Target, merged: Graph, graphs: Sequence[Graph], work: Sequence[Work]
-) -> dict[str, Work]:
-    """Return what the kernels of some of the merged graphs did together."""
+def _by_kernel(calls: Sequence[Call], graphs: Sequence[Graph], work: Sequence[Work]) -> dict[str, Work]:
+    """Return what the kernels of some of the merged graphs did together.
+
+    calls: those of all the merged graphs.  work: what each of them did.
+    """
     names = {graph.name for graph in graphs}
     found: dict[str, Work] = {}
-    for call, done in zip(plan_graph(target, merged).program.calls, work, strict=True):
+    for call, done in zip(calls, work, strict=True):
         if call.node.partition("/")[0] in names:
             found[call.kernel.name] = done + found.get(call.kernel.name, Work())
     return found
