@@ -90,8 +90,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheels of all distributions, and no source distribution beside them."""
     require(None if shutil.which("uv") else "uv is not installed: pip install uv")
     folder = tmp_path_factory.mktemp("wheels")
-    for package in FOLDERS:
-        run("uv", "build", "-q", "--wheel", "--out-dir", str(folder), str(package), folder=folder)
+    run("uv", "build", "-q", "--wheel", "--all-packages", "--out-dir", str(folder), folder=ROOT)
     return folder
 
 
