@@ -59,6 +59,14 @@ def test_names_are_kept(tmp_path: Path) -> None:
     assert graph.inputs == ("x", "s")
 
 
+def test_a_node_with_the_name_of_its_result_leaves_it_the_name(tmp_path: Path) -> None:
+    """Then `mace validate --layers` compares the result in ONNX's order of axes, as the framework has it."""
+    text = "(float[1,2,4,5] x, float[3,2,1,1] w) => (float[1,3,4,5] y) { [a] a = Conv(x, w) [y] y = Relu(a) }"
+    graph = load(save(tmp_path / "m.onnx", HEAD + text))
+    assert graph.tensors["a"].shape == (1, 3, 4, 5)
+    assert [tensor.shape for name, tensor in graph.tensors.items() if name == "a.1"] == [(1, 4, 5, 3)]
+
+
 def test_unknown_dimensions_are_told_together(tmp_path: Path) -> None:
     chain = CHAIN.replace("float[N] s", 'float[N,?] "mask-1", float[N] s').replace('"mask-1"', "mask")
     model = onnx.parser.parse_model(chain)

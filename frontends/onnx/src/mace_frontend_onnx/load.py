@@ -52,7 +52,10 @@ def read_translation(files: Files, model: Model, ops: Mapping[str, Op]) -> Trans
     """Read a model as `load` does."""
     file = read(files[0])
     part = select_part(file, model)
-    importer = OnnxImporter(file, Builder(model.name, {**core_ops(), **ops}), convert)
+    builder = Builder(model.name, {**core_ops(), **ops})
+    # Names of nodes may be those of tensors; then the tensor inside a node, in another order of axes, gives way.
+    builder.reserved = frozenset(name for _, node in part.nodes for name in node.output)
+    importer = OnnxImporter(file, builder, convert)
     importer.builder.notes.extend(part.notes)
     # Before ONNX's checker, which stops at the first unknown operator: the user wants to see all of them.
     refuse_unknown(importer, part)

@@ -217,15 +217,15 @@ class OnnxNode(OperandNode):
 
     def inner_names(self, tag: str, count: int) -> Sequence[str] | int:
         """Return names for results that stay inside: one has the name of its node, several are numbered."""
-        return [self.free_name(self.inner_origin(tag).name)] if count == 1 else count
+        return [self.builder.fresh(self.inner_origin(tag).name)] if count == 1 else count
 
     def output_name(self, index: int = 0) -> str:
         """Return the name in the IR for output `index`."""
         return self.importer.public_name(self.scope, self.proto.output[index])
 
-    def free_name(self, name: str) -> str:
-        """Return a tensor name that is not taken."""
-        # Unrolled loops make thousands of names, nearly all of them free; the test is cheaper than `fresh`.
+    def own_name(self, name: str) -> str:
+        """Return the name of a tensor of the model, for which it is reserved; a second one gets a number."""
+        # An unrolled loop computes a tensor of the model many times.
         return self.builder.fresh(name) if name in self.builder.tensors else name
 
     def emit_quantized(
@@ -244,7 +244,8 @@ class OnnxNode(OperandNode):
         self, op: str, inputs: Sequence[str], storage: Storage, attrs: Mapping[str, Any] | None = None
     ) -> tuple[str, ...]:
         """Add the IR node that computes this node's output, its real numbers quantized as `storage` says."""
-        name = self.builder.reserve_output(self.output_name(), storage)
+        name = self.own_name(self.output_name())
+        self.builder.storages[name] = storage
         return self.add(op, inputs, attrs, [name], self.origin)
 
     def output_names(self, op: Op, count: int | None) -> Sequence[str]:
@@ -256,12 +257,12 @@ class OnnxNode(OperandNode):
             self.importer.public_name(self.scope, name) if name else f"{self.name}/unused{i}"
             for i, name in enumerate(listed[:count])
         ]
-        return [self.free_name(name) for name in names]
+        return [self.own_name(name) for name in names]
 
     def channels_first(self, tensor: str) -> tuple[str, ...]:
         """Add the node's output [N, C, *spatial], computed from [N, *spatial, C]."""
         perm = to_first(len(self.builder.shape(tensor)))
-        names = [self.builder.fresh(self.output_name())]
+        names = [self.own_name(self.output_name())]
         return self.add("Transpose", [tensor], {"perm": perm}, names, self.inner_origin("channels-first"))
 
 
