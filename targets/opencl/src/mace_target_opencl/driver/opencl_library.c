@@ -4,8 +4,9 @@
  * such loader: the driver lies in a folder of the vendor, under a name of its own where it is one file with
  * OpenGL ES.
  *
- * The library stays in memory after the last session: NVIDIA's driver offers no device after it was unloaded and
- * loaded again, and a second session of a process would take a processor.
+ * The library stays in memory after the last session. The Khronos Group's loader cuts the list of drivers in
+ * OCL_ICD_FILENAMES at its first ':' while it reads it, so that one that is loaded again finds the first driver
+ * alone: the second session of a process took PoCL's processor in place of the GPU.
  */
 #include <stdio.h>
 
