@@ -78,13 +78,21 @@ class Cpu(KernelTarget):
         if not isinstance(level, CpuLevel):
             return Packing()
         has_halves = bool(level.half_products)
-        return Packing(level.panel, level.depth_step, level.by_scalar, level.is_signed, has_halves)
+        return Packing(
+            panel=level.panel,
+            depth_step=level.depth_step,
+            by_scalar=level.by_scalar,
+            is_signed=level.is_signed,
+            has_halves=has_halves,
+            reads_lines=level.reads_lines,
+        )
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
-        """Convolutions and matrix products compute element-wise ops on their results."""
+        """Products compute element-wise ops on their results; some convolutions read planes."""
         from mace_target_cpu.epilogue import fuse  # read on first use, as the lowerings are
+        from mace_target_cpu.lower.lines import read_planes
 
-        return fuse(first, second, tensor)
+        return fuse(first, second, tensor) or read_planes(first, second)
 
     def can_round(self, numerics: Numerics) -> bool:
         """Tell that every rule has lowerings."""

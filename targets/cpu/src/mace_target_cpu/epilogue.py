@@ -17,7 +17,7 @@ FINISH_QUANTIZED = KERNELS / "finish_quantized.c.in"
 
 EIGHT_BITS = ("int8_t", "uint8_t")
 
-PRODUCTS = ("conv.c.in", "conv_winograd.c.in", "matmul.c.in")
+PRODUCTS = ("conv.c.in", "conv_lines.c.in", "conv_winograd.c.in", "matmul.c.in")
 """Templates of kernels that call `NAME_finish` if their parameters have one."""
 
 GEMM_PRODUCT = "conv_quantized.c.in"

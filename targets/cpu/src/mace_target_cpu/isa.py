@@ -44,6 +44,8 @@ class CpuLevel(Level):
     half_products: how kernels multiply numbers in half precision, with sums of floats: "widened" when they
     are loaded, or "fmlal" as they are; "" for levels that compute them as floats, between conversions.
     is_x86: whether only processors of x86-64 have it, so that templates leave out what is for others.
+    reads_lines: whether windows of few channels are read from copied lines, see `lower/lines.py`: where a
+    product by a value in memory costs no more than one by a lane.
     has_qf: whether products of floats are those of Hexagon's vector units, which keep sums in a format of
     their own: helpers of the level define `qf_add_product` and the like for registers of a panel.
 
@@ -65,6 +67,7 @@ class CpuLevel(Level):
     float_tiles: bool = False
     half_products: str = ""
     is_x86: bool = False
+    reads_lines: bool = False
     has_qf: bool = False
     peak: Traversable | None = KERNELS / "peak.c"
 
@@ -101,6 +104,7 @@ class Packing:
     """How weights are packed for a level; what `Lowering.parameters` holds for lowerings of this target.
 
     has_halves: whether kernels read weights in half precision, see `CpuLevel.half_products`.
+    reads_lines: whether windows of few channels are read from copied lines, see `CpuLevel`.
     """
 
     panel: int = PANEL
@@ -108,6 +112,7 @@ class Packing:
     by_scalar: bool = False
     is_signed: bool = False
     has_halves: bool = False
+    reads_lines: bool = True
 
     @property
     def offset(self) -> int:
@@ -155,6 +160,7 @@ AVX512 = CpuLevel(
     rows=6,
     columns=64,
     is_x86=True,
+    reads_lines=True,
     probe=KERNELS / "x86.h.in",
 )
 # 16 registers of 8 floats: 6 x 16 is 12 of them, and leaves 2 for a row of weights and 2 for values of the
@@ -169,6 +175,7 @@ AVX2 = CpuLevel(
     columns=16,
     dot="quads",
     is_x86=True,
+    reads_lines=True,
     probe=KERNELS / "x86.h.in",
 )
 AVX512_VNNI = replace(
@@ -192,7 +199,7 @@ X86 = (
     AVX2,
     # 16 registers of 4 floats: 4 x 8 is 8 of them, and leaves 2 for a row of weights and 6 for values of the
     # input.
-    CpuLevel("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8, is_x86=True),
+    CpuLevel("sse2", (), "", VECTOR, lanes=4, rows=4, columns=8, is_x86=True, reads_lines=True),
 )
 """The levels of x86-64, the best first."""
 

@@ -27,6 +27,7 @@ ORDERED = (
     "conv.c.in",
     "conv_depthwise.c.in",
     "conv_halves.c.in",
+    "conv_lines.c.in",
     "conv_transpose.c.in",
     "conv_winograd.c.in",
     "cumsum.c.in",

@@ -11,7 +11,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.conv import ClampAttributes, ConvAttributes
 from mace_core.ops.windows import Ints, Windows
 from mace_core.program import Arg, Call, Kernel
-from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.gemm import (
     BLOCK,
     GEMM,
@@ -23,6 +23,7 @@ from mace_target_cpu.lower.gemm import (
     pack_at_run_time,
     packed_size,
 )
+from mace_target_cpu.lower.lines import reads_lines, use_lines
 from mace_target_cpu.lower.plain import plain_conv
 
 WINDOWS = KERNELS / "windows.h.in"
@@ -139,7 +140,9 @@ def conv(node: Node, lowering: Lowering) -> None:
         "form": plan.form.value,
     }
     reads = [node.inputs[0], _pack_filters(node, lowering, filters), optional(node, 2)]
-    lowering.call(node, Call(CONV, args, reads, node.outputs, scratch=plan.scratch))
+    call = Call(CONV, args, reads, node.outputs, scratch=plan.scratch)
+    is_narrow = filters.group == 1 and reads_lines(x, y, windows)
+    lowering.call(node, use_lines(call) if is_narrow and packing(lowering).reads_lines else call)
 
 
 @dataclass(frozen=True)
