@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from mace_core.refusal import Refusal
-from mace_target_ethosu.checks import Check, Limits, all_checks
+from mace_target_ethosu.checks import all_checks
+from mace_target_ethosu.checks.check import Check, Limits
 from mace_target_ethosu.operators import OperatorView
 
 GENERATIONS: Mapping[str, str] = MappingProxyType({"u55": "u55", "u65": "u55", "u85": "u85"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tflite
 
-from mace_target_ethosu.checks import Check, Limits
+from mace_target_ethosu.checks.check import Check, Limits
 from mace_target_ethosu.operators import OperatorView
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from mace_target_ethosu.checks import Check, Limits
+from mace_target_ethosu.checks.check import Check, Limits
 from mace_target_ethosu.operators import OperatorView
 
 SMALL_PERMUTATIONS = ((1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1), (0, 2, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mace_target_ethosu.checks import Check, Limits
+from mace_target_ethosu.checks.check import Check, Limits
 from mace_target_ethosu.operators import OperatorView, TensorView
 
 
