@@ -15,8 +15,8 @@ from mace_core.testing.compiled import case, generate_library, load_library, mer
 from mace_core.tuning import Tuning, TuningEntry
 from mace_target_opencl.target import Opencl
 
-KERNELS = {"auto": "tile_", "tile64": "tile_", "tile32": "tile_"}
-NAMES = ("auto", "plain", "tile64", "tile32", "rows1", "rows8", "group4", "group32", "driver")
+TILES = {"tile128": (128, 1), "tile64": (64, 1), "tile32": (32, 1), "split32": (32, 4)}
+NAMES = ("auto", "plain", *TILES, "split", "rows1", "rows8", "group4", "group32", "driver")
 GROUPS = {"plain": (16, 4, 1), "group4": (4, 16, 1), "group32": (32, 2, 1), "driver": (0, 0, 0)}
 WINDOW = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
 
@@ -49,9 +49,12 @@ def choose(candidate: str) -> Tuning:
 def test_a_tuning_file_chooses_the_kernel(candidate: str) -> None:
     program = Opencl().lower(product_graph(), tuning=choose(candidate))
     (call,) = program.calls
-    assert call.kernel.name.startswith(KERNELS.get(candidate, "product_"))
-    if candidate.startswith("tile"):
-        assert call.kernel.params["tile_columns"] == int(candidate.removeprefix("tile"))
+    params = call.kernel.params
+    assert call.kernel.name.startswith("tile_" if candidate in ("auto", *TILES) else "product_")
+    if candidate in TILES:
+        assert (params["tile_columns"], params["splits"]) == TILES[candidate]
+    if candidate == "split":
+        assert (params["splits"], call.args["local_size"]) == (16, (16, 16, 1))
     if candidate.startswith("rows"):
         assert call.kernel.params["rows"] == int(candidate.removeprefix("rows"))
     if candidate in GROUPS:
@@ -72,7 +75,7 @@ def test_a_tuning_file_chooses_the_groups_of_windows(candidate: str) -> None:
 def test_a_product_that_no_tile_takes_has_fewer_candidates() -> None:
     graph = case("m", "MatMul", [np.zeros((5, 7), np.float32), np.ones((7, 3), np.float32)], constants=(1,))
     (selection,) = Opencl().lower(graph).selections
-    assert tuple(selection.choices[0].costs) == tuple(name for name in NAMES if "tile" not in name)
+    assert tuple(selection.choices[0].costs) == tuple(name for name in NAMES if name not in TILES)
     assert "multiples of 4" in selection.refused["tile64"]
 
 

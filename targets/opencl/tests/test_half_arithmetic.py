@@ -141,13 +141,14 @@ def test_the_device_answers_by_its_extension(tmp_path: Path) -> None:
 
 
 def build_products() -> Graph:
-    """Return products by tiles and without, depthwise windows, and a product of computed matrices."""
+    """Return products by tiles and without, split ones, depthwise windows, and one of computed matrices."""
     rng = np.random.default_rng(0)
     plain = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
     graphs = []
-    for name, width, group in (("tiles", 16, 1), ("odd", 5, 1), ("depthwise", 12, 12)):
+    cases = (("tiles", 40, 16, 1), ("odd", 40, 5, 1), ("depthwise", 40, 12, 12), ("teams", 15, 68, 1))
+    for name, size, width, group in (*cases, ("few_tiles", 7, 68, 1)):
         builder = Builder(name)
-        x = builder.one("Abs", [builder.input("x", DType.F32, (1, 40, 40, width))])
+        x = builder.one("Abs", [builder.input("x", DType.F32, (1, size, size, width))])
         shape = (width if group > 1 else 2 * width, 3, 3, width // group)
         w = builder.weight("w", rng.standard_normal(shape).astype(np.float32))
         y = builder.one("Conv", [x, w], {**plain, "group": group})

@@ -24,6 +24,7 @@ TESTS = (
     "test_depthwise_product.py::test_small_blocks_compute_what_the_references_do",
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f32-1e-05]",
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f16-0.005]",
+    "test_product.py::test_split_products_compute_what_the_references_do",
     "test_quantized.py::test_tiles_of_bytes_have_the_bits_of_the_cpu[small]",
     "test_quantized.py::test_convolutions_compute_what_the_references_do",
     "test_winograd.py::test_results_are_within_the_bound[2]",

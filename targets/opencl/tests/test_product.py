@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from opencl_device import load_on_device, measure_error, require_device
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Shape
+from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_target_opencl.target import Opencl
@@ -52,9 +53,41 @@ SMALL = (
 )
 
 
-def name_template(graph: Graph) -> str:
+EDGE = {"pads_before": (1, 1), "pads_after": (1, 1)}
+# The splits of each are numbers of blocks, or of quads of the depth, that they do not divide.
+SMALL_SPLIT = (
+    (build_product("three_rows", (3, 300), (300, 68)), "product.cl.in", 16),
+    (build_product("odd_line", (1, 1001), (1001, 37)), "product.cl.in", 64),
+    (build_product("vectors", (5, 2, 300), (5, 300, 68)), "product.cl.in", 16),
+    (build_conv("taps", (1, 7, 7, 68), (72, 3, 3, 68), EDGE), "product.cl.in", 4),
+    (build_product("shared", (125, 132), (132, 128)), "tile.cl.in", 4),
+)
+LARGE_SPLIT = (
+    (build_conv("teams", (1, 14, 15, 40), (132, 3, 3, 40), EDGE), "tile.cl.in", 4),
+    (build_conv("flat_teams", (1, 10, 11, 116), (132, 3, 3, 116), EDGE), "tile.cl.in", 8),
+    (build_product("wide", (790, 84), (84, 516)), "tile.cl.in", 2),
+)
+SPLIT = (*SMALL_SPLIT, *LARGE_SPLIT)
+"""Products of few results or few groups, with the templates and splits that the target chooses."""
+
+
+def find_call(graph: Graph) -> Call:
     (call,) = Opencl().lower(graph).calls
-    return call.kernel.template.name
+    return call
+
+
+def name_template(graph: Graph) -> str:
+    return find_call(graph).kernel.template.name
+
+
+@pytest.mark.parametrize(("graph", "template", "splits"), SPLIT, ids=[graph.name for graph, _, _ in SPLIT])
+def test_work_items_share_the_results_of_products_that_have_few(
+    graph: Graph, template: str, splits: int
+) -> None:
+    call = find_call(graph)
+    assert (call.kernel.template.name, call.kernel.params["splits"]) == (template, splits)
+    sizes = zip(call.args["global_size"], call.args["local_size"], strict=True)  # type: ignore[arg-type]
+    assert all(total % group == 0 for total, group in sizes)
 
 
 @pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)
@@ -70,9 +103,19 @@ def test_a_small_or_odd_product_is_computed_without(graph: Graph) -> None:
 @pytest.mark.device
 @pytest.mark.exhaustive
 def test_tiles_compute_what_the_references_do(tmp_path: Path) -> None:
+    compare_on_device((*LARGE, *SMALL, *(graph for graph, _, _ in LARGE_SPLIT)), tmp_path)
+
+
+@pytest.mark.device
+@pytest.mark.exhaustive
+def test_split_products_compute_what_the_references_do(tmp_path: Path) -> None:
+    compare_on_device([graph for graph, _, _ in SMALL_SPLIT], tmp_path)
+
+
+def compare_on_device(graphs: Sequence[Graph], folder: Path) -> None:
     require_device()
-    graph = merge("products", (*LARGE, *SMALL))
-    model = load_on_device([graph], tmp_path)["products"]
+    graph = merge("products", graphs)
+    model = load_on_device([graph], folder)["products"]
     inputs = random_inputs(graph)
     expected, outputs = execute(graph, inputs), model.run(inputs)
     errors = {name: measure_error(outputs[name], expected[name]) for name in graph.outputs}

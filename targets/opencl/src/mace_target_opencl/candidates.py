@@ -11,14 +11,14 @@ from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering
 from mace_target_opencl.enqueue import KERNELS
 from mace_target_opencl.kernel_request import KernelRequest
-from mace_target_opencl.lower.product import TILES
+from mace_target_opencl.lower.product_tile import TILES
 from mace_target_opencl.options import OpenclOptions
 
 LEVEL = Level("opencl", (), "", KERNELS)
 """Stands for the device: its kernels are compiled by its driver, so there are no levels of instructions."""
 
 # Buffers, also for a model with cl_mem_type: image: the tuner is to compare both.
-PLAIN = KernelRequest(tile=0, images=False, depthwise=False)
+PLAIN = KernelRequest(tile=0, splits=1, images=False, depthwise=False)
 
 GROUPS: Mapping[str, KernelRequest] = {
     "group4": replace(PLAIN, group=4),
@@ -30,6 +30,9 @@ GROUPS: Mapping[str, KernelRequest] = {
 PRODUCTS: Mapping[str, KernelRequest] = {
     "plain": PLAIN,
     **{f"tile{tile.columns}": replace(PLAIN, tile=tile.columns) for tile in TILES},
+    # Several work-items share a result: for products of few results and a long depth.
+    "split32": replace(PLAIN, tile=32, splits=4),
+    "split": replace(PLAIN, splits=16),
     # The plain kernel itself has four rows.
     "rows1": replace(PLAIN, rows=1),
     "rows8": replace(PLAIN, rows=8),

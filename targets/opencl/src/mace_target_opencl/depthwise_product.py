@@ -22,7 +22,7 @@ from mace_target_opencl.fusion import MAX_STEPS, choose_names, rename_operands
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import QUAD, KernelOperand
 from mace_target_opencl.kernel_request import DEPTHWISE
-from mace_target_opencl.lower.product import BLOCK, MIN_TILES, ProductTile
+from mace_target_opencl.lower.product_tile import BLOCK, MIN_TILES, ProductTile
 from mace_target_opencl.lower.windows import drop_padded, reaches_over
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.steps import ElementStep

@@ -15,8 +15,17 @@ from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import ImageForm
-from mace_target_opencl.kernel_request import DEPTHWISE
+from mace_target_opencl.kernel_request import DEPTHWISE, KernelRequest
 from mace_target_opencl.lower.finish import finish_steps
+from mace_target_opencl.lower.product_tile import (
+    BLOCK,
+    BYTE_BLOCK,
+    TILES,
+    ProductTile,
+    choose_by_groups,
+    choose_splits,
+    split_group,
+)
 from mace_target_opencl.lower.sizes import choose_group, read_request
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.steps import ElementStep
@@ -104,7 +113,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     tile = None
     # The templates of tiles read buffers alone.
     if product.filters is None:
-        tile = choose_tile(lowering.tensors[product.x].dtype, product, request.tile)
+        tile = choose_tile(lowering.tensors[product.x].dtype, product, request)
     if tile is not None:
         enqueue_tiles(lowering, node, product, tile)
         return
@@ -126,14 +135,22 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
         **_describe_shifts(product),
         **({IMAGES: True} if product.filters else {}),
     }
-    across = product.columns // width
+    down = -(-product.count // rows)
+    places = product.columns // width * down * product.batch
+    # Groups that a candidate asks for have their shape from it.
+    requested = request.splits if request.group is None else 1
+    splits = choose_splits(places, product.depth // (4 if is_deep else 1), requested)
+    group = choose_group(lowering, product.columns // width)
+    if splits > 1:
+        group = split_group(splits)
+    constants |= {"splits": splits, "across": group[0] if splits > 1 else 0}
     launch = Launch(
         "product",
         {"x": product.x, "w": product.w, **product.shifts, **product.others},
         {"y": product.y},
-        (across, -(-product.count // rows), product.batch),
+        (product.columns // width, down * splits, product.batch),
         constants,
-        choose_group(lowering, across),
+        group,
         product.steps,
         product.integer.types if product.integer else {},
         images={"w": product.filters} if product.filters else {},
@@ -165,69 +182,23 @@ def _constants(product: MatrixProduct) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True)
-class ProductTile:
-    """The results of a group: work-items across columns and down rows, and fours of each in a work-item."""
-
-    across: int
-    down: int
-    column_parts: int
-    row_parts: int
-
-    @property
-    def columns(self) -> int:
-        """Columns of the tile."""
-        return 4 * self.across * self.column_parts
-
-    @property
-    def rows(self) -> int:
-        """Rows of the tile."""
-        return 4 * self.down * self.row_parts
-
-    @property
-    def items(self) -> int:
-        """Work-items of the group."""
-        return self.across * self.down
-
-    def describe(self) -> Mapping[str, object]:
-        """Return what templates read of it."""
-        return {
-            "across": self.across,
-            "down": self.down,
-            "column_parts": self.column_parts,
-            "row_parts": self.row_parts,
-            "tile_rows": self.rows,
-            "tile_columns": self.columns,
-        }
-
-    def count_groups(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the groups along the columns and down the rows of a product."""
-        return -(-columns // self.columns), -(-rows // self.rows)
-
-
-TILES = (ProductTile(8, 8, 2, 2), ProductTile(8, 8, 1, 1))
-"""The largest first. A group has 64 work-items, and each work-item 64 sums at most, in registers."""
-
-MIN_GROUPS = 96
-"""Groups from which on a tile keeps a large GPU busy; below, smaller tiles give it more of them."""
-
-MIN_TILES = 16
-"""Groups of the smallest tile below which the plain kernel has more work-items."""
-
-
-def choose_tile(dtype: DType, product: MatrixProduct, request: int | None = None) -> ProductTile | None:
+def choose_tile(dtype: DType, product: MatrixProduct, request: KernelRequest) -> ProductTile | None:
     """Return the tile of a product; None for one that the plain kernel computes.
 
-    request: columns of the tile that a candidate wants, 0 for the plain kernel; raises Refused for a product
-    that it cannot compute.
+    Raises Refused for a product that cannot be computed by the tile that is requested.
     """
-    if request is None:
+    if request.tile is None:
         return _choose_by_groups(product) if _is_tileable(dtype, product) else None
-    tile = next((tile for tile in TILES if tile.columns == request), None)
-    if tile and not _is_tileable(dtype, product):
-        reason = f"tiles of {request} columns need f32 or bytes, and multiples of 4 everywhere"
+    tile = next((tile for tile in TILES if tile.columns == request.tile), None)
+    if tile is None:
+        return None
+    if not _is_tileable(dtype, product):
+        reason = f"tiles of {request.tile} columns need f32 or bytes, and multiples of 4 everywhere"
         raise Refused(reason, code="shape", remedy="leave the choice to the target")
-    return tile
+    splits = request.splits or 1
+    if splits > 1 and _has_dots(product):
+        raise Refused("tiles of bytes are not split", code="shape", remedy="leave the choice to the target")
+    return replace(tile, splits=splits)
 
 
 def _is_tileable(dtype: DType, product: MatrixProduct) -> bool:
@@ -248,26 +219,15 @@ def _choose_block(product: MatrixProduct) -> int:
 
 
 def _choose_by_groups(product: MatrixProduct) -> ProductTile | None:
-    for tile in TILES:
-        if _count_groups(product, tile) >= (MIN_GROUPS if tile is not TILES[-1] else MIN_TILES):
-            return tile
-    return None
+    block = _choose_block(product)
+    blocks = prod(axis[2] for axis in product.axes) * -(-product.depth // block)
+    tile = choose_by_groups(product.count, product.columns, product.batch, blocks)
+    # The template of bytes has no teams.
+    return replace(tile, splits=1) if tile and _has_dots(product) else tile
 
 
 def _has_aligned_steps(view: View) -> bool:
     return all(step % 4 == 0 for step in view.strides)
-
-
-def _count_groups(product: MatrixProduct, tile: ProductTile) -> int:
-    return prod(tile.count_groups(product.count, product.columns)) * product.batch
-
-
-# half_arithmetic.PARTIAL counts on it: with arithmetic in f16 the sum of a block is in half precision.
-BLOCK = 16
-"""Elements of the depth that lie in local memory at a time: 8 KiB of both factors for the largest tile."""
-
-BYTE_BLOCK = 32
-"""The same of bytes: half of the memory for twice the depth, and half of the barriers."""
 
 
 def enqueue_tiles(lowering: Lowering, node: Node, product: MatrixProduct, tile: ProductTile) -> None:

@@ -1,0 +1,151 @@
+"""How the work of a product is shared out: tiles of results, and splits of the depth.
+
+A product with few results has few tiles, and each walks a long depth: a large GPU is idle then, and waits for
+memory. So several work-items share the results of one, each with a part of the depth; their sums are added
+in local memory. The numbers are those at which an NVIDIA H200 (132 compute units) was fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+
+@dataclass(frozen=True)
+class ProductTile:
+    """The results of a group: work-items across columns and down rows, and fours of each in a work-item.
+
+    splits: teams of such work-items, each of which walks a part of the depth.
+    """
+
+    across: int
+    down: int
+    column_parts: int
+    row_parts: int
+    splits: int = 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile."""
+        return 4 * self.across * self.column_parts
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile."""
+        return 4 * self.down * self.row_parts
+
+    @property
+    def items(self) -> int:
+        """Work-items of the group."""
+        return self.across * self.down * self.splits
+
+    def describe(self) -> Mapping[str, object]:
+        """Return what templates read of it."""
+        return {
+            "across": self.across,
+            "down": self.down,
+            "column_parts": self.column_parts,
+            "row_parts": self.row_parts,
+            "tile_rows": self.rows,
+            "tile_columns": self.columns,
+            "splits": self.splits,
+        }
+
+    def count_groups(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the groups along the columns and down the rows of a product."""
+        return -(-columns // self.columns), -(-rows // self.rows)
+
+
+LARGE, MEDIUM, SMALL = ProductTile(16, 16, 2, 2), ProductTile(8, 8, 2, 2), ProductTile(8, 8, 1, 1)
+
+TILES = (LARGE, MEDIUM, SMALL)
+"""A work-item has 64 sums at most, in registers. The largest is a candidate alone.
+
+It is 7 % faster than the next one for products of 4096 rows and columns, but wants 256 work-items with 158
+registers each: smaller GPUs have no such groups, or spill.
+"""
+
+FLAT = ProductTile(8, 4, 1, 1)
+"""The tile of products that have few groups of all others, to be split: half of the rows."""
+
+BLOCK = 16
+"""Elements of the depth that lie in local memory at a time: 8 KiB of both factors for 64 rows and columns.
+
+half_arithmetic.PARTIAL counts on it: with arithmetic in f16 the sum of a block is in half precision.
+"""
+
+BYTE_BLOCK = 32
+"""The same of bytes: half of the memory for twice the depth, and half of the barriers."""
+
+MIN_GROUPS = 96
+"""Groups from which on a tile keeps a large GPU busy; below, smaller tiles give it more of them."""
+
+MIN_TILES = 16
+"""Groups of the smallest tile below which the plain kernel has more work-items."""
+
+FEW_ROWS = 8
+"""Rows up to which tiles would multiply mostly rows that nobody asks for, and the plain kernel is taken."""
+
+MANY_GROUPS = 256
+"""Groups from which on a compute unit has others to compute while one waits for memory."""
+
+MIN_BLOCKS = 2
+"""Blocks of a team: with fewer, adding the sums takes longer than it saves."""
+
+
+def choose_by_groups(rows: int, columns: int, batch: int, blocks: int) -> ProductTile | None:
+    """Return the tile of a product in floats; None where the plain kernel has more work-items.
+
+    blocks: of the depth, over all taps.
+    """
+    if rows <= FEW_ROWS:
+        return None
+    medium, small = (batch * prod(tile.count_groups(rows, columns)) for tile in (MEDIUM, SMALL))
+    if medium >= MIN_GROUPS:
+        return _split(MEDIUM, 2 if medium < MANY_GROUPS else 1, blocks)
+    if small < MIN_TILES:
+        return None
+    if small < 64 and blocks >= 64:
+        return _split(FLAT, 8, blocks)
+    splits = 4 if small < MANY_GROUPS else 2
+    return _split(SMALL, splits if small < 2 * MANY_GROUPS else 1, blocks)
+
+
+def _split(tile: ProductTile, splits: int, blocks: int) -> ProductTile:
+    while splits > 1 and blocks < MIN_BLOCKS * splits:
+        splits //= 2
+    return replace(tile, splits=splits)
+
+
+SPLIT_ITEMS = 256
+"""Work-items of a group whose work-items share results; every GPU that is known to us takes as many."""
+
+MAX_ACROSS = 16
+MAX_SPLITS = 64
+"""4 work-items along the columns are left: they read 64 bytes of a row, a line of most caches."""
+
+BUSY_ITEMS = 1 << 16
+"""Work-items that keep a large GPU busy."""
+
+MIN_QUADS = 4
+"""Steps along the depth, of four elements, that a work-item makes at least."""
+
+
+def choose_splits(places: int, steps: int, request: int | None = None) -> int:
+    """Return how many work-items of the plain kernel share a result.
+
+    places: work-items if none do.  steps: of each along the depth.  request: what a candidate asks for.
+    """
+    if request is not None:
+        return request
+    splits = 1
+    while splits < MAX_SPLITS and 2 * splits * places <= BUSY_ITEMS and 2 * splits * MIN_QUADS <= steps:
+        splits *= 2
+    # Fewer save less time than the barrier takes.
+    return splits if splits > 2 else 1
+
+
+def split_group(splits: int) -> tuple[int, int, int]:
+    """Return the group of the plain kernel whose work-items along the second axis share results."""
+    return min(MAX_ACROSS, SPLIT_ITEMS // splits), splits, 1
