@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from mace_core.api import Files
 from mace_core.deployment import Model
@@ -53,8 +54,9 @@ def read_translation(files: Files, model: Model, ops: Mapping[str, Op]) -> Trans
     file = read(files[0])
     part = select_part(file, model)
     builder = Builder(model.name, {**core_ops(), **ops})
-    # Names of nodes may be those of tensors; then the tensor inside a node, in another order of axes, gives way.
-    builder.reserved = frozenset(name for _, node in part.nodes for name in node.output)
+    # Names of nodes may be those of tensors; then the tensor inside a node, in another order of axes, gives
+    # way.
+    builder.reserved = frozenset(chain.from_iterable(node.output for _, node in part.nodes))
     importer = OnnxImporter(file, builder, convert)
     importer.builder.notes.extend(part.notes)
     # Before ONNX's checker, which stops at the first unknown operator: the user wants to see all of them.
