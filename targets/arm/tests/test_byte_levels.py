@@ -87,6 +87,37 @@ def test_products_have_the_bits_of_the_cpu(tools: tuple[str, str], tmp_path: Pat
     assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, tools)
 
 
+def matrices() -> Sequence[Graph]:
+    """What smmla takes, and what lies beside its limits: rows, columns, depths, runs, flipped rows, zero points."""
+    kinds = {"i8": (I8, DType.I8, I8), "u8": (U8, DType.U8, U8), "u8_i8": (U8, DType.I8, I8)}
+    sums = (U8, DType.I8, storage(DType.I16, 0.01))
+    graphs = [
+        conv(
+            f"{name}_{depth}_{columns}_{side}",
+            (1, side, side + 1, depth),
+            (columns, 1, 1, depth),
+            kind,
+            **NONE,
+        )
+        for name, kind in {**kinds, "sums": sums}.items()
+        for depth, columns, side in ((96, 32, 3), (104, 45, 2), (136, 33, 5), (100, 40, 4), (4160, 37, 3))
+    ]
+    for name, kind in kinds.items():
+        graphs.append(conv(f"windows_{name}", (1, 7, 6, 16), (44, 3, 3, 16), kind, **BORDER))
+        graphs.append(conv(f"odd_runs_{name}", (1, 5, 6, 12), (36, 3, 3, 12), kind, **BORDER))
+    graphs.append(conv("few", (1, 4, 4, 128), (6, 1, 1, 128), kinds["u8_i8"], **NONE))
+    graphs.append(conv("deepest", (1, 3, 3, 12296), (34, 1, 1, 12296), kinds["i8"], **NONE))
+    return graphs
+
+
+@pytest.mark.exhaustive
+@pytest.mark.emulator
+@pytest.mark.parametrize("tools", [("gnu", "arm64"), ("zig", "arm64-v8a")], ids="-".join)
+def test_products_of_matrices_have_the_bits_of_the_cpu(tools: tuple[str, str], tmp_path: Path) -> None:
+    merged = merge("matrices", matrices())
+    assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, tools, [("i8mm", "max")])
+
+
 @pytest.mark.slow
 @pytest.mark.emulator
 @pytest.mark.parametrize("abi", ["arm64", "armhf"])

@@ -65,7 +65,7 @@ LOAD = re.compile(r"(ldr|ldp|ldur|ld1r?|vld1|vldr|vldmia)\b")
 STORE = re.compile(r"(str|stp|stur|st1|vst1|vstr|vstmia)\b")
 MOVE = re.compile(r"mov\s+v\d+\.16b|vmov\s+q\d|vorr\s+(q\d+),\s*(q\d+),\s*\2\b")
 STACK = re.compile(r"\[sp\b|@\s*\d+-byte (Spill|Reload)")
-TILE = re.compile(r"^((gemm|gemm_halves|igemm_bytes|igemm_pairs)_(\d+)x(\d+)):", re.M)
+TILE = re.compile(r"^((gemm|gemm_halves|igemm_bytes|igemm_pairs|igemm_matrices)_(\d+)x(\d+)):", re.M)
 
 
 @dataclass(frozen=True)

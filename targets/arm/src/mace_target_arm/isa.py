@@ -56,6 +56,8 @@ BYTE_MATRICES = replace(
     flags=("-mcpu=generic+dotprod+i8mm",),
     available="has_byte_matrices()",
     dot="smmla",
+    byte_tiles=True,
+    replaces=(*DOT_PRODUCT.replaces, KERNELS / "smmla" / "igemm_tiles.h.in"),
 )
 # ARMv8.4 and later; Cortex-A55 to A78 have FEAT_FP16 alone, whose sums are halves.
 HALF_PRODUCTS = replace(
