@@ -88,7 +88,7 @@ CLASHING = (
     ),
     *("a", "a_weights", "a_program"),
     *("main", "run", "args_0", "inputs", "outputs", "layers", "memcpy", "malloc", "printf", "strlen"),
-    *("relu_f32", "vf", "STEP", "t", "in", "out"),
+    *("relu_f32", "vf", "observe_layer", "t", "in", "out"),
 )
 MADE = ("mobilenet-v1", "squeezenet.v1.1", "3d-pose", "1", "_x", "__x", "_X", "x" * 100)
 NAMES = (*WORDS, *PREDEFINED, *CLASHING, *MADE)

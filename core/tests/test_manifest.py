@@ -94,7 +94,7 @@ def test_every_unit_of_a_library_says_how_it_is_compiled() -> None:
     units = {unit.source: unit for unit in build_manifest().units}
     for level in Cpu().levels("host"):
         assert units[f"vision_cpu_kernels_{level.name}.c"].flags == ("-O3", *level.flags)
-    assert units["vision_a_program.c"].flags == ()
+    assert units["vision.c"].flags == units["vision_a_program.c"].flags == ("-Os",)
     assert "vision_cpu_kernels.h" in units["vision_a_program.c"].reads
     assert units["vision_a_weights.S"].embeds == ("vision_a_weights.bin",)
     assert set(build_manifest().generated) == {
