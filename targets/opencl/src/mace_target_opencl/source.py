@@ -221,10 +221,11 @@ def _list_half_macros(operand: KernelOperand) -> Mapping[str, str]:
     name = operand.name
     return {
         f"LOAD_{name}(i)": f"vload_half((i), {name})",
-        f"LOAD4_{name}(i)": f"vload_half4(0, {name} + (i))",
+        # Those with an `a` take a place that is aligned, at once: see LOAD4 in `_list_macros`.
+        f"LOAD4_{name}(i)": f"vloada_half4(0, {name} + (i))",
         f"LOADU4_{name}(i)": f"vload_half4(0, {name} + (i))",
         f"STORE_{name}(v, i)": f"vstore_half((v), (i), {name})",
-        f"STORE4_{name}(v, i)": f"vstore_half4((v), 0, {name} + (i))",
+        f"STORE4_{name}(v, i)": f"vstorea_half4((v), 0, {name} + (i))",
     }
 
 
