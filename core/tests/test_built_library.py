@@ -137,12 +137,13 @@ def test_layers_of_other_levels_may_write_nothing() -> None:
 
 def test_a_model_is_timed_by_rounds_and_threads() -> None:
     printed = (
-        '{"model": "m", "ns": [3, 1, 2], "threads": 2, "layers": [{"name": "c", "kernel": "k", "ns": 7}]}'
+        '{"model": "m", "ns": [3, 1, 2], "threads": 2, "layers": [{"name": "c", "kernel": "k", "ns": 7}, '
+        '{"name": "d", "kernel": "k", "number": 3, "ns": 8, "is_of_device": true}]}'
     )
     library = recorded(lambda folders, inputs: printed)
     timing = library.time("m", 2, 3, layers=True)
     assert (timing.median, timing.threads, timing.layers, timing.target, timing.timing) == (
-        2, 2, (LayerTime("c", "k", 7),), "arm64", Native.timing,
+        2, 2, (LayerTime("c", "k", 7), LayerTime("d", "k", 8, 3, True)), "arm64", Native.timing,
     )  # fmt: skip
     library.time("m")
     assert [call[:2] for call in library.calls] == [

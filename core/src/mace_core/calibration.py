@@ -23,7 +23,8 @@ Numbers = Mapping[str, float]
 class ProbeTime:
     """The shortest times of a graph in nanoseconds.
 
-    ns: of a run, from host memory to host memory.  layers: of each of its kernels alone.
+    ns: of a run, from host memory to host memory.  layers: of each of its kernels alone; none of a device
+    that does not measure them.
     """
 
     ns: float

@@ -25,6 +25,20 @@ typedef _Float16 mace_half4 __attribute__((ext_vector_type(4)));
 )
 """The type of half precision that clang has on x86: each operation rounds, as with the extension."""
 
+FLOATS = Code(
+    """\
+typedef float mace_half;
+typedef float4 mace_half4;
+#define LOAD_HALF(p, i) vload_half((i), (p))
+#define LOAD_HALF4(p, i) vload_half4(0, (p) + (i))
+#define TO_HALF(v) (v)
+#define TO_HALF4(v) (v)
+#define FROM_HALF(v) (v)
+#define FROM_HALF4(v) (v)
+"""
+)
+"""Floats in the place of halves, for a simulator that looks for races and accesses outside of buffers."""
+
 EXTENSIONS, VENDOR_NAME = 0x1030, 0x902
 ALL_DEVICES = 0xFFFFFFFF
 
@@ -59,3 +73,9 @@ def replace_half(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(f"{platform} has neither cl_khr_fp16 nor a compiler that is known to have _Float16")
     monkeypatch.setattr(enqueue, "HALF_PRELUDE", PRELUDE)
     monkeypatch.setattr(blob, "NEEDS_HALF", 0)
+
+
+def replace_by_floats() -> None:
+    """Let kernels of this process compute in floats what they would in half precision, on any device."""
+    enqueue.HALF_PRELUDE = FLOATS
+    blob.NEEDS_HALF = 0

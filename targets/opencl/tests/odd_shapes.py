@@ -1,9 +1,11 @@
 """Three odd shapes for every op that the target takes: sizes that fill no vector, no tile and no group.
 
-    python targets/opencl/tests/odd_shapes.py
+    python targets/opencl/tests/odd_shapes.py [f16]
 
 computes them on the device that OpenCL finds, on random numbers and on the ends of floats, and compares them
-with the references. `test_oclgrind` does so in the simulator, which compiles in seconds what takes PoCL minutes.
+with the references. With f16, operands and results are stored in half precision, and products are computed in
+it as well, with floats in the place of halves for simulators and processors that have none. `test_oclgrind`
+does so in the simulator, which compiles in seconds what takes PoCL minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from odd_cases import CASES, RECURRENT, OpCase, build_case, build_recurrent, list_variants, window
+from half_device import replace_by_floats
+from half_errors import insert_copies, list_errors, reverse_results, round_floats
+from odd_cases import CASES, GROUPS, RECURRENT, OpCase, build_case, build_recurrent, list_variants, window
 from opencl_device import load_on_device
 
 from mace_core.ir import Array, Graph, Shape
@@ -22,7 +26,11 @@ from mace_core.ops import core_ops
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import assert_close, merge, random_inputs
 from mace_core.testing.samples import IMAGE, INDICES, SAMPLES, extreme_inputs
+from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
+
+HALF_LIMIT = 2e-3
+"""The error of a result that is stored in half precision, of the range: four roundings of 2^-11."""
 
 IMAGES: Sequence[tuple[int, int, int, int]] = ((2, 7, 5, 3), (1, 3, 9, 8), (3, 4, 6, 5))
 """In the place of the image of the samples: channels that are no vectors, and some that are two."""
@@ -198,7 +206,29 @@ def choose_inputs(graph: Graph, has_extremes: bool) -> dict[str, Array]:
     return inputs
 
 
-def main() -> None:
+def build_products() -> Graph:
+    """Return a graph with every case of a product, one that is computed by tiles, and depthwise windows."""
+    cases = [entry for entry in list_odd_cases() if entry.op in ("Conv", "ConvTranspose", "MatMul")]
+    cases.append(OpCase("Conv", [(1, 16, 34, 32), (36, 1, 2, 32)], GROUPS))
+    cases.append(OpCase("Conv", [(1, 7, 5, 12), (12, 3, 3, 1)], {**GROUPS, "group": 12}))
+    graphs = [build_case(number, entry) for number, entry in enumerate(cases)]
+    return merge("products", graphs)
+
+
+def compare_in_half(graph: Graph, options: OpenclOptions) -> None:
+    """Compute a graph with operands and results in half precision; print how many results of ops are right."""
+    ops = {node.op.name for node in graph.nodes}
+    graph = reverse_results(insert_copies(graph))
+    inputs = round_floats(random_inputs(graph))
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = load_on_device([graph], Path(folder), Opencl(options))[graph.name].run(inputs)
+    errors = list_errors(graph, outputs, inputs)
+    assert max(errors.values()) > 1e-5, "half precision was not in use"
+    assert {name: error for name, error in errors.items() if not error < HALF_LIMIT} == {}
+    sys.stdout.write(f"{len(errors)} results of {len(ops)} ops\n")
+
+
+def compare() -> None:
     """Compute all cases on random numbers and on the ends of floats; print how many results of ops are right."""
     graph = build_odd_shapes()
     ops = {name: node.op.name for node in graph.nodes for name in node.outputs}
@@ -216,4 +246,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["f16"]:
+        compare_in_half(build_odd_shapes(), OpenclOptions(storage="f16"))
+        replace_by_floats()
+        compare_in_half(build_products(), OpenclOptions(storage="f16", arithmetic="f16"))
+    else:
+        compare()

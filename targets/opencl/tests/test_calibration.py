@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from math import prod
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from mace_core.ir import DType, Graph
 from mace_core.json_types import JsonValue
 from mace_core.partition import partition
 from mace_core.registry import Registry
-from mace_core.run.calibrate import measure_costs
+from mace_core.run.calibrate import MeasuredCosts, measure_costs
 from mace_core.run.operators import multiply_adds
 from mace_core.run.tuning_job import TuningJob
 from mace_core.tuning import TUNING, write_tuning
-from mace_target_opencl.calibration import COPIED
+from mace_target_opencl.calibration import COPIED, build_probes
 from mace_target_opencl.costs import Costs
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
@@ -96,6 +96,18 @@ def test_times_that_contradict_each_other_give_positive_costs() -> None:
     assert all(0 < number < float("inf") for number in numbers.values())
 
 
+def test_a_device_that_tells_no_times_of_kernels_has_no_costs() -> None:
+    """Its rates would come from the launch and the copies as well."""
+    target = Opencl(OpenclOptions(is_selective=True))
+    times = SimulatedDevice(SLOW_LAUNCHES).measure(build_probes(), None)
+    for silent in (2, 3):
+        measured = [replace(time, layers=()) if i == silent else time for i, time in enumerate(times)]
+        with pytest.raises(
+            MaceError, match=r"costs of opencl: the device's driver tells no times of kernels"
+        ):
+            target.calibrate(lambda graphs, target, measured=measured: measured)
+
+
 @pytest.mark.parametrize(("size", "target"), [(200, "cpu"), (400, "opencl")])
 def test_slow_launches_leave_small_nodes_to_the_processor(tmp_path: Path, size: int, target: str) -> None:
     cpu = Registry.load().targets["cpu"]
@@ -131,6 +143,14 @@ def test_unknown_costs_are_refused_with_their_file(tmp_path: Path) -> None:
         OpenclOptions.of_model(asked)
 
 
+def measure_stub(folder: Path) -> MeasuredCosts:
+    """Measure the costs of the stand-in for OpenCL that the environment names."""
+    registry = Registry.load()
+    shared = Model("m", (), runtimes=("cpu", "gpu"))
+    job = TuningJob(Deployment("lib", (shared,)), registry.select("host")[0], registry)
+    return measure_costs(job, shared, folder / "costs", lambda step: None)
+
+
 @pytest.mark.exhaustive
 def test_launches_that_take_a_millisecond_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -139,11 +159,20 @@ def test_launches_that_take_a_millisecond_are_measured(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(build_stub(tmp_path / "vendor")))
     monkeypatch.setenv("OPENCL_STUB_LAUNCH_US", "1000")
     monkeypatch.setenv("OPENCL_STUB_QUIET", "1")
-    registry = Registry.load()
-    shared = Model("m", (), runtimes=("cpu", "gpu"))
-    job = TuningJob(Deployment("lib", (shared,)), registry.select("host")[0], registry)
-    measured = measure_costs(job, shared, tmp_path / "costs", lambda step: None)
+    measured = measure_stub(tmp_path)
     assert measured.devices == ("opencl: stub, driver 1.0, OpenCL 1.2 stub",)
     costs = Costs(**measured.numbers["opencl"])
     assert 1000 <= costs.launch_us < 20_000
     assert not costs.is_worth(product(100))
+
+
+@pytest.mark.exhaustive
+def test_a_library_tells_which_times_the_device_did_not_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of the stand-in that end when they start are those of a driver that measures nothing."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(build_stub(tmp_path / "vendor")))
+    monkeypatch.setenv("OPENCL_STUB_QUIET", "1")
+    monkeypatch.setenv("OPENCL_STUB_NS", "0")
+    with pytest.raises(MaceError, match="tells no times of kernels"):
+        measure_stub(tmp_path)

@@ -6,24 +6,23 @@ single op with up to 144 terms, and of whole networks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from half_device import has_half, replace_half
-from opencl_device import compile_by_clang, load_on_device, measure_error, require_device
+from half_errors import insert_copies, list_errors, round_floats
+from opencl_device import compile_by_clang, load_on_device, require_device
 from opencl_models import WHOLE, read_graph
 from stub_session import Probe, ProbeSession, build_probe
 from test_half_storage import network
 
 from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph, Node
+from mace_core.ir import DType, Graph
 from mace_core.ops import core_ops
 from mace_core.program import Program
-from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_core.testing.samples import sample
 from mace_target_opencl.enqueue import render_program
@@ -169,49 +168,6 @@ def build_samples() -> Graph:
         if graph and all(target.refuses(node, graph) is None for node in graph.nodes):
             graphs.append(insert_copies(graph.with_name(name)))
     return merge("samples", graphs)
-
-
-def insert_copies(graph: Graph) -> Graph:
-    """Return the graph with each input of floats negated: ports stay f32, and the result is stored in half."""
-    one = core_ops()["Neg"]
-    nodes: list[Node] = []
-    tensors = dict(graph.tensors)
-    names: dict[str, str] = {}
-    for name in graph.inputs:
-        if tensors[name].dtype is DType.F32:
-            names[name] = f"{name}_negative"
-            tensors[names[name]] = replace(tensors[name], name=names[name])
-            nodes.append(Node(f"negate_{name}", one, (name,), (names[name],)))
-    moved = [replace(node, inputs=tuple(names.get(t, t) for t in node.inputs)) for node in graph.nodes]
-    return replace(graph, nodes=(*nodes, *moved), tensors=tensors)
-
-
-def round_floats(inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return inputs that half precision holds exactly, so that no op with steps takes another one."""
-    return {
-        name: array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array
-        for name, array in inputs.items()
-    }
-
-
-def list_errors(
-    graph: Graph, outputs: Mapping[str, Array], inputs: Mapping[str, Array]
-) -> Mapping[str, float]:
-    """Return the error of each output; 1 where an integer, an infinity or NaN differs."""
-    expected = execute(graph, inputs)
-    errors: dict[str, float] = {}
-    for name in graph.port_outputs:
-        actual, reference = outputs[name], expected[name]
-        is_finite = np.isfinite(reference)
-        is_equal = np.array_equal(actual[~is_finite], reference[~is_finite], equal_nan=True)
-        if reference.dtype == np.float32:
-            errors[name] = measure_error(actual[is_finite], reference[is_finite])
-        else:
-            is_equal = np.array_equal(actual, reference)
-            errors[name] = 0.0
-        if not is_equal:
-            errors[name] = 1.0
-    return errors
 
 
 @pytest.mark.device

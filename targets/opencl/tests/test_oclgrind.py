@@ -54,6 +54,17 @@ def test_each_op_of_three_odd_shapes_has_no_races_and_stays_inside_of_its_buffer
         assert ops >= min_ops
 
 
+@pytest.mark.exhaustive
+def test_half_precision_in_buffers_has_no_races_and_stays_inside_of_them(tmp_path: Path) -> None:
+    output = simulate([str(Path(__file__).with_name("odd_shapes.py")), "f16"], tmp_path)
+    numbers = [tuple(map(int, pair)) for pair in re.findall(r"(\d+) results of (\d+) ops\n", output)]
+    assert len(numbers) == 2, output
+    # Of every op with storage in half precision, and of products with arithmetic in it as well.
+    for (results, ops), (min_results, min_ops) in zip(numbers, ((3 * 129, 129), (15, 3)), strict=True):
+        assert results >= min_results
+        assert ops >= min_ops
+
+
 def simulate(arguments: Sequence[str], folder: Path) -> str:
     """Return what a Python process prints whose kernels run in the simulator, which has found no fault."""
     require(None if DRIVER.exists() else "install oclgrind for the test of races in kernels")

@@ -12,18 +12,26 @@ from mace_core.run.similarity import Similarity
 
 @dataclass(frozen=True)
 class LayerTime:
-    """The shortest time of one layer over all rounds, nanoseconds.  number: of the layer in the report."""
+    """The shortest time of one layer over all rounds, nanoseconds.
+
+    number: of the layer in the report.  is_of_device: whether the device measured it; otherwise the
+    processor did, with the launch and the copy of the result where another device computed it.
+    """
 
     name: str
     kernel: str
     ns: int
     number: int = -1
+    is_of_device: bool = False
 
     @classmethod
     def of_json(cls, printed: JsonObject) -> LayerTime:
         """Read a layer of what the program mace_benchmark printed."""
         number = printed.integer("number") if "number" in printed else -1
-        return cls(printed.string("name"), printed.string("kernel"), printed.integer("ns"), number)
+        is_of_device = "is_of_device" in printed and printed.flag("is_of_device")
+        return cls(
+            printed.string("name"), printed.string("kernel"), printed.integer("ns"), number, is_of_device
+        )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
  *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1] [--compiled=FOLDER]
  *
  * Prints one JSON object: what computes the first part, and each, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
- * computes (the least over the rounds).
+ * computes (the least over the rounds; "is_of_device": whether the device measured it; otherwise its launch and the
+ * copy of its result are in it).
  * With --compiled, FOLDER/KEY.bin gets what devices compiled.
  * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid. Bytes have many values,
  * because what is executed may depend on whether a sum lies near the middle of two results.
@@ -17,6 +18,7 @@ typedef struct profile {
   const mace_session *session;
   int64_t last;
   int64_t *least;
+  char *is_of_device; /* whether the device itself measured the least */
 } profile;
 
 static int64_t now(void) {
@@ -29,7 +31,10 @@ static void observe(void *observer, int32_t layer, const void *result) {
   profile *p = observer;
   const int64_t at = now(), ns = (int64_t)mace_layer_ns(p->session), took = ns ? ns : at - p->last;
   (void)result;
-  if (p->least[layer] < 0 || took < p->least[layer]) p->least[layer] = took;
+  if (p->least[layer] < 0 || took < p->least[layer]) {
+    p->least[layer] = took;
+    p->is_of_device[layer] = ns > 0;
+  }
   p->last = now();
 }
 
@@ -53,17 +58,18 @@ static void print_text(const char *text) {
   putchar('"');
 }
 
-static void print_layers(const mace_model *model, const int64_t *least) {
+static void print_layers(const mace_model *model, const profile *seen) {
   const char *separator = "";
   printf(", \"layers\": [");
   for (int32_t i = 0; i < model->layer_count; i++) {
-    if (least[i] < 0) continue;
+    if (seen->least[i] < 0) continue;
     printf("%s{\"name\": ", separator);
     separator = ", ";
     print_text(model->layers[i].name);
     printf(", \"kernel\": ");
     print_text(model->layers[i].kernel);
-    printf(", \"number\": %d, \"ns\": %lld}", (int)i, (long long)least[i]);
+    printf(", \"number\": %d, \"ns\": %lld, \"is_of_device\": %s}", (int)i, (long long)seen->least[i],
+           seen->is_of_device[i] ? "true" : "false");
   }
   printf("]");
 }
@@ -96,7 +102,8 @@ int main(int argc, char **argv) {
   const int warmup = number(argc, argv, "--warmup", 3), layers = number(argc, argv, "--layers", 0);
   const void **in = memory(sizeof *in * (size_t)(model->input_count + 1));
   void **out = memory(sizeof *out * (size_t)(model->output_count + 1));
-  profile seen = {NULL, 0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1))};
+  profile seen = {NULL, 0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1)),
+                  memory((size_t)(model->layer_count + 1))};
   mace_config config = configure(workers);
   const char *compiled = option(argc, argv, "--compiled");
   const mace_cache cache = {sizeof cache, (void *)(uintptr_t)compiled, find_nothing, keep_compiled, resize_entry};
@@ -133,7 +140,7 @@ int main(int argc, char **argv) {
     seen.last = now();
     check(session, mace_run(session, in, out));
   }
-  if (layers) print_layers(model, seen.least);
+  if (layers) print_layers(model, &seen);
   printf("}\n");
   mace_close(session);
   mace_threads_delete((mace_threads *)config.threads);

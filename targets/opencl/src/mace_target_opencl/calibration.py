@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from mace_core.calibration import Numbers, ProbeTime
+from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.run.operators import multiply_adds
@@ -62,9 +63,16 @@ def fit_costs(device: Sequence[ProbeTime], processor: Sequence[ProbeTime]) -> Nu
     """Return the costs that follow from the times of `build_probes` on the device and on the processor.
 
     The estimate adds a part for each launch, one for each change of device, and bytes over rates: each graph
-    has one of them large and the others known.
+    has one of them large and the others known. MaceError for a device that does not measure its kernels: in
+    the time of a run alone, their rates cannot be told from those of the copies.
     """
     one, many, copy, product = device
+    if not copy.layers or not product.layers:
+        raise MaceError(
+            "mace tune: costs of opencl",
+            "the device's driver tells no times of kernels, from which its rates follow",
+            "under `target_options: opencl:` state `costs`, and `regions: all` while you tune",
+        )
     launch_us = _positive((many.ns - one.ns) / (KERNELS - 1) / 1e3)
     sync_us = _positive(one.ns / 1e3 - launch_us)
     copied = 2 * 4 * prod(COPIED)  # in and out again
