@@ -52,8 +52,8 @@ def wide_rows(rows: int, depth: int) -> int:
 def byte_rows(rows: int, depth: int) -> int:
     """Return the rows that are worked on at a time where bytes are multiplied: whole tiles, or all.
 
-    At least 128, however long they are: each block reads all weights, and those of long rows come from a far
-    cache.
+    At least 128, however long they are: each block reads all weights, and those of long rows come from a
+    far cache.
     """
     limit = max(8 * TILE_ROWS, BLOCK // max(1, depth) // TILE_ROWS * TILE_ROWS)
     return max(MOST_ROWS, min(rows, limit))

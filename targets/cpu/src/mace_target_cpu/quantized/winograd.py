@@ -60,8 +60,8 @@ Measured at AVX2, where such a product (of a tile, a channel and a column) takes
 DIRECT_COST = {"pairs": 1.25, "quads": 1.25, "vnni": 0.35}
 """Time of a product of bytes as kernels without tiles compute it, by `CpuLevel.dot`, beside that of words.
 
-Measured at AVX2, and with AVX-512 on a Xeon of its fifth generation, where 64 channels at 56 x 56 took 547
-microseconds by tiles, 128 at 28 x 28 495, and as many products of 256 and 512 channels without them 520 to 540.
+Measured at AVX2, and with AVX-512 on a Xeon of the fifth generation, where 64 channels at 56 x 56 took 547
+microseconds by tiles, 128 at 28 x 28 495, and as many products of 256 and 512 channels without 520 to 540.
 """
 
 MakeCall = Callable[[Node, Lowering], Call]
