@@ -13,6 +13,9 @@ from mace_core.lowering import Lowering
 KERNELS = files("mace_target_cpu") / "kernels"
 VECTOR = KERNELS / "vector.h.in"
 
+MAX_LANES = 16
+"""Floats of the widest vector of all levels: what kernels may read behind a row of their scratch."""
+
 PANEL = 16
 """Columns of a packed weight matrix that lie together: the widest tile of all levels; one packing serves."""
 
@@ -79,7 +82,7 @@ class CpuLevel(Level):
     def __post_init__(self) -> None:
         super().__post_init__()
         # integer.h.in is written for these.
-        if self.lanes not in (4, 8, 16):
+        if self.lanes not in (4, 8, MAX_LANES):
             problem = f"its vectors hold {self.lanes} floats; kernels are written for 4, 8 and 16"
             raise PluginError(f"level {self.name}", problem, "use 4 for a processor without vector units")
         # gemm.h.in walks a panel in whole tiles or a tile in whole panels, and both in whole registers; a

@@ -12,9 +12,9 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.batch_norm import fold_moments
 from mace_core.ops.norm import EpsilonAttributes
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, MAX_LANES
 from mace_target_cpu.lower.plain import compose
-from mace_target_cpu.lower.softmax import WIDEST, chunk
+from mace_target_cpu.lower.softmax import chunk
 
 FEW = 32
 """Channels below which a kernel takes several pixels as one row, to fill its vectors."""
@@ -35,7 +35,7 @@ def period(channels: int) -> int:
     if not 0 < channels < FEW:
         return max(channels, 1)
     # The least common multiple: a row of whole pixels that is whole vectors on every level.
-    pixel_floats = channels * WIDEST // gcd(channels, WIDEST)
+    pixel_floats = channels * MAX_LANES // gcd(channels, MAX_LANES)
     return pixel_floats * -(-FEW // pixel_floats)
 
 

@@ -9,7 +9,7 @@ from math import prod
 from mace_core.ir import Tensor
 from mace_core.ops.windows import Ints, Windows
 from mace_core.program import Arg, Call, Kernel
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, MAX_LANES
 
 STRIP = (("parts", "i32"), ("pitch", "i64"), ("front", "i64"), ("strip", "i64"))
 """Fields of the arguments besides those of the matrix kernel's."""
@@ -30,10 +30,8 @@ MIN_WIDTH = 4
 STRIP_BYTES = 1 << 14
 """Of a strip, unless two lines of results need more: half of a first-level cache."""
 
-WIDEST = 16
-"""Floats of the widest vector of all levels, and of a line of the cache."""
-
-HALF = WIDEST // 2
+HALF = MAX_LANES // 2
+"""Floats at multiples of which pieces begin: half of a line of the cache, which holds as many as a vector."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +112,12 @@ def _plan_strip(args: Mapping[str, Arg], parts: int) -> _Strip:
     front = _round_up(max(0, pad[2]) * (channels // parts), HALF)
     pitch = _round_up(front + columns * (channels // parts), HALF)
     # Whole lines of the cache apart, pieces would lie in few of its sets: 12.5 and 16 us where measured.
-    pitch += HALF if pitch % WIDEST == 0 else 0
+    pitch += HALF if pitch % MAX_LANES == 0 else 0
     fitting = (STRIP_BYTES // (4 * parts * pitch) - reach[1]) // stride[1] + 1
     lines = min(out[1], max(2, fitting))
     depth = kernel[1] * kernel[2] * channels
     # A vector of zeros may reach beyond the last piece.
-    floats = _round_up(depth, WIDEST) + ((lines - 1) * stride[1] + reach[1]) * parts * pitch + WIDEST
+    floats = _round_up(depth, MAX_LANES) + ((lines - 1) * stride[1] + reach[1]) * parts * pitch + MAX_LANES
     return _Strip(parts, pitch, front, lines, 4 * floats)
 
 

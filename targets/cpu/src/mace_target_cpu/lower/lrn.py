@@ -9,8 +9,8 @@ from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.lrn import LRNAttributes
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
+from mace_target_cpu.isa import KERNELS, MAX_LANES
+from mace_target_cpu.lower.softmax import MATH, ROW, chunk
 from mace_target_cpu.lower.types import refuse_type
 
 FIELDS = (
@@ -47,7 +47,7 @@ def lrn(node: Node, lowering: Lowering) -> None:
         "bias": bias,
     }
     # Squares with zeros on both sides, and the end of a vector behind them.
-    scratch = 4 * (channels + size + 2 * WIDEST)
+    scratch = 4 * (channels + size + 2 * MAX_LANES)
     lowering.call(
         node,
         Call(

@@ -18,11 +18,11 @@ from mace_core.ops.norm import (
     MeanVarianceNormAttributes,
 )
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, MAX_LANES
 from mace_target_cpu.lower.batch_norm import FEW, period
 from mace_target_cpu.lower.plain import compose
 from mace_target_cpu.lower.reduce import runs
-from mace_target_cpu.lower.softmax import MATH, ROW, WIDEST, chunk
+from mace_target_cpu.lower.softmax import MATH, ROW, chunk
 from mace_target_cpu.lower.strided import MOVE, chunks
 from mace_target_cpu.lower.types import FREEZE, MERGE_AXES, refuse_type
 
@@ -140,7 +140,7 @@ def _lower_columns(node: Node, lowering: Lowering, columns: ChannelColumns, epsi
     kernel = Kernel(stem, KERNELS / "norm_columns.c.in", COLUMN_FIELDS, {"affine": affine}, (MATH, ROW))
     args = columns.args()
     # Two doubles and four floats a column, and the end of a vector behind each.
-    scratch = (args["width"] + WIDEST) * (2 * 8 + 4 * 4)
+    scratch = (args["width"] + MAX_LANES) * (2 * 8 + 4 * 4)
     lowering.call(
         node,
         Call(kernel, {**args, "epsilon": epsilon}, node.inputs, node.outputs, scratch=scratch, inplace=True),

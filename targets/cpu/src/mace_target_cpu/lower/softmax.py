@@ -10,15 +10,13 @@ from mace_core.ir import DType, Node
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.softmax import LpNormAttributes, SoftmaxAttributes
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, MAX_LANES
 from mace_target_cpu.lower.plain import compose
 
 MATH = KERNELS / "math.h.in"
 ROW = KERNELS / "row.h.in"
 TASK = 1 << 14
 """Elements that a task should have, to be worth another thread."""
-WIDEST = 16
-"""Lanes of the widest vector that any level has: columns are shared out in multiples of it."""
 
 
 def chunk(rows: int, row: int) -> dict[str, int]:
@@ -50,7 +48,7 @@ def softmax(node: Node, lowering: Lowering) -> None:
     else:
         fields = (("outer", "i64"), ("n", "i32"), ("inner", "i32"), ("chunk", "i32"))
         kernel = Kernel(f"{stem}_inner_f32", KERNELS / "softmax_columns.c.in", fields, params, (MATH, ROW))
-        args = {"outer": outer, "n": n, "inner": inner, "chunk": max(1, TASK // (n * WIDEST)) * WIDEST}
+        args = {"outer": outer, "n": n, "inner": inner, "chunk": max(1, TASK // (n * MAX_LANES)) * MAX_LANES}
     lowering.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
 
 

@@ -15,7 +15,7 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.program import Call, Kernel
 from mace_core.winograd import ERROR, TILES, WINDOW, is_within, transform_filters, transforms
-from mace_target_cpu.isa import KERNELS, panel_width
+from mace_target_cpu.isa import KERNELS, MAX_LANES, panel_width
 from mace_target_cpu.lower.conv import CLAMP, clamp, conv, spatial
 from mace_target_cpu.lower.gemm import (
     GEMM,
@@ -38,7 +38,7 @@ FIELDS = (
     *CLAMP,
 )
 
-NEAR = 3 << 15
+TASK_FLOATS = 3 << 15
 """Floats of a task's transformed tiles: 384 KiB of them stay in a second-level cache of 512."""
 
 MIN_CHANNELS = 16
@@ -46,10 +46,6 @@ MIN_CHANNELS = 16
 
 MIN_TILES = 32
 """Tiles of a task that are worth more than that they stay in the cache: each reads all filters again."""
-
-WIDEST = 16
-"""Floats to a multiple of which rows of the scratch are padded: the widest vector of all levels.  Places of
-the scratch are so many floats apart besides, see conv_winograd.c.in."""
 
 FETCH = 8
 """Multiply-adds that take as long as fetching a value of a factor, measured on processors with AVX2."""
@@ -77,7 +73,7 @@ class DataLines:
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """How a convolution is computed.  tile: results of a side.  cost: in multiply-adds."""
+    """Says by which tiles a convolution is computed.  tile: results of a side.  cost: in multiply-adds."""
 
     tile: int
     cost: float
@@ -90,7 +86,7 @@ class WinogradPlan:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Convolutions by tiles of `largest` x `largest` results at maximum.
+    """Computes convolutions by tiles of `largest` x `largest` results at maximum.
 
     error: the largest that is allowed, see `measure_error` of `mace_core.winograd`; 0 for any.
     """
@@ -180,13 +176,13 @@ def _call_winograd(node: Node, lowering: Lowering, plan: WinogradPlan) -> None:
         **clamp(node),
     }
     reads = [node.inputs[0], _pack_filters(node, lowering, plan), optional(node, 2)]
-    floats = _round_up(x.shape[-1]) + plan.side**2 * (rows * _floats_of_tile(x, y) + 2 * WIDEST)
+    floats = _round_up(x.shape[-1]) + plan.side**2 * (rows * _floats_of_tile(x, y) + 2 * MAX_LANES)
     lowering.call(node, Call(_kernel(plan.tile), args, reads, node.outputs, scratch=4 * floats))
 
 
 def _count_rows(x: Tensor, y: Tensor, plan: WinogradPlan) -> int:
     """Return the tiles of a task at maximum."""
-    fitting = max(MIN_TILES, NEAR // (plan.side**2 * _floats_of_tile(x, y)))
+    fitting = max(MIN_TILES, TASK_FLOATS // (plan.side**2 * _floats_of_tile(x, y)))
     return max(MOST_ROWS, min(fitting, _count_tiles(y, plan.tile)))
 
 
@@ -195,7 +191,8 @@ def _floats_of_tile(x: Tensor, y: Tensor) -> int:
 
 
 def _round_up(floats: int) -> int:
-    return -(-floats // WIDEST) * WIDEST
+    """Return the floats of a row of the scratch, which whole vectors read."""
+    return -(-floats // MAX_LANES) * MAX_LANES
 
 
 def _pack_filters(node: Node, lowering: Lowering, plan: WinogradPlan) -> str:

@@ -10,7 +10,7 @@ from mace_core.ir import Node
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_core.program import Call, Kernel
-from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.isa import KERNELS, MAX_LANES
 from mace_target_cpu.lower import resize as plain
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.lower.strided import MOVE
@@ -59,11 +59,8 @@ def resize(node: Node, lowering: Lowering) -> None:
     name = f"resize_{kind}_{x.dtype.value}_{y.dtype.value}"
     params = {"taps": count, "across": across, "xtype": C_TYPES[x.dtype], "ytype": C_TYPES[y.dtype]}
     kernel = Kernel(name, KERNELS / "resize_quantized.c.in", FIELDS, params, (MOVE, INTEGER, REQUANTIZE))
-    scratch = 4 * (prod(x.shape[down + 1 :]) + MOST_LANES) if across else 0
+    scratch = 4 * (prod(x.shape[down + 1 :]) + MAX_LANES) if across else 0
     lowering.call(node, Call(kernel, args, [x.name, *names], [y.name], scratch=scratch))
 
-
-MOST_LANES = 16
-"""Floats behind a row that a vector may read of it."""
 
 LOWERINGS: dict[str, Lower] = {"Resize": resize}
