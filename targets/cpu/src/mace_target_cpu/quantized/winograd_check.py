@@ -38,11 +38,12 @@ def bound_words(matrix: Array, reach: int) -> int:
     return int(np.abs(np.kron(matrix, matrix)).sum(1).max()) * reach
 
 
-def check_winograd(packed: Array, zero: int, columns: int) -> tuple[int, int]:
+def check_winograd(packed: Array, zero: int, columns: int, *, is_signed: bool = False) -> tuple[int, int]:
     """Return the bounds of the sums of a convolution; Refused if a step has too few bits.
 
     packed: the weights as the kernel reads them, int8 [1, panels, quads, columns of a panel, 4].  zero: their
-    zero point.  columns: those that are stored.
+    zero point.  columns: those that are stored.  is_signed: whether kernels multiply bytes from -128 to 127,
+    and not from 0 to 255.
     """
     weights = packed[0].astype(np.int32) - zero
     words = bound_words(DATA, ACTIVATIONS), bound_words(WEIGHTS, int(np.abs(weights).max(initial=0)))
@@ -50,8 +51,9 @@ def check_winograd(packed: Array, zero: int, columns: int) -> tuple[int, int]:
         raise Refused(f"its data and weights reach {words}, which words do not hold", code="too-large")
     positive = np.maximum(weights, 0).sum((1, 3), dtype=np.int64).reshape(-1)[:columns]
     negative = np.minimum(weights, 0).sum((1, 3), dtype=np.int64).reshape(-1)[:columns]
-    low = ACTIVATIONS * int(negative.min(initial=0))
-    high = ACTIVATIONS * int(positive.max(initial=0))
+    min_byte, max_byte = (-128, 127) if is_signed else (0, ACTIVATIONS)
+    low = int((min_byte * positive + max_byte * negative).min(initial=0))
+    high = int((max_byte * positive + min_byte * negative).max(initial=0))
     if low < -(1 << (RESULT_BITS - 1)) or high >= 1 << (RESULT_BITS - 1):
         reason = f"its sums of products lie between {low} and {high}, which {RESULT_BITS} bits do not hold"
         raise Refused(reason, code="too-large")
