@@ -11,8 +11,9 @@ of vendors keep caches that no program can empty.
 
 The cases that take no compiler are interleaved with processes that start OpenCL and do no more: what other
 work of the machine costs falls on all alike. Each line has the medians of the rounds, and the ratio of the
-time to the first result to the sum of OpenCL's start, the load and a warm run, by the clock on the wall and
-by the time that the process computed.
+time to the first result to the sum of what nobody can spare: OpenCL's start, the copy of the constants and a
+warm run, by the clock on the wall and by the time that the process computed. The load, a session that is
+opened in a process where OpenCL has started, is not in it: drivers compile in it what is no machine code.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ def build(model_file: Path, folder: Path, binaries: tuple[Path, ...] = ()) -> Pa
 class Start:
     """Milliseconds of each step of a process: what the program printed.
 
-    start: OpenCL's own, of a process that does no more.  load: opening a session when OpenCL has started.
+    start: OpenCL's own, of a process that does no more.  weights: copying the constants to the device.
+    load: opening a session when OpenCL has started.
     """
 
     start: float
+    weights: float
     open: float
     first: float
     warm: float
@@ -70,8 +73,8 @@ class Start:
 
     @property
     def ratio(self) -> float:
-        """The time to the first result, divided by the sum of OpenCL's start, loading and one warm run."""
-        return (self.open + self.first) / (self.start + self.load + self.warm)
+        """The time to the first result, divided by the sum of start, copy of the constants and a warm run."""
+        return (self.open + self.first) / (self.start + self.weights + self.warm)
 
     @classmethod
     def from_lines(cls, lines: Mapping[str, str], clock: int) -> Start:
@@ -122,11 +125,13 @@ def show(case: Case, printed: Sequence[Mapping[str, str]]) -> None:
         open_, first, warm = (
             median(getattr(one, step) for one in starts) for step in ("open", "first", "warm")
         )
-        start, load = (median(getattr(one, step) for one in starts) for step in ("start", "load"))
+        start, weights, load = (
+            median(getattr(one, step) for one in starts) for step in ("start", "weights", "load")
+        )
         ratios = sorted(one.ratio for one in starts)
         sys.stdout.write(
             f"{case.title}, {name}: open {open_:.1f} ms, first run {first:.1f} ms, warm run {warm:.1f} ms; OpenCL's "
-            f"start {start:.1f} ms, load {load:.1f} ms; ratio {median(ratios):.2f} "
+            f"start {start:.1f} ms, constants {weights:.1f} ms, load {load:.1f} ms; ratio {median(ratios):.2f} "
             f"({ratios[0]:.2f} to {ratios[-1]:.2f})\n"
         )
 
