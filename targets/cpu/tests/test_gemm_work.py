@@ -143,9 +143,10 @@ def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], exp
             [[0, 13, 0, 16], [0, 13, 16, 32], [0, 13, 32, 40]],
             [(64000, 6, 12000), (64000, 0, 12000), (128000, 0, 8000)],
         ),
-        # Weights that stay in the cache: strips of 24 rows take all columns.
-        ((50, 40, 20, 1), (0, 3), [[0, 24, 0, 40], [24, 48, 0, 40], [48, 50, 0, 40]], None),
-        ((50, 64, 20, 1), (1, 3), [[0, 24, 16, 48], [24, 48, 16, 48], [48, 50, 16, 48]], None),
+        # Weights that stay in the cache: strips of 24 rows take all columns, of 96 where products are shallow.
+        ((100, 40, 80, 1), (0, 3), [[0, 96, 0, 40], [96, 100, 0, 40]], None),
+        ((50, 40, 81, 1), (0, 3), [[0, 24, 0, 40], [24, 48, 0, 40], [48, 50, 0, 40]], None),
+        ((50, 64, 81, 1), (1, 3), [[0, 24, 16, 48], [24, 48, 16, 48], [48, 50, 16, 48]], None),
         ((25, 64, 512, 1), (0, 4), [[0, 24, 0, 64], [24, 25, 0, 64]], None),
         ((25, 64, 513, 1), (0, 4), [[0, 25, 0, 16], [0, 25, 16, 32], [0, 25, 32, 48], [0, 25, 48, 64]], None),
         # A single row: four tiles at a time, which fetch nothing, and the rest.
