@@ -202,12 +202,13 @@ class Ours(Runtime):
     """Our library, as `mace build` makes it for this machine.
 
     level: of the instruction set; "" for the best.  variant: what its deployment file asks for; "" for nothing.
+    options: of the session, for the drivers of devices.
     """
 
     distribution = "mace-core"
 
-    def __init__(self, library: Path, level: str = "", variant: str = "") -> None:
-        self.library, self.level = library, level
+    def __init__(self, library: Path, level: str = "", variant: str = "", options: str = "") -> None:
+        self.library, self.level, self.options = library, level, options
         self.name = ":".join(filter(None, ("ours", level, variant)))
 
     def open(self, model: PeerModel, inputs: Inputs, threads: int) -> Session:
@@ -216,6 +217,8 @@ class Ours(Runtime):
         handle.mace_threads_new.restype = ctypes.c_void_p
         pool = handle.mace_threads_new(threads) if threads > 1 else None
         config = native.Config(ctypes.sizeof(native.Config), threads=pool)
+        if self.options:
+            config.options = self.options.encode()
         with environment("MACE_CPU_LEVEL", self.level):
             opened = native.load(self.library, model.name, config)[model.name]
         arrays = [inputs[tensor.name] for tensor in opened.inputs]

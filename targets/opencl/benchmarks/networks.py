@@ -1,6 +1,9 @@
 """Times whole networks on the device beside ONNX Runtime, at batches of 1 and 8.
 
-    uv run python targets/opencl/benchmarks/networks.py [--networks NAME ...] [--batches 1 8] [--json FILE]
+    uv run python targets/opencl/benchmarks/networks.py [--networks NAME ...] [--batches 1 8] [--device cpu]
+
+Ours computes on a GPU, or on what --device names; processors with an OpenCL driver are taken only where it
+says so.
 
 MobileNetV2 and ResNet-50 (`benchmarks/imagenet.py`) and MiniLM (`minilm.py`), in f32 with random weights; a
 batch is a dimension of the model itself. ONNX Runtime computes by its CUDA provider, without TF32, where it
@@ -181,8 +184,8 @@ def measure_error(actual: Sequence[Array], expected: Sequence[Array]) -> float:
     return max(errors) if np.isfinite(errors).all() else float("inf")
 
 
-def measure(network: str, batch: int, rounds: int, folder: Path) -> NetworkTime:
-    """Build and time a network."""
+def measure(network: str, batch: int, arguments: argparse.Namespace, folder: Path) -> NetworkTime:
+    """Build and time a network; MaceError where there is no device like the one that is asked for."""
     name = f"{network}_{batch}"
     built = NETWORKS[network](batch)
     file = folder / f"{name}.onnx"
@@ -190,9 +193,9 @@ def measure(network: str, batch: int, rounds: int, folder: Path) -> NetworkTime:
     inputs = draw_inputs(built)
     library = build_library(name, file, folder / name)
     model = PeerModel(name, "float32", "more", onnx=file)
-    ours = Ours(library).open(model, inputs, 1)
+    ours = Ours(library, options=f"opencl.device={arguments.device}").open(model, inputs, 1)
     by, peer = open_peer(model, inputs)
-    times, peer_times = run_in_turn((ours, peer), rounds)
+    times, peer_times = run_in_turn((ours, peer), arguments.rounds)
     least, peer_least = min(times), min(peer_times)
     medians = (median(times), median(peer_times))
     error = measure_error(ours.outputs(), peer.outputs())
@@ -218,6 +221,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=tuple(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--device", default="gpu", help="gpu, cpu, or a part of the device's name")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     results: list[NetworkTime] = []
@@ -228,7 +232,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for network in arguments.networks:
             for batch in arguments.batches:
-                results.append(measure(network, batch, arguments.rounds, Path(folder)))
+                results.append(measure(network, batch, arguments, Path(folder)))
                 sys.stdout.write(show(results[-1]))
                 sys.stdout.flush()
     sys.stdout.write(f"ours: {', '.join(dict.fromkeys(one.device for one in results))}\n")
