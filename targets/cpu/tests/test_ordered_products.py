@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,7 @@ def test_orders_are_proven(matrix: Array, runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "slots"),
+    ("matrix", "products"),
     [
         (fill(64), 8),  # 64 + 64 is the most that two may sum to
         (fill(65), 16),
@@ -92,8 +93,9 @@ def test_orders_are_proven(matrix: Array, runs: Runs) -> None:
         (fill(0), 0),
     ],
 )
-def test_large_weights_meet_small_ones(matrix: Array, slots: int) -> None:
-    assert find_orders(pack(matrix), Runs(1, 8)).max_slots == slots
+def test_large_weights_meet_small_ones(matrix: Array, products: int) -> None:
+    found = find_orders(pack(matrix), Runs(1, 8))
+    assert found.max_slots + found.natural_count == products
 
 
 def test_neighbors_that_would_saturate_are_parted() -> None:
@@ -101,51 +103,75 @@ def test_neighbors_that_would_saturate_are_parted() -> None:
     matrix = np.tile(np.array([100, 100, 20, 20], np.int8)[:, None], (4, 16))
     found = find_orders(pack(matrix), Runs(1, 4))
     assert found.max_slots == 4
+    assert not found.natural_count
     assert not (found.places == EMPTY).any()
     sums = matrix[:, 0].astype(int)[found.places].reshape(-1, 2).sum(1)
     assert (sums == 120).all()
 
 
+@pytest.mark.parametrize(
+    ("matrix", "natural", "slots"),
+    [
+        (fill(64), 8, 0),
+        (alternate(32, 16), 8, 0),
+        (fill(0), 0, 0),  # nothing to multiply
+        # The third quad of the first window exceeds the bound in one column only, the others none.
+        (np.where(np.arange(32)[:, None] == 9, np.eye(16, dtype=np.int8)[3] * 28, 0) + fill(50), 8, 0),
+        (np.where(np.arange(32)[:, None] == 9, np.eye(16, dtype=np.int8)[3] * 29, 0) + fill(50), 7, 2),
+        # 70 has no partner among the 60 of its quad, but one of 50 elsewhere: the whole window is paired.
+        (
+            np.where(np.arange(32)[:, None] == 8, 70, np.where(np.arange(32)[:, None] // 4 == 2, 60, 50))
+            + fill(0),
+            4,
+            4,
+        ),
+    ],
+)
+def test_exact_quads_stay_as_they_lie(matrix: Array, natural: int, slots: int) -> None:
+    found = find_orders(pack(matrix.astype(np.int8)), Runs(1, 8))
+    assert (found.natural_count, found.max_slots) == (natural, slots)
+
+
 def swap(found: Orders) -> Orders:
     places = found.places.copy()
     places[0, 1], places[0, 2] = places[0, 2], places[0, 1]
-    return Orders(found.counts, places)
+    return replace(found, places=places)
 
 
 def repeat(found: Orders) -> Orders:
     places = found.places.copy()
     places[1] = places[0]
-    return Orders(found.counts, places)
+    return replace(found, places=places)
 
 
 def forget(found: Orders) -> Orders:
     places = found.places.copy()
     places[0, 0] = EMPTY
-    return Orders(found.counts, places)
+    return replace(found, places=places)
 
 
 def leave_window(found: Orders) -> Orders:
     places = found.places.copy()
     places[0, 0] += 16
-    return Orders(found.counts, places)
+    return replace(found, places=places)
 
 
 def leave_piece(found: Orders) -> Orders:
     # The second panel's last window has eight elements.
     places = found.places.copy()
     places[-1, 0] = 15
-    return Orders(found.counts, places)
+    return replace(found, places=places)
 
 
 def shift(found: Orders) -> Orders:
     counts = found.counts.copy()
     counts[0, 0] -= 1
     counts[0, 1] += 1
-    return Orders(counts, found.places)
+    return replace(found, counts=counts)
 
 
 def shorten(found: Orders) -> Orders:
-    return Orders(found.counts, found.places[:-4])
+    return replace(found, places=found.places[:-4])
 
 
 @pytest.mark.parametrize(
@@ -161,11 +187,49 @@ def shorten(found: Orders) -> Orders:
     ],
 )
 def test_a_wrong_order_is_not_proven(damage: Callable[[Orders], Orders], problem: str) -> None:
-    # Elements 0 and 1 are large, so they have partners among the small ones; 24 elements are two windows.
-    column = np.array([100, 100, *[20] * 22], np.int8)
+    # Large weights are neighbors in each quad, so that none is natural; 24 elements are two windows.
+    column = np.array([100, 100, 20, 20] * 6, np.int8)
     packed, runs = pack(np.tile(column[:, None], (1, 32))), Runs(1, 6)
     found = find_orders(packed, runs)
     prove(packed, runs, found)
+    with pytest.raises(MaceError, match=problem):
+        prove(packed, runs, damage(found))
+
+
+def set_quad(found: Orders) -> Orders:
+    return replace(found, natural_quads=found.natural_quads | np.array([[0], [1]], np.uint8))
+
+
+def forget_quad(found: Orders) -> Orders:
+    return replace(found, natural_quads=found.natural_quads & np.array([[14], [15]], np.uint8))
+
+
+def leave_piece_by_quad(found: Orders) -> Orders:
+    return replace(found, natural_quads=found.natural_quads | np.array([[0, 4], [0, 0]], np.uint8))
+
+
+def take_all(found: Orders) -> Orders:
+    counts = np.zeros_like(found.counts)
+    return Orders(np.array([[15, 3], [15, 3]], np.uint8), counts, found.places[:0])
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (set_quad, "not multiplied once"),
+        (forget_quad, "not multiplied once"),
+        (leave_piece_by_quad, "behind its piece"),
+        (take_all, "panel 1: a sum of two products can leave 16 bits"),
+    ],
+)
+def test_a_wrong_natural_quad_is_not_proven(damage: Callable[[Orders], Orders], problem: str) -> None:
+    # The first panel's quads are natural, the second one's are not; 24 elements are two windows.
+    column = np.array([100, 100, 20, 20] * 6, np.int8)
+    packed, runs = pack(np.tile(column[:, None], (1, 32))), Runs(1, 6)
+    packed[:, 0] = 64
+    found = find_orders(packed, runs)
+    prove(packed, runs, found)
+    assert found.natural_quads.tolist() == [[15, 3], [0, 0]]
     with pytest.raises(MaceError, match=problem):
         prove(packed, runs, damage(found))
 
@@ -206,10 +270,12 @@ def test_the_cheaper_way_is_taken() -> None:
     assert not at_avx2[1].proof
 
 
-def test_a_single_row_is_not_arranged() -> None:
-    matrix = random_weights(64, 32, 30)
-    (call,) = Cpu().lower(graph_of(matrix, rows=1), "x86_64").calls
-    assert call.kernel.name == "conv_quantized"
+@pytest.mark.parametrize(
+    ("spread", "kernels"), [(15, {"conv_quantized", "conv_quantized_ordered"}), (60, {"conv_quantized"})]
+)
+def test_a_single_row_is_ordered_where_most_quads_are_natural(spread: int, kernels: set[str]) -> None:
+    calls = Cpu().lower(graph_of(random_weights(64, 32, spread), rows=1), "x86_64").calls
+    assert {call.kernel.name for call in calls} == kernels
 
 
 ADVERSE = {
@@ -245,6 +311,29 @@ def test_adverse_weights_and_activations_are_exact(
         exact = (inputs[g.name]["x"].astype(np.int64) + 128) @ ADVERSE[g.name].astype(np.int64)
         np.testing.assert_array_equal(results[g.name][name], exact, g.name)
         np.testing.assert_array_equal(execute(g, inputs[g.name])[name], exact)
+
+
+SINGLE = {
+    "natural": fill(64, 64, 24),
+    "pairs": fill(127, 64, 16),
+    "both": random_weights(78, 50, 24),
+    "one_quad": fill(-64, 3, 8),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
+def test_single_rows_are_exact(level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered, "SINGLE_COST", 0.0)
+    monkeypatch.setattr(ordered, "MIXED_COST", 0.0)
+    graphs = [graph_of(matrix, rows=1).with_name(name) for name, matrix in SINGLE.items()]
+    inputs = {g.name: {"x": np.full(g.tensors["x"].shape, 127, np.int8)} for g in graphs}
+    inputs["both"]["x"] = np.where(SINGLE["both"][:, 7] > 0, 127, -128).astype(np.int8)[None]
+    results = run_merged(Cpu(), graphs, tmp_path, inputs, [level])
+    for g in graphs:
+        (name,) = g.outputs
+        exact = (inputs[g.name]["x"].astype(np.int64) + 128) @ SINGLE[g.name].astype(np.int64)
+        np.testing.assert_array_equal(results[g.name][name], exact, g.name)
 
 
 @pytest.mark.slow

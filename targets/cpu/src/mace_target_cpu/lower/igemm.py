@@ -49,13 +49,13 @@ def wide_rows(rows: int, depth: int) -> int:
     return max(MOST_ROWS, min(rows, BLOCK // max(1, depth)))
 
 
-def byte_rows(rows: int, depth: int) -> int:
-    """Return the rows that are worked on at a time where bytes are multiplied: whole tiles, or all.
+def byte_rows(rows: int, depth: int, block: int = BLOCK) -> int:
+    """Return the rows of about `block` bytes, worked on at a time where bytes are multiplied: tiles, or all.
 
     At least 128, however long they are: each block reads all weights, and those of long rows come from a
     far cache.
     """
-    limit = max(8 * TILE_ROWS, BLOCK // max(1, depth) // TILE_ROWS * TILE_ROWS)
+    limit = max(8 * TILE_ROWS, block // max(1, depth) // TILE_ROWS * TILE_ROWS)
     return max(MOST_ROWS, min(rows, limit))
 
 

@@ -45,7 +45,8 @@ def check_orders(packed: Array, runs: RowShape, starts: Array, table: Array) -> 
     panels = packed.reshape(math.prod(packed.shape[:-3]), runs.pieces * runs.quads, columns, 4)
     per_piece = -(-runs.quads // 4)
     windows = runs.pieces * per_piece
-    counts = table[: len(panels) * windows].reshape(len(panels), windows)
+    heads = table[: len(panels) * windows].reshape(len(panels), windows)
+    counts = heads & 15
     bounds = [(0, 0)]
     for number, panel in enumerate(panels):
         first = len(panels) * windows + 4 * int(starts[number])
@@ -54,34 +55,49 @@ def check_orders(packed: Array, runs: RowShape, starts: Array, table: Array) -> 
         if len(places) != slots:
             raise _fail(number, "its slots lie behind the end of their table")
         window = np.repeat(np.arange(windows), counts[number])
-        bounds.append(_check_panel(number, panel, (runs.quads, per_piece), window, places))
+        natural, quad = np.nonzero(heads[number][:, None] >> (4 + np.arange(4)) & 1)
+        sums = _place_elements(number, (runs.quads, per_piece), (window, natural), places, quad)
+        bounds.append(_check_panel(number, panel, sums))
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
-def _check_panel(
-    number: int, panel: Array, sizes: tuple[int, int], window: Array, places: Array
-) -> tuple[int, int]:
-    """Check one panel [quads, columns, 4]; returns the bounds of its sums.
+def _place_elements(
+    number: int, sizes: tuple[int, int], windows: tuple[Array, Array], places: Array, quad: Array
+) -> Array:
+    """Return the element in each place of slots and of natural quads, [count, 4]; -1 in a place without one.
 
-    sizes: quads and windows of a piece.  window: of each slot.  places: [slots, 4].
+    sizes: quads and windows of a piece.  windows: of each slot, and of each natural quad.
+    places: of the slots, [slots, 4].  quad: of its window that each natural quad is.
     """
     quads, per_piece = sizes
-    first_quad = window // per_piece * quads + window % per_piece * 4
-    is_full = places < 0x80
-    if (places[is_full] >= ELEMENTS).any():
+    window = np.concatenate(windows)
+    is_full = np.concatenate([places < 0x80, np.ones((len(quad), 4), bool)])
+    # The kernel multiplies a natural quad by the four activations that lie where it does.
+    inside = np.concatenate([places.astype(np.int64), 4 * quad[:, None] + np.arange(4)])
+    if (inside[is_full] >= ELEMENTS).any():
         raise _fail(number, "a place names no element of its window")
     # As the shuffle of activations reads: 16 bytes from the window's beginning.
-    element = 4 * first_quad[:, None] + np.where(is_full, places, 0)
+    first_quad = window // per_piece * quads + window % per_piece * 4
     end = 4 * np.minimum(first_quad + 4, (window // per_piece + 1) * quads)
-    if (is_full & (element >= end[:, None])).any():
+    element = np.where(is_full, 4 * first_quad[:, None] + inside, -1)
+    if (element >= end[:, None]).any():
         raise _fail(number, "a place names an element behind its piece")
+    return element
+
+
+def _check_panel(number: int, panel: Array, element: Array) -> tuple[int, int]:
+    """Check one panel [quads, columns, 4]; returns the bounds of its sums.
+
+    element: in each place of what is multiplied, [count, 4]; -1: none.
+    """
     depth = panel.transpose(0, 2, 1).reshape(-1, panel.shape[1]).astype(np.int32)
-    times = np.bincount(element[is_full], minlength=len(depth))
+    times = np.bincount(element[element >= 0], minlength=len(depth))
     if (times > 1).any() or depth[times == 0].any():
         raise _fail(number, "a weight is not multiplied once")
-    weights = np.where(is_full[..., None], depth[element], 0)
+    # A row of zeros behind the last element, which -1 names.
+    padded = np.concatenate([depth, np.zeros((1, depth.shape[1]), np.int32)])
     # The instruction adds the products of places 0 and 1, and of 2 and 3.
-    pairs = weights.reshape(-1, 2, weights.shape[-1])
+    pairs = padded[element].reshape(-1, 2, depth.shape[1])
     largest = ACTIVATIONS * int(np.maximum(pairs, 0).sum(1).max(initial=0))
     smallest = ACTIVATIONS * int(np.minimum(pairs, 0).sum(1).min(initial=0))
     if largest > MAX_SUM or smallest < MIN_SUM:

@@ -15,8 +15,9 @@ from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call
 from mace_target_cpu.isa import KERNELS, X86, Packing, packing
+from mace_target_cpu.lower.igemm import byte_rows
 from mace_target_cpu.quantized.order_check import check_orders
-from mace_target_cpu.quantized.orders import WINDOW, Orders, Runs, find_orders
+from mace_target_cpu.quantized.orders import QUAD, QUADS, WINDOW, Orders, Runs, find_orders
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS
 
 ORDERED = KERNELS / "igemm_ordered.h.in"
@@ -28,11 +29,27 @@ TILE_ROWS = 4
 SLOT_BYTES, SLOT_SLACK = 64, 3
 """Bytes of a slot of a panel, and slots behind the arranged ones that the kernel writes too."""
 
-SLOT_COST = 0.7
-"""Time of a slot beside that of a quad of igemm_bytes.h.in: 90 and 63 products in a nanosecond."""
+ROW_BLOCK = 1 << 17
+"""Bytes of rows of one piece that are worked on at a time: each block arranges all panels again, and rows are
+read from the second-level cache fast enough."""
 
-ARRANGE_ROWS = 2.5
-"""Rows that are multiplied in the time in which a panel is arranged."""
+SLOT_COST, NATURAL_COST = 0.7, 0.64
+"""Times of a slot and of a natural quad beside that of a quad of igemm_bytes.h.in.
+
+They are 90, 98 and 63 products in a nanosecond.
+"""
+
+ARRANGE_COST, LIST_COST = 3.5, 1.2
+"""Times in which a slot is arranged and a natural quad is listed, in that unit."""
+
+STORE_COST, PLAIN_STORE_COST = 4, 7
+"""Times in which sums of a panel are begun, rounded and stored, for each row, in that unit."""
+
+LAST_COST = 1.4
+"""Time of a row by itself beside that of a row of four, which share the loads of weights."""
+
+SINGLE_COST, MIXED_COST, PLAIN_SINGLE_COST = 0.9, 1.6, 1.55
+"""Times of a quad of a single row, in that unit: natural, beside one that is not, and of igemm_bytes.h.in."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +60,20 @@ class ProductCall:
     runs: Runs
 
 
+@dataclass(frozen=True)
+class OrderedCall:
+    """A call of the ordered kernel, and how many slots and natural quads a panel has on the average."""
+
+    call: Call
+    slots: float
+    natural: float
+
+
 MakeProduct = Callable[[Node, Lowering], ProductCall]
 """Makes the call of a node, or refuses it."""
 
 
-def order_product(product: ProductCall, lowering: Lowering) -> Call:
+def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     """Return the call with the order of its weights; Refused for other activations than bytes."""
     call, runs = product.call, product.runs
     if call.args["x_type"] not in {CODES[dtype] for dtype in EIGHT_BITS}:
@@ -66,14 +92,37 @@ def order_product(product: ProductCall, lowering: Lowering) -> Call:
         params={**call.kernel.params, "is_ordered": True},
         helpers=(*call.kernel.helpers, ORDERED),
     )
+    call = _widen_blocks(call, runs)
     args = {**call.args, "pieces": runs.pieces, "quads": runs.quads, "slots": orders.max_slots}
-    room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + 8 * orders.max_slots + WINDOW
+    numbers = 8 * (orders.max_slots + SLOT_SLACK + runs.pieces * runs.quads)
+    room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + WINDOW
     reads = (*call.reads, *_order_weights((weight, runs), orders, lowering))
     proof = (
         f"sums of two products lie between {low} and {high}, so 16 bits hold them; "
-        f"{len(orders.places)} slots of four weights of a panel for {packed.size // SLOT_BYTES}"
+        f"of {packed.size // SLOT_BYTES} quads of weights of a panel {orders.natural_count} as they lie, "
+        f"{len(orders.places)} slots of four for the others"
     )
-    return replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room, proof=proof)
+    ordered = replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room, proof=proof)
+    panels = max(1, len(orders.counts))
+    return OrderedCall(ordered, len(orders.places) / panels, orders.natural_count / panels)
+
+
+def _widen_blocks(call: Call, runs: Runs) -> Call:
+    """Return a call whose blocks have as many rows as ROW_BLOCK allows, unless they are read in a strip."""
+    if call.args["strip"]:
+        return call
+    rows, depth = _count_rows(call), runs.pieces * runs.quads * QUAD
+    block = byte_rows(rows, depth, ROW_BLOCK)
+    more = block - int(str(call.args["byte_rows"]))
+    # Of each row: its start, its sum, and its bytes as gathered and as unsigned ones.
+    scratch = call.scratch + more * (8 + 2 * depth)
+    return replace(call, args={**call.args, "byte_rows": block}, scratch=scratch)
+
+
+def _count_rows(call: Call) -> int:
+    out = call.args["out"]
+    assert isinstance(out, tuple)
+    return int(str(call.args["batch"])) * math.prod(int(size) for size in out)
 
 
 def _order_weights(key: tuple[str, Runs], orders: Orders, lowering: Lowering) -> tuple[str, str]:
@@ -99,7 +148,7 @@ def offer(lower: MakeProduct, plain_cost: Callable[[Node, Lowering, Level], floa
     """
 
     def lower_ordered(node: Node, lowering: Lowering) -> None:
-        lowering.call(node, order_product(lower(node, lowering), lowering))
+        lowering.call(node, order_product(lower(node, lowering), lowering).call)
 
     def cost(node: Node, lowering: Lowering, level: Level) -> float:
         fork = lowering.fork()
@@ -109,17 +158,26 @@ def offer(lower: MakeProduct, plain_cost: Callable[[Node, Lowering, Level], floa
     return Candidate("ordered-products", lower_ordered, cost, LEVELS)
 
 
-def compare_cost(call: Call) -> float:
+def compare_cost(ordered: OrderedCall) -> float:
     """Return the cost of an ordered call beside that of one that is not."""
-    sizes = {name: call.args[name] for name in ("batch", "byte_rows", "pieces", "quads", "slots")}
-    batch, block, pieces, quads, slots = (int(str(size)) for size in sizes.values())
-    out = call.args["out"]
-    assert isinstance(out, tuple)
-    rows = batch * math.prod(int(size) for size in out)
+    block, pieces, quads = (int(str(ordered.call.args[name])) for name in ("byte_rows", "pieces", "quads"))
+    rows = _count_rows(ordered.call)
     if not rows or not pieces * quads:
         return 2.0
-    # Tiles of both forms have four rows, but the other form has one for a single row too.
-    tile_rows = -(-rows // TILE_ROWS) * TILE_ROWS
-    plain_rows = 1 if rows == 1 else tile_rows
-    arranged = -(-rows // block) * ARRANGE_ROWS
-    return SLOT_COST * slots / (pieces * quads) * (tile_rows + arranged) / plain_rows
+    if rows == 1:
+        return _compare_single(ordered, pieces * quads)
+    rest = rows % TILE_ROWS
+    slots, natural = ordered.slots, ordered.natural
+    arranged = -(-rows // block) * (ARRANGE_COST * slots + LIST_COST * natural)
+    row = SLOT_COST * slots + NATURAL_COST * natural + STORE_COST
+    # The other form computes the last of two or three rows again.
+    plain_rows = -(-rows // TILE_ROWS) * TILE_ROWS
+    plain = plain_rows * (pieces * quads + PLAIN_STORE_COST)
+    return ((rows - rest + LAST_COST * rest) * row + arranged) / plain
+
+
+def _compare_single(ordered: OrderedCall, quads: int) -> float:
+    """Return what `compare_cost` does, of a single row."""
+    # A quad that is not natural makes its whole window slower.
+    mixed = min(quads, QUADS * (quads - ordered.natural))
+    return (SINGLE_COST * (quads - mixed) + MIXED_COST * mixed) / (PLAIN_SINGLE_COST * quads)

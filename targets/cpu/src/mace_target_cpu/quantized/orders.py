@@ -28,6 +28,13 @@ EMPTY = 0x80
 """A place without an element: vpshufb makes it zero."""
 
 QUAD, PAIRS = 4, 2
+QUADS = WINDOW // QUAD
+NATURAL_BITS = 4
+"""Where the natural quads of a window begin in a byte; its slots, 8 at most, lie below."""
+
+SLOT_TIME = 1.12
+"""Time of a slot, which shuffles activations, beside that of a natural quad, measured on Zen 3."""
+
 SLACK = WINDOW - QUAD
 """Bytes behind the table, which the kernel reads with its last slot."""
 
@@ -47,15 +54,22 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """The slots of the panels of a packed matrix.
+    """The natural quads and the slots of the panels of a packed matrix.
 
+    natural_quads: those of each window, as bits, uint8 [panels, windows].
     counts: slots of each window, [panels, windows].
     places: the element of the window in each of a slot's four places, or EMPTY, [slots, 4]; those of a panel
     follow each other, window by window.
     """
 
+    natural_quads: Array
     counts: Array
     places: Array
+
+    @property
+    def natural_count(self) -> int:
+        """The natural quads of all panels."""
+        return int(_count_bits(self.natural_quads.astype(np.uint16)).sum(dtype=np.int64))
 
     @property
     def starts(self) -> Array:
@@ -70,8 +84,9 @@ class Orders:
         return int(self.counts.sum(1, dtype=np.int64).max(initial=0))
 
     def pack(self) -> Array:
-        """Return counts and places in one table, as the kernel reads it."""
-        return np.concatenate([self.counts.reshape(-1), self.places.reshape(-1), np.zeros(SLACK, np.uint8)])
+        """Return natural quads, counts and places in one table, as the kernel reads it."""
+        windows = self.counts | self.natural_quads << NATURAL_BITS
+        return np.concatenate([windows.reshape(-1), self.places.reshape(-1), np.zeros(SLACK, np.uint8)])
 
 
 def cut_windows(packed: Array, runs: Runs) -> Array:
@@ -99,13 +114,40 @@ def find_orders(packed: Array, runs: Runs) -> Orders:
 def _find_orders(data: bytes, shape: tuple[int, ...], runs: Runs) -> Orders:
     windows = cut_windows(np.frombuffer(data, np.int8).reshape(shape), runs)
     panels, count = windows.shape[:2]
-    pairs = pair_elements(windows.reshape(-1, WINDOW, windows.shape[-1]))
-    slots = (pairs[:, :, 0] != EMPTY).sum(1) + PAIRS - 1
-    slots //= PAIRS
-    # A window has two pairs in a slot, and empty pairs last.
-    places = pairs.reshape(len(pairs), WINDOW // PAIRS, QUAD)
+    flat = windows.reshape(-1, WINDOW, windows.shape[-1])
+    slots, places = _fill_slots(flat)
+    natural = _find_natural_quads(flat)
+    some = np.flatnonzero(natural.any(1))
+    rest = np.where(np.repeat(natural[some], QUAD, 1)[..., None], np.int8(0), flat[some])
+    rest_slots, rest_places = _fill_slots(rest)
+    # Fewer elements have fewer partners: where that costs more slots, all are paired.
+    is_cheaper = natural[some].sum(1) + SLOT_TIME * rest_slots < SLOT_TIME * slots[some]
+    natural[some[~is_cheaper]] = False
+    some, rest_slots, rest_places = some[is_cheaper], rest_slots[is_cheaper], rest_places[is_cheaper]
+    slots[some], places[some] = rest_slots, rest_places
+    bits = (natural << np.arange(QUADS)).sum(1).astype(np.uint8).reshape(panels, count)
     is_taken = np.arange(places.shape[1]) < slots[:, None]
-    return Orders(slots.astype(np.uint8).reshape(panels, count), places[is_taken])
+    return Orders(bits, slots.astype(np.uint8).reshape(panels, count), places[is_taken])
+
+
+def _fill_slots(windows: Array) -> tuple[Array, Array]:
+    """Return how many slots each of some windows [count, 16, columns] has, and the places [count, 8, 4]."""
+    pairs = pair_elements(windows)
+    slots: Array = ((pairs[:, :, 0] != EMPTY).sum(1) + PAIRS - 1) // PAIRS
+    # A window has two pairs in a slot, and empty pairs last.
+    return slots, pairs.reshape(len(pairs), WINDOW // PAIRS, QUAD)
+
+
+def _find_natural_quads(windows: Array) -> Array:
+    """Return which quads of windows [count, 16, columns] are exact as they lie, bool [count, 4].
+
+    A quad without weights is not among them, because it need not be multiplied at all.
+    """
+    count, _, columns = windows.shape
+    pairs = windows.reshape(count, QUADS, QUAD // PAIRS, PAIRS, columns).astype(np.int16)
+    has_room = (np.maximum(pairs, 0).sum(3) <= LIMIT) & (np.minimum(pairs, 0).sum(3) >= -LIMIT)
+    natural: Array = has_room.all((2, 3)) & pairs.any((2, 3, 4))
+    return natural
 
 
 def pair_elements(windows: Array) -> Array:
