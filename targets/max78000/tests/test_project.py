@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from project_images import (
@@ -12,7 +11,6 @@ from project_images import (
     STATUS,
     Build,
     Recorder,
-    builder,
     fed_by_fifo,
     image_of,
     list_writes,
@@ -25,18 +23,6 @@ from mace_target_max78000.emulator.command import run_firmware
 from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.image import Check
 from mace_target_max78000.options import Options
-
-
-@pytest.fixture(params=["arm-none-eabi", pytest.param("zig", marks=pytest.mark.exhaustive)])
-def build(request: pytest.FixtureRequest, tmp_path: Path) -> Build:
-    """Make a firmware, with each compiler."""
-    return builder(request.param, tmp_path)
-
-
-@pytest.fixture
-def quick_build(tmp_path: Path) -> Build:
-    """Make a firmware with the compiler that comes as a package."""
-    return builder("zig", tmp_path)
 
 
 @pytest.mark.slow

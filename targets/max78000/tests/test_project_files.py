@@ -13,7 +13,6 @@ import pytest
 from project_images import (
     Build,
     Recorder,
-    builder,
     image_of,
     network_of,
     strict,
@@ -29,18 +28,6 @@ from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import build_firmware
 from mace_target_max78000.image import Write
 from mace_target_max78000.options import Options
-
-
-@pytest.fixture(params=["arm-none-eabi", pytest.param("zig", marks=pytest.mark.exhaustive)])
-def build(request: pytest.FixtureRequest, tmp_path: Path) -> Build:
-    """Make a firmware, with each compiler."""
-    return builder(request.param, tmp_path)
-
-
-@pytest.fixture
-def quick_build(tmp_path: Path) -> Build:
-    """Make a firmware with the compiler that comes as a package."""
-    return builder("zig", tmp_path)
 
 
 def test_nothing_but_the_network_changes_a_project() -> None:

@@ -12,7 +12,6 @@ from project_images import (
     DEVICES,
     Build,
     Recorder,
-    builder,
     fed_by_fast_fifo,
     image_of,
     list_writes,
@@ -30,19 +29,6 @@ from mace_target_max78000.firmware import emit_project
 from mace_target_max78000.firmware.layout import build_firmware
 from mace_target_max78000.image import Block
 from mace_target_max78000.options import Options
-
-
-@pytest.fixture(params=["arm-none-eabi", pytest.param("zig", marks=pytest.mark.exhaustive)])
-def build(request: pytest.FixtureRequest, tmp_path: Path) -> Build:
-    """Make a firmware, with each compiler."""
-    return builder(request.param, tmp_path)
-
-
-@pytest.fixture
-def quick_build(tmp_path: Path) -> Build:
-    """Make a firmware with the compiler that comes as a package."""
-    return builder("zig", tmp_path)
-
 
 BLOCKS = (
     Unload(0x7F << 2, 7, (3, 5), 0x40),
