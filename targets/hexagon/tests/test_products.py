@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from byte_graphs import draw
 from emulated import assert_equal
 
 from mace_core.graph_builder import Builder
@@ -73,10 +74,4 @@ CASES = (
 @pytest.mark.emulator
 def test_products_have_the_bits_of_the_cpu(tmp_path: Path) -> None:
     graph = merge("products", CASES)
-    rng = np.random.default_rng(1)
-    inputs = {}
-    for name in graph.inputs:
-        tensor = graph.tensors[name]
-        limits = np.iinfo(tensor.dtype.numpy)
-        inputs[name] = rng.integers(limits.min, limits.max + 1, tensor.shape).astype(tensor.dtype.numpy)
-    assert_equal(graph, inputs, tmp_path, ("hvx", "plain"))
+    assert_equal(graph, draw(graph), tmp_path, ("hvx", "plain"))
