@@ -22,7 +22,7 @@ from mace_target_opencl.fusion import MAX_STEPS, choose_names, rename_operands
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import QUAD, KernelOperand
 from mace_target_opencl.kernel_request import DEPTHWISE
-from mace_target_opencl.lower.product_tile import BLOCK, MIN_TILES, ProductTile
+from mace_target_opencl.lower.product_tile import BLOCK, MIN_GROUPS, ProductTile
 from mace_target_opencl.lower.windows import drop_padded, reaches_over
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.steps import ElementStep
@@ -88,7 +88,8 @@ def join_depthwise(first: Call, second: Call, tensor: str, options: OpenclOption
     taps = prod(axis[2] for axis in _read_axes(first))
     count, columns, depth = (int(str(params[key])) for key in ("count", "columns", "depth"))
     pair = Pair(count, depth, columns, taps)
-    tile = pair.choose_tile(1 if request else MIN_TILES)
+    # With fewer groups two kernels are faster: the second shares its results among more work-items.
+    tile = pair.choose_tile(1 if request else MIN_GROUPS)
     if tile is None or not (request or pair.pays(tile, options)):
         return None
     operands = _Operands.of(first, second, tensor)
