@@ -170,9 +170,9 @@ def compare_cost(ordered: OrderedCall) -> float:
     slots, natural = ordered.slots, ordered.natural
     arranged = -(-rows // block) * (ARRANGE_COST * slots + LIST_COST * natural)
     row = SLOT_COST * slots + NATURAL_COST * natural + STORE_COST
-    # The other form computes the last of two or three rows again.
-    plain_rows = -(-rows // TILE_ROWS) * TILE_ROWS
-    plain = plain_rows * (pieces * quads + PLAIN_STORE_COST)
+    # The other form has a tile for a single row, and computes the last of two or three rows again.
+    plain_rest = (0, PLAIN_SINGLE_COST, TILE_ROWS, TILE_ROWS)[rest]
+    plain = (rows - rest + plain_rest) * (pieces * quads + PLAIN_STORE_COST)
     return ((rows - rest + LAST_COST * rest) * row + arranged) / plain
 
 
