@@ -44,6 +44,7 @@ def run(
 ) -> tuple[tune.TuningResult, list[str]]:
     """Tune the network of the test target, whose kernels take `times`.
 
+    times: a library with a kernel that is not among them does not run.
     whole: of the library without and with a tuning file, and of that with measured costs alone where it differs.
     Returns the result, and what it said it does.
     """
@@ -63,6 +64,9 @@ def run(
     def tell_times(built: BuiltLibrary, name: str, threads: int, rounds: int, layers: bool) -> Timing:
         report = built.figures(name)
         made = [(n, layer) for n, layer in enumerate(report.layers) if layer.levels in ((), ("fast",))]
+        for _, layer in made:
+            if layer.kernel not in times:
+                raise MaceError("mace_benchmark", f"kernel {layer.kernel} wants groups of 256", "tune")
         each = tuple(LayerTime(layer.node, layer.kernel, times[layer.kernel], n) for n, layer in made)
         kinds = {"tuned": whole[1], "base": (whole[2:] or whole)[0]}
         total = kinds.get(built.programs.name.rpartition("-")[2], whole[0])
@@ -94,6 +98,22 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
     assert "plain 0.0" in show_tuning([result])
     assert str(result.file) in show_tuning([result])
     assert result.as_json()["file"] == str(result.file)
+
+
+def test_a_candidate_that_the_device_cannot_run_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, steps = run(tmp_path, monkeypatch, {"turned": 20, "copy": 1, "relu": 5})
+    (decision,) = result.decisions
+    assert (decision.ns, decision.candidate) == ({"turned": 42.0}, "turned")
+    (told,) = [step for step in steps if "is left out" in step]
+    assert "kernel plain wants groups of 256" in told
+    assert result.file is None
+
+
+def test_a_library_without_candidates_has_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MaceError, match="kernel turned wants groups of 256"):
+        run(tmp_path, monkeypatch, {"plain": 10, "copy": 1, "relu": 5})
 
 
 class Pairing(Grouping):

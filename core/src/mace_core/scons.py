@@ -92,9 +92,9 @@ class Library:
 class Build:
     """One run of SCons: its arguments, the plugins, the folder that everything is built in.
 
-    arguments: SCons's ARGUMENTS; `target` (default "host"), `toolchain` to insist on one, `builds` for
-    another output folder, `fallback=no` to refuse models of which a node would go to a target that nobody
-    named.
+    arguments: SCons's ARGUMENTS; `target` (default: the ABIs of the file that `deployment` names, else
+    "host"), `toolchain` to insist on one, `builds` for another output folder, `fallback=no` to refuse models
+    of which a node would go to a target that nobody named.
     """
 
     @exit_on_error
@@ -136,7 +136,7 @@ class Build:
             self._folder.open(_say)
 
     def _target(self, arguments: Mapping[str, str]) -> str:
-        """Return what to build for; `mace build` without --target takes the ABIs of its deployment file."""
+        """Return what to build for; `mace build` without --target names only its deployment file."""
         if "deployment" in arguments and "target" not in arguments:
             return ",".join(load_with(self.registry, Path(arguments["deployment"])).abis)
         return arguments.get("target", "host")

@@ -40,10 +40,7 @@ MAX_DEVICE = 60
 """Characters of the device's name in the names of files."""
 
 GAIN = 0.97
-"""The share of the default's time that a candidate must stay under.
-
-Two measurements of one library differ by as much.
-"""
+"""The share of the default's time that a candidate must stay under: two measurements differ by as much."""
 
 Step = Callable[[str], None]
 """Hears what is done next."""
@@ -130,11 +127,12 @@ class TuningResult:
 
 @dataclass(frozen=True)
 class Trial:
-    """A library that was built to be timed.  layers: of the model, by number."""
+    """A library that is timed.  layers: of the model, by number.  can_fail: see `time_in_turn`."""
 
     built: BuiltLibrary
     compiled: CompiledModel
     layers: tuple[LayerReport, ...]
+    can_fail: bool = False
 
     @property
     def computation(self) -> tuple[tuple[str, str], ...]:
@@ -180,7 +178,7 @@ def _measure_model(
     subjects = list_subjects(base.compiled.report().selections)
     trials = [base, *_build_ranks(tuner, subjects, step)]
     step(f"{model.name}: measuring {len(trials)} libraries")
-    timings = tuner.time_in_turn(trials, job.seconds if subjects else 0)
+    timings = tuner.time_in_turn(trials, job.seconds if subjects else 0, step)
     devices = timings[0][0].devices
     measured = [subject for subject in subjects if _is_computed(subject, devices)]
     decisions = tuple(decide(subject, trials[1:], timings[1:]) for subject in measured)
@@ -198,7 +196,7 @@ def _compare(
     if entries or not is_same:
         step(f"{result.model}: comparing the library with and without {len(entries)} entries")
         tuned = tuner.build("tuned", entries) if entries else base
-        before, after = map(_find_min, tuner.time_in_turn([default, tuned], tuner.job.seconds / 4))
+        before, after = map(_find_min, tuner.time_in_turn([default, tuned], tuner.job.seconds / 4, step))
         result = replace(result, ns=before, tuned_ns=after)
         if after < before:
             return _write(result, entries, folders), tuned
@@ -235,7 +233,7 @@ def _build_ranks(tuner: _Tuner, subjects: Sequence[Subject], step: Step) -> Iter
             return
         step(f"{tuner.model.name}: building candidates {rank + 1} of {ranks}")
         entries = [subject.choose(_pick(subject.candidates, rank)) for subject in subjects]
-        yield tuner.build(f"rank{rank}", entries)
+        yield replace(tuner.build(f"rank{rank}", entries), can_fail=True)
 
 
 def _keep_compiled(trial: Trial, result: TuningResult, folders: TuningFolders) -> Iterator[Path]:
@@ -289,16 +287,30 @@ class _Tuner:
         built = self.job.build([compiled], self.runner, folder)
         return Trial(built, compiled, built.figures(model.name).layers)
 
-    def time_in_turn(self, trials: Sequence[Trial], seconds: float) -> list[list[Timing]]:
-        """Time each library again and again until the time is over; return the timings of each."""
+    def time_in_turn(self, trials: Sequence[Trial], seconds: float, step: Step) -> list[list[Timing]]:
+        """Time each library again and again until the time is over; return the timings of each.
+
+        There are none of one that can fail and does: its kernels may want more than the device has.
+        """
         timings: list[list[Timing]] = [[] for _ in trials]
+        running = list(zip(trials, timings, strict=True))
         end = time.monotonic() + seconds
         turns = 0
         while turns < MIN_TURNS or time.monotonic() < end:
-            for trial, taken in zip(trials, timings, strict=True):
-                taken.append(trial.built.time(self.model.name, self.job.threads, ROUNDS, layers=True))
+            running = [(trial, taken) for trial, taken in running if self._time_once(trial, taken, step)]
             turns += 1
         return timings
+
+    def _time_once(self, trial: Trial, taken: list[Timing], step: Step) -> bool:
+        """Append the timing of a library, or clear its timings and return False where it fails."""
+        try:
+            taken.append(trial.built.time(self.model.name, self.job.threads, ROUNDS, layers=True))
+        except MaceError as error:
+            if not trial.can_fail:
+                raise
+            taken.clear()
+            step(f"{self.model.name}: {trial.built.programs.name} is left out: {error}")
+        return bool(taken)
 
     def check_device(self, trials: Sequence[Trial]) -> None:
         """Raise MaceError where the device that the user named computes no part of any library."""
