@@ -3,11 +3,12 @@
     uv run python targets/opencl/benchmarks/kernels.py [MODEL.onnx ...] [--json FILE] [--max-gflop N]
 
 Without models the table of `kernel_cases.py` is measured, as with `--cases`. Each kernel's time is the
-least of the rounds, by the events of the device; each kernel is alone in the queue. In the same run, `device_peaks.c` measures the most
-multiply-adds and the fastest copy of the device by kernels of its own, and CLBlast's sgemm of the same
-product (Debian: libclblast1; another place: `--clblast FILE`). A convolution's product is that of its
-windows, laid out as a matrix, with its filters: what CLBlast would have to compute after a copy, which is
-not counted against it. Ours has its constant operand in the order that it reads best, CLBlast has not.
+least of the rounds, by the events of the device; each kernel is alone in the queue. In the same run,
+`device_peaks.c` measures the most multiply-adds and the fastest copy of the device by kernels of its own,
+and CLBlast's sgemm of the same product (Debian: libclblast1; another place: `--clblast FILE`). A
+convolution's product is that of its windows, laid out as a matrix, with its filters: what CLBlast would have
+to compute after a copy, which is not counted against it. Ours has its constant operand in the order that it
+reads best, CLBlast has not.
 
 The bound of a kernel is the larger of two times: its bytes at the rate of the copy, each operand once, and
 its product at the rate of CLBlast, or where that is absent at the device's peak. A kernel whose operands
@@ -301,6 +302,8 @@ def main() -> None:
         models = list(list_models(arguments, registry))
         if not models:
             raise SystemExit("no model is left to measure; raise --max-gflop")
+        if len({compiled.name for compiled in models}) < len(models):
+            raise SystemExit("two models have the same name; rename a file")
         work = measure(models, arguments.rounds, folder, registry)
         products = {*filter(None, chain.from_iterable(one.products for one in work))}
         ordered = sorted(products, key=lambda one: (one.flops, one.rows, one.columns))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from mace_core.ir import DType, Graph, Shape
 from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
+from mace_target_opencl.enqueue import render_kernel
 from mace_target_opencl.target import Opencl
 
 
@@ -54,7 +57,7 @@ SMALL = (
 
 
 EDGE = {"pads_before": (1, 1), "pads_after": (1, 1)}
-# The splits of each are numbers of blocks, or of quads of the depth, that they do not divide.
+# No splits divide the blocks of their product, or the steps of its depth: some parts are shorter.
 SMALL_SPLIT = (
     (build_product("three_rows", (3, 300), (300, 68)), "product.cl.in", 16),
     (build_product("odd_line", (1, 1001), (1001, 37)), "product.cl.in", 64),
@@ -64,8 +67,8 @@ SMALL_SPLIT = (
 )
 LARGE_SPLIT = (
     (build_conv("teams", (1, 14, 15, 40), (132, 3, 3, 40), EDGE), "tile.cl.in", 4),
-    (build_conv("flat_teams", (1, 10, 11, 116), (132, 3, 3, 116), EDGE), "tile.cl.in", 8),
-    (build_product("wide", (790, 84), (84, 516)), "tile.cl.in", 2),
+    (build_conv("flat_teams", (1, 10, 11, 132), (132, 3, 3, 132), EDGE), "tile.cl.in", 8),
+    (build_product("wide", (790, 100), (100, 516)), "tile.cl.in", 2),
 )
 SPLIT = (*SMALL_SPLIT, *LARGE_SPLIT)
 """Products of few results or few groups, with the templates and splits that the target chooses."""
@@ -74,6 +77,12 @@ SPLIT = (*SMALL_SPLIT, *LARGE_SPLIT)
 def find_call(graph: Graph) -> Call:
     (call,) = Opencl().lower(graph).calls
     return call
+
+
+def count_local_bytes(call: Call) -> int:
+    """Return the bytes of local memory of a kernel, whose arrays hold floats or vectors of four."""
+    arrays = re.findall(r"__local float(4?) \w+\[(\d+)\];", render_kernel(call.kernel))
+    return sum(4 * int(width or 1) * int(count) for width, count in arrays)
 
 
 def name_template(graph: Graph) -> str:
@@ -88,6 +97,9 @@ def test_work_items_share_the_results_of_products_that_have_few(
     assert (call.kernel.template.name, call.kernel.params["splits"]) == (template, splits)
     sizes = zip(call.args["global_size"], call.args["local_size"], strict=True)  # type: ignore[arg-type]
     assert all(total % group == 0 for total, group in sizes)
+    # What every device of OpenCL's full profile has; the groups are those of most GPUs.
+    assert 0 < count_local_bytes(call) <= 32 << 10
+    assert prod(call.args["local_size"]) <= 256  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)

@@ -16,7 +16,7 @@ from math import prod
 class ProductTile:
     """The results of a group: work-items across columns and down rows, and fours of each in a work-item.
 
-    splits: teams of such work-items, each of which walks a part of the depth.
+    splits: teams of so many work-items in a group; each team walks a part of the depth.
     """
 
     across: int
@@ -60,17 +60,25 @@ class ProductTile:
 LARGE, MEDIUM, SMALL = ProductTile(16, 16, 2, 2), ProductTile(8, 8, 2, 2), ProductTile(8, 8, 1, 1)
 
 TILES = (LARGE, MEDIUM, SMALL)
-"""A work-item has 64 sums at most, in registers. The largest is a candidate alone.
+"""A work-item has 64 sums at most, in registers. The target does not choose the largest; `mace tune` may.
 
 It is 7 % faster than the next one for products of 4096 rows and columns, but wants 256 work-items with 158
 registers each: smaller GPUs have no such groups, or spill.
 """
 
 FLAT = ProductTile(8, 4, 1, 1)
-"""The tile of products that have few groups of all others, to be split: half of the rows."""
+"""The tile of products that have few groups of any other tile and a long depth: half of the rows."""
+
+FLAT_SPLITS = 8
+
+MAX_FLAT_GROUPS = 64
+"""Groups of the smallest tile below which half of the rows are taken, for twice the groups."""
+
+MIN_FLAT_BLOCKS = 64
+"""Blocks of the depth from which on the sums of eight teams take little time beside them."""
 
 BLOCK = 16
-"""Elements of the depth that lie in local memory at a time: 8 KiB of both factors for 64 rows and columns.
+"""Elements of the depth that lie in local memory at a time: 8.25 KiB of both factors for 64 rows and columns.
 
 half_arithmetic.PARTIAL counts on it: with arithmetic in f16 the sum of a block is in half precision.
 """
@@ -95,9 +103,9 @@ MIN_BLOCKS = 2
 
 
 def choose_by_groups(rows: int, columns: int, batch: int, blocks: int) -> ProductTile | None:
-    """Return the tile of a product in floats; None where the plain kernel has more work-items.
+    """Return the tile of a product; None where the plain kernel has more work-items.
 
-    blocks: of the depth, over all taps.
+    blocks: of the depth, over all taps. A template without teams takes the tile with one split.
     """
     if rows <= FEW_ROWS:
         return None
@@ -106,8 +114,8 @@ def choose_by_groups(rows: int, columns: int, batch: int, blocks: int) -> Produc
         return _split(MEDIUM, 2 if medium < MANY_GROUPS else 1, blocks)
     if small < MIN_TILES:
         return None
-    if small < 64 and blocks >= 64:
-        return _split(FLAT, 8, blocks)
+    if small < MAX_FLAT_GROUPS and blocks >= MIN_FLAT_BLOCKS:
+        return _split(FLAT, FLAT_SPLITS, blocks)
     splits = 4 if small < MANY_GROUPS else 2
     return _split(SMALL, splits if small < 2 * MANY_GROUPS else 1, blocks)
 
@@ -123,13 +131,13 @@ SPLIT_ITEMS = 256
 
 MAX_ACROSS = 16
 MAX_SPLITS = 64
-"""4 work-items along the columns are left: they read 64 bytes of a row, a line of most caches."""
+"""Then 4 work-items along the columns are left: they read 64 bytes of a row, a line of most caches."""
 
 BUSY_ITEMS = 1 << 16
 """Work-items that keep a large GPU busy."""
 
-MIN_QUADS = 4
-"""Steps along the depth, of four elements, that a work-item makes at least."""
+MIN_STEPS = 4
+"""Steps along the depth, of one element or a vector of four, that a work-item makes at least."""
 
 
 def choose_splits(places: int, steps: int, request: int | None = None) -> int:
@@ -140,7 +148,7 @@ def choose_splits(places: int, steps: int, request: int | None = None) -> int:
     if request is not None:
         return request
     splits = 1
-    while splits < MAX_SPLITS and 2 * splits * places <= BUSY_ITEMS and 2 * splits * MIN_QUADS <= steps:
+    while splits < MAX_SPLITS and 2 * splits * places <= BUSY_ITEMS and 2 * splits * MIN_STEPS <= steps:
         splits *= 2
     # Fewer save less time than the barrier takes.
     return splits if splits > 2 else 1
