@@ -51,7 +51,7 @@ FRAMEWORKS = {".onnx": "ONNX Runtime", ".tflite": "LiteRT"}
 HEADING = "Libraries beside their frameworks"
 HEAD = """
 Written by `uv run python benchmarks/models.py`; run it again on your own machine. Milliseconds for one inference, median of {rounds}
-rounds after a warm-up, one thread, ours and the framework's (one thread, all optimisations; LiteRT with XNNPACK) in one process in
+rounds after a warm-up, one thread, ours and the framework's (one thread, all optimizations; LiteRT with XNNPACK) in one process in
 turn. Both include the call from Python. Ratio: ours over the framework's; below 1 is faster. Library: the shared library with its
 weights, stripped. The machine: {machine}.
 

@@ -1,7 +1,7 @@
 """Time `mace-ai8x synthesize` on the vendor's networks and write it to docs/benchmarks.md: `uv run python benchmarks/synthesis.py`.
 
 Each network is one process from its start to the written project; processor time and peak memory are those
-that the system accounts for it. The maker's processor time is the one in the reference files. The networks
+that the system accounts for it. The vendor's processor time is the one in the reference files. The networks
 are looked for where MACE_MODELS points, else in ../shared/models.
 """
 
@@ -21,10 +21,10 @@ ROUNDS = 5
 HEADING = "MAX78000 and MAX78002: synthesis"
 HEAD = f"""
 Written by `uv run python benchmarks/synthesis.py`. Processor seconds of one `mace-ai8x synthesize`, from the start of the process to
-the written project, least of {ROUNDS}, Python's modules compiled before; beside them the processor seconds of the maker's generator as
+the written project, least of {ROUNDS}, Python's modules compiled before; beside them the processor seconds of the vendor's generator as
 the reference files have them (another machine's run). Memory: the process's peak.
 
-| network | part | ours s | maker's s | times faster | peak MB |
+| network | part | ours s | vendor's s | times faster | peak MB |
 |---|---|---|---|---|---|
 """
 
@@ -73,9 +73,9 @@ def main() -> None:
     for reference in sorted(MODELS.glob("*/reference-*.json")):
         content = json.loads(reference.read_text())
         seconds, peak = measured(reference)
-        maker = content["seconds_reference"]["cpu"]
+        vendor = content["seconds_reference"]["cpu"]
         rows.append(
-            f"| {reference.parent.name} | {content['device']} | {seconds:.2f} | {maker:.2f} | {maker / seconds:.0f} | {peak:.0f} |"
+            f"| {reference.parent.name} | {content['device']} | {seconds:.2f} | {vendor:.2f} | {vendor / seconds:.0f} | {peak:.0f} |"
         )
     sections.write(HEADING, HEAD + "\n".join(rows))
 
