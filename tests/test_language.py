@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from language import RULES, Source, check
-from readability import duplicate_classes, import_cycles, read_sources
+from readability import duplicate_classes, import_cycles, read_imports, read_sources
 
 ROOT = Path(__file__).parents[1]
 BROKEN = {
@@ -83,4 +83,4 @@ def test_import_cycles_are_found(tmp_path: Path) -> None:
     ):
         (folder / f"{name}.py").write_text(text)
     read = [Source.read(file) for file in sorted(folder.iterdir())]
-    assert import_cycles(read) == [["package.a", "package.b", "package.c"]]
+    assert import_cycles(read_imports(read)) == [["package.a", "package.b", "package.c"]]

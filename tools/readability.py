@@ -125,10 +125,14 @@ def duplicate_classes(sources: Iterable[Source]) -> dict[str, list[Path]]:
     return {name: found for name, found in sorted(files.items()) if len(found) > 1}
 
 
-def import_cycles(sources: Iterable[Source]) -> list[list[str]]:
-    """Return the groups of modules that import each other in a circle, imports for types among them."""
+def read_imports(sources: Iterable[Source]) -> dict[str, set[str]]:
+    """Return which of these modules each of them imports, also in functions and for types alone."""
     modules = {_module(source.file): source for source in sources}
-    edges = {name: _imports(source, modules) - {name} for name, source in modules.items()}
+    return {name: _imports(source, modules) - {name} for name, source in modules.items()}
+
+
+def import_cycles(edges: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other in a circle.  edges: see `read_imports`."""
     order: list[str] = []
     seen: set[str] = set()
     for name in edges:
@@ -173,8 +177,9 @@ def _imports(source: Source, known: Mapping[str, Source]) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            inner = {f"{node.module}.{alias.name}" for alias in node.names} & known.keys()
-            found |= inner or {node.module}
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in known else node.module)
     return found & known.keys()
 
 
@@ -200,7 +205,7 @@ def report(root: Path) -> str:
     for name in ("loose dictionaries", "**arguments of Any", "assert isinstance", *language.RULES):
         lines.append(f"{name:24}{total.counts[name]:6}")
     duplicates = duplicate_classes(sources)
-    cycles = import_cycles(sources)
+    cycles = import_cycles(read_imports(sources))
     lines.append(f"{'duplicate class names':24}{len(duplicates):6}")
     lines.append(f"{'import cycles':24}{len(cycles):6}   of {sum(map(len, cycles))} modules")
     lines += [f"  {' '.join(cycle)}" for cycle in cycles]
