@@ -56,6 +56,8 @@ SPECIAL = (
     OpCase("Conv", [(1, 6, 9, 12), (20, 2, 3, 6)], {**TURN, "group": 2}),
     OpCase("ConvTranspose", [(2, 3, 5, 3), (5, 3, 2, 3)], {**SLIDE, "output_padding": (0, 0)}),
     OpCase("ConvTranspose", [(1, 4, 3, 8), (12, 2, 3, 8)], {**TURN, "output_padding": (0, 1)}),
+    # Work-items share the results of this one, and of the deep product of integers below.
+    OpCase("ConvTranspose", [(1, 3, 4, 68), (5, 2, 3, 68)], {**SLIDE, "output_padding": (0, 0)}),
     OpCase("DepthToSpace", [(2, 3, 5, 12)], {"block": 2}),
     OpCase("DepthToSpace", [(1, 7, 1, 20)], {"block": 2}),
     OpCase("DepthToSpace", [(3, 2, 2, 9)], {"block": 3}),
@@ -104,6 +106,7 @@ SPECIAL = (
     OpCase("MatMulInteger", [np.ones((3, 5), np.uint8), BYTES], {}, (1,)),
     OpCase("MatMulInteger", [np.ones((2, 3, 5), np.int8), BYTES, np.int8(2), np.int8(-1)], {}, (1, 2, 3)),
     OpCase("MatMulInteger", [np.ones((7, 5), np.uint8), BYTES, np.uint8(9)], {}, (1, 2)),
+    OpCase("MatMulInteger", [np.ones((2, 70), np.uint8), np.resize(BYTES, (70, 7)), np.uint8(9)], {}, (1, 2)),
     OpCase("Transpose", [(5, 9)], {"perm": (1, 0)}),
     OpCase("Transpose", [(3, 7, 5)], {"perm": (0, 2, 1)}),
     OpCase("Trilu", [(5, 3)], {}),

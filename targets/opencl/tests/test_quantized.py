@@ -97,6 +97,9 @@ CONVS = (
     build_conv((1, 7, 7, 12), (12, 3, 3, 1), 12),
     build_conv((1, 7, 7, 5), (5, 3, 3, 1), 5, 131),
     build_conv((1, 6, 6, 8), (16, 1, 1, 4), 2, 120),
+    # Work-items share the results of these.
+    build_conv((1, 5, 5, 72), (12, 3, 3, 72), zero=131),
+    build_conv((1, 5, 4, 33), (5, 3, 2, 33)),
 )
 
 
@@ -128,10 +131,14 @@ def test_a_convolution_and_the_sum_behind_it_are_one_kernel_with_exact_floats() 
     assert "mace_limit" in source
 
 
-@pytest.mark.parametrize(("number", "dots"), [(0, True), (1, False), (4, True)])
-def test_bytes_are_multiplied_four_at_a_time_where_the_depth_divides(number: int, dots: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "dots", "splits"), [(0, True, 1), (1, False, 1), (4, True, 1), (5, True, 4), (6, False, 8)]
+)
+def test_bytes_are_multiplied_four_at_a_time_where_the_depth_divides(
+    number: int, dots: bool, splits: int
+) -> None:
     (call,) = Opencl().lower(CONVS[number]).calls
-    assert call.kernel.params["dots"] == dots
+    assert (call.kernel.params["dots"], call.kernel.params["splits"]) == (dots, splits)
 
 
 @pytest.mark.slow
