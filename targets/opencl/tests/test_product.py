@@ -17,6 +17,7 @@ from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_target_opencl.enqueue import render_kernel
+from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
 
@@ -100,6 +101,13 @@ def test_work_items_share_the_results_of_products_that_have_few(
     # What every device of OpenCL's full profile has; the groups are those of most GPUs.
     assert 0 < count_local_bytes(call) <= 32 << 10
     assert prod(call.args["local_size"]) <= 256  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("graph", [graph for graph, _, _ in SPLIT], ids=lambda graph: graph.name)
+@pytest.mark.parametrize("most", [64, 128])
+def test_groups_are_no_larger_than_the_deployment_file_allows(graph: Graph, most: int) -> None:
+    (call,) = Opencl(OpenclOptions(group_items=most)).lower(graph).calls
+    assert prod(call.args["local_size"]) <= most  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)

@@ -21,7 +21,10 @@ TYPES = ("f32", "f16")
 REGIONS = ("auto", "all", "worthwhile")
 """Which regions the GPU computes; "auto" is "worthwhile" for `runtime: cpu+gpu`, and else "all"."""
 TYPED = ("storage", "arithmetic")
-NAMES = ("storage", "arithmetic", "regions", "costs", "check_bounds", "binaries")
+GROUPS = (256, 128, 64)
+"""What `group_items` may be, the default first. Tiles have 64 work-items: fewer could not compute them."""
+
+NAMES = ("storage", "arithmetic", "regions", "costs", "check_bounds", "group_items", "binaries")
 
 
 DATA_TYPES: Mapping[str, tuple[str, str]] = {
@@ -41,6 +44,7 @@ class OpenclOptions:
     estimated.  checks_bounds: whether kernels test every access.  winograd: the largest tile of Winograd's
     convolution that may be taken; 0 for none.  winograd_error: the largest that it may have; 0 for any.
     binaries: files of what devices compiled, relative to the folder of the model.
+    group_items: the most work-items that may share the results of a product, in a group.
     limits: how calls are enqueued.
     images: whether filters and activations may lie in images.
     request: what a candidate asks for, see `candidates`.
@@ -54,6 +58,7 @@ class OpenclOptions:
     winograd: int = 0
     winograd_error: float = 0.0
     binaries: tuple[str, ...] = ()
+    group_items: int = GROUPS[0]
     limits: QueueLimits = UNLIMITED
     images: bool = False
     request: KernelRequest = NO_REQUEST
@@ -79,24 +84,11 @@ class OpenclOptions:
 
         place: where they stand, for messages.  runtimes: those of the model.  defaults: of `TYPED`.
         """
-        faults = [_describe_unknown(str(name), place) for name in options if name not in NAMES]
-        for name in TYPED:
-            value = options.get(name, "f32")
-            if value not in TYPES:
-                faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(TYPES)}")
-        regions = options.get("regions", "auto")
-        if regions not in REGIONS:
-            faults.append(f"{place}: regions: {regions!r:.40} is not allowed; write {' or '.join(REGIONS)}")
         types = [str(options.get(name, default)) for name, default in zip(TYPED, defaults, strict=True)]
+        faults = _list_faults(options, place)
         # Kernels multiply in half precision only what is stored so: the option would do nothing.
         if types == ["f32", "f16"]:
             faults.append(f"{place}: arithmetic: f16 needs storage in f16 too; write storage: f16 beside it")
-        checks = options.get("check_bounds", False)
-        if not isinstance(checks, bool):
-            faults.append(f"{place}: check_bounds: {checks!r:.40} is not allowed; write true or false")
-        binaries = options.get("binaries", [])
-        if not _is_list_of_strings(binaries):
-            faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")
         # Its faults join the others, so that all are reported at once.
         costs = Costs()
         try:
@@ -106,8 +98,16 @@ class OpenclOptions:
         if faults:
             raise MaceError.of(faults)
         shares = {"cpu", "gpu"} <= {*runtimes}
-        is_selective = regions == "worthwhile" or (regions == "auto" and shares)
-        return cls(types[0], types[1], is_selective, costs, checks is True, binaries=_strings(binaries))
+        regions = options.get("regions", "auto")
+        return cls(
+            types[0],
+            types[1],
+            is_selective=regions == "worthwhile" or (regions == "auto" and shares),
+            costs=costs,
+            checks_bounds=options.get("check_bounds") is True,
+            binaries=_strings(options.get("binaries", [])),
+            group_items=int(str(options.get("group_items", GROUPS[0]))),
+        )
 
     @classmethod
     def of_model(cls, model: Model) -> OpenclOptions:
@@ -144,6 +144,28 @@ def _is_list_of_strings(value: object) -> bool:
 
 def _strings(value: object) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+
+
+def _list_faults(options: Json, place: str) -> list[str]:
+    """Return the faults of each option but costs."""
+    faults = [_describe_unknown(str(name), place) for name in options if name not in NAMES]
+    for name in TYPED:
+        value = options.get(name, "f32")
+        if value not in TYPES:
+            faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write {' or '.join(TYPES)}")
+    regions = options.get("regions", "auto")
+    if regions not in REGIONS:
+        faults.append(f"{place}: regions: {regions!r:.40} is not allowed; write {' or '.join(REGIONS)}")
+    checks = options.get("check_bounds", False)
+    if not isinstance(checks, bool):
+        faults.append(f"{place}: check_bounds: {checks!r:.40} is not allowed; write true or false")
+    group = options.get("group_items", GROUPS[0])
+    if not isinstance(group, int) or group not in GROUPS:
+        faults.append(f"{place}: group_items: {group!r:.40} is not allowed; write 64, 128 or 256")
+    binaries = options.get("binaries", [])
+    if not _is_list_of_strings(binaries):
+        faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")
+    return faults
 
 
 def _describe_unknown(name: str, place: str) -> str:

@@ -134,7 +134,8 @@ static mace_status check_limits(const mace_loaded *part, uint32_t number, mace_t
   if (!cl->clGetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL) &&
       group > most)
     return mace_say(text, MACE_STALE,
-                    "kernel %s wants groups of %llu, and the device has at most %zu; tune for the device",
+                    "kernel %s wants groups of %llu, and the device has at most %zu; build with "
+                    "fewer group_items",
                     name, (unsigned long long)group, most);
   if (!cl->clGetDeviceInfo(device->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof argument_limit, &argument_limit, NULL) &&
       arguments > argument_limit)

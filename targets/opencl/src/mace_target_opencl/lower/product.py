@@ -15,7 +15,7 @@ from mace_target_opencl.enqueue import Launch, enqueue
 from mace_target_opencl.exact import mark_exact
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import ImageForm
-from mace_target_opencl.kernel_request import DEPTHWISE, KernelRequest
+from mace_target_opencl.kernel_request import DEPTHWISE
 from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.product_tile import (
     BLOCK,
@@ -26,7 +26,7 @@ from mace_target_opencl.lower.product_tile import (
     choose_splits,
     split_group,
 )
-from mace_target_opencl.lower.sizes import choose_group, read_request
+from mace_target_opencl.lower.sizes import choose_group, read_group_items, read_request
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import FLOAT, INT, refuse_type
@@ -113,7 +113,7 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     tile = None
     # The templates of tiles read buffers alone.
     if product.filters is None:
-        tile = choose_tile(lowering.tensors[product.x].dtype, product, request)
+        tile = choose_tile(lowering, product)
     if tile is not None:
         enqueue_tiles(lowering, node, product, tile)
         return
@@ -138,11 +138,11 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     down = -(-product.count // rows)
     places = product.columns // width * down * product.batch
     # Groups that a candidate asks for have their shape from it.
-    requested = request.splits if request.group is None else 1
-    splits = choose_splits(places, product.depth // (4 if is_deep else 1), requested)
-    group = choose_group(lowering, product.columns // width)
-    if splits > 1:
-        group = split_group(splits)
+    splits = request.splits if request.group is None else 1
+    most = read_group_items(lowering)
+    if splits is None:
+        splits = choose_splits(places, product.depth // (4 if is_deep else 1), most)
+    group = split_group(splits, most) if splits > 1 else choose_group(lowering, product.columns // width)
     constants |= {"splits": splits, "across": group[0] if splits > 1 else 0}
     launch = Launch(
         "product",
@@ -182,13 +182,15 @@ def _constants(product: MatrixProduct) -> dict[str, object]:
     }
 
 
-def choose_tile(dtype: DType, product: MatrixProduct, request: KernelRequest) -> ProductTile | None:
+def choose_tile(lowering: Lowering, product: MatrixProduct) -> ProductTile | None:
     """Return the tile of a product; None for one that the plain kernel computes.
 
-    Raises Refused for a product that cannot be computed by the tile that is requested.
+    Raises Refused for a product that cannot be computed by the tile that a candidate requests.
     """
+    dtype, request = lowering.tensors[product.x].dtype, read_request(lowering)
     if request.tile is None:
-        return _choose_by_groups(product) if _is_tileable(dtype, product) else None
+        most = read_group_items(lowering)
+        return _choose_by_groups(product, most) if _is_tileable(dtype, product) else None
     tile = next((tile for tile in TILES if tile.columns == request.tile), None)
     if tile is None:
         return None
@@ -218,10 +220,10 @@ def _choose_block(product: MatrixProduct) -> int:
     return BYTE_BLOCK if _has_dots(product) else BLOCK
 
 
-def _choose_by_groups(product: MatrixProduct) -> ProductTile | None:
+def _choose_by_groups(product: MatrixProduct, most: int) -> ProductTile | None:
     block = _choose_block(product)
     blocks = prod(axis[2] for axis in product.axes) * -(-product.depth // block)
-    tile = choose_by_groups(product.count, product.columns, product.batch, blocks)
+    tile = choose_by_groups(product.count, product.columns, product.batch, blocks, most)
     # The template of bytes has no teams.
     return replace(tile, splits=1) if tile and _has_dots(product) else tile
 

@@ -102,36 +102,33 @@ MIN_BLOCKS = 2
 """Blocks of a team: with fewer, adding the sums takes longer than it saves."""
 
 
-def choose_by_groups(rows: int, columns: int, batch: int, blocks: int) -> ProductTile | None:
+def choose_by_groups(rows: int, columns: int, batch: int, blocks: int, most: int) -> ProductTile | None:
     """Return the tile of a product; None where the plain kernel has more work-items.
 
     blocks: of the depth, over all taps. A template without teams takes the tile with one split.
+    most: work-items of a group.
     """
     if rows <= FEW_ROWS:
         return None
     medium, small = (batch * prod(tile.count_groups(rows, columns)) for tile in (MEDIUM, SMALL))
     if medium >= MIN_GROUPS:
-        return _split(MEDIUM, 2 if medium < MANY_GROUPS else 1, blocks)
+        return _split(MEDIUM, 2 if medium < MANY_GROUPS else 1, blocks, most)
     if small < MIN_TILES:
         return None
     if small < MAX_FLAT_GROUPS and blocks >= MIN_FLAT_BLOCKS:
-        return _split(FLAT, FLAT_SPLITS, blocks)
+        return _split(FLAT, FLAT_SPLITS, blocks, most)
     splits = 4 if small < MANY_GROUPS else 2
-    return _split(SMALL, splits if small < 2 * MANY_GROUPS else 1, blocks)
+    return _split(SMALL, splits if small < 2 * MANY_GROUPS else 1, blocks, most)
 
 
-def _split(tile: ProductTile, splits: int, blocks: int) -> ProductTile:
-    while splits > 1 and blocks < MIN_BLOCKS * splits:
+def _split(tile: ProductTile, splits: int, blocks: int, most: int) -> ProductTile:
+    while splits > 1 and (blocks < MIN_BLOCKS * splits or splits * tile.items > most):
         splits //= 2
     return replace(tile, splits=splits)
 
 
-SPLIT_ITEMS = 256
-"""Work-items of a group whose work-items share results; every GPU that is known to us takes as many."""
-
-MAX_ACROSS = 16
-MAX_SPLITS = 64
-"""Then 4 work-items along the columns are left: they read 64 bytes of a row, a line of most caches."""
+MAX_ACROSS, MIN_ACROSS = 16, 4
+"""Work-items along the columns: those of the least read 64 bytes of a row, a line of most caches."""
 
 BUSY_ITEMS = 1 << 16
 """Work-items that keep a large GPU busy."""
@@ -140,20 +137,20 @@ MIN_STEPS = 4
 """Steps along the depth, of one element or a vector of four, that a work-item makes at least."""
 
 
-def choose_splits(places: int, steps: int, request: int | None = None) -> int:
+def choose_splits(places: int, steps: int, most: int) -> int:
     """Return how many work-items of the plain kernel share a result.
 
-    places: work-items if none do.  steps: of each along the depth.  request: what a candidate asks for.
+    places: work-items if none do.  steps: of each along the depth.  most: work-items of a group.
     """
-    if request is not None:
-        return request
     splits = 1
-    while splits < MAX_SPLITS and 2 * splits * places <= BUSY_ITEMS and 2 * splits * MIN_STEPS <= steps:
+    while (
+        splits < most // MIN_ACROSS and 2 * splits * places <= BUSY_ITEMS and 2 * splits * MIN_STEPS <= steps
+    ):
         splits *= 2
     # Fewer save less time than the barrier takes.
     return splits if splits > 2 else 1
 
 
-def split_group(splits: int) -> tuple[int, int, int]:
+def split_group(splits: int, most: int) -> tuple[int, int, int]:
     """Return the group of the plain kernel whose work-items along the second axis share results."""
-    return min(MAX_ACROSS, SPLIT_ITEMS // splits), splits, 1
+    return min(MAX_ACROSS, most // splits), splits, 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP
 from mace_target_opencl.kernel_request import NO_REQUEST, KernelRequest
-from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.options import GROUPS, OpenclOptions
 
 MAX_COLUMNS = 16
 """Work-items along the first axis, which read neighboring columns or channels."""
@@ -32,3 +32,9 @@ def read_request(lowering: Lowering) -> KernelRequest:
     """Return what a candidate asks for."""
     options = lowering.parameters
     return options.request if isinstance(options, OpenclOptions) else NO_REQUEST
+
+
+def read_group_items(lowering: Lowering) -> int:
+    """Return how many work-items a group may have at most whose work-items share results."""
+    options = lowering.parameters
+    return options.group_items if isinstance(options, OpenclOptions) else GROUPS[0]
