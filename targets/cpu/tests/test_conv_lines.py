@@ -25,6 +25,7 @@ from mace_core.testing.compiled import (
 )
 from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
+from mace_target_cpu.lower.lines import MAX_STRIP_BYTES, read_planes
 
 QUIET = {name: replace(level, flags=(*level.flags, "-w")) for name, level in LEVELS.items()}
 """Compilers warn of emulated instructions."""
@@ -117,6 +118,26 @@ def test_planes_are_read_without_a_copy() -> None:
 def test_an_image_that_others_read_is_copied_once() -> None:
     kernels = list_kernels(planes("two", (1, 3, 8, 12), 16, readers=2))
     assert kernels == ["copy_tiles_32", "conv_lines3_f32_part", "conv_lines3_f32_part"]
+
+
+def test_only_the_image_is_read_as_planes() -> None:
+    """And no other operand of the same shape, as an epilogue can have one."""
+    copy, product, _ = Cpu().lower(planes("two", (1, 3, 8, 12), 16, readers=2), "x86_64").calls
+    (image,) = copy.writes
+    fused = read_planes(copy, product, image)
+    assert fused is not None
+    assert fused.reads == ("x", *product.reads[1:])
+    other = replace(product, reads=("other", *product.reads[1:], image))
+    assert read_planes(copy, other, image) is None
+
+
+@pytest.mark.parametrize(("gap", "kernel"), [(1000, "conv_lines1_f32"), (1 << 28, "conv_f32")])
+def test_lines_that_lie_far_apart_need_little_scratch(gap: int, kernel: str) -> None:
+    """Two lines of filters with a gap that would make a strip of 8 GiB."""
+    far = conv("far", (1, 4, 4, 1), (1, 2, 1, 1), dilations=(gap, 1), pads_before=(gap, 0))
+    (call,) = Cpu().lower(far, "x86_64").calls
+    assert call.kernel.name == kernel
+    assert call.scratch <= MAX_STRIP_BYTES
 
 
 def test_another_order_of_axes_stays_a_copy() -> None:

@@ -92,7 +92,7 @@ class Cpu(KernelTarget):
         from mace_target_cpu.epilogue import fuse  # read on first use, as the lowerings are
         from mace_target_cpu.lower.lines import read_planes
 
-        return fuse(first, second, tensor) or read_planes(first, second)
+        return fuse(first, second, tensor) or read_planes(first, second, tensor)
 
     def can_round(self, numerics: Numerics) -> bool:
         """Tell that every rule has lowerings."""

@@ -30,6 +30,10 @@ MIN_WIDTH = 4
 STRIP_BYTES = 1 << 14
 """Of a strip, unless two lines of results need more: half of a first-level cache."""
 
+MAX_STRIP_BYTES = 1 << 20
+"""Of a worker's scratch: a larger strip leaves the second-level cache.  Without a bound a hostile model whose
+filters have lines far apart asks for gigabytes of padding, and for offsets of taps beyond 32 bits."""
+
 HALF = MAX_LANES // 2
 """Floats at multiples of which pieces begin: half of a line of the cache, which holds as many as a vector."""
 
@@ -63,8 +67,10 @@ def reads_lines(x: Tensor, y: Tensor, windows: Windows) -> bool:
 
 
 def use_lines(call: Call) -> Call:
-    """Return the call from copied lines for a call of the matrix kernel."""
+    """Return the call from copied lines for a call of the matrix kernel; that one if a strip is too large."""
     strip = _plan_strip(call.args, 1)
+    if strip.scratch > MAX_STRIP_BYTES:
+        return call
     step = _numbers(call.args["stride"])[2] * _number(call.args["channels"])
     fields = (*(field for field in call.kernel.fields if field[0] not in MATRIX), *STRIP)
     kernel = Kernel(f"conv_lines{step}_f32", KERNELS / TEMPLATE, fields, {"step": step})
@@ -72,9 +78,12 @@ def use_lines(call: Call) -> Call:
     return replace(call, kernel=kernel, args={**args, **strip.args}, scratch=strip.scratch)
 
 
-def read_planes(first: Call, second: Call) -> Call | None:
-    """Return a convolution from lines that reads the planes which `first` makes channels-last, or None."""
-    if second.kernel.template.name != TEMPLATE or second.args["parts"] != 1:
+def read_planes(first: Call, second: Call, tensor: str) -> Call | None:
+    """Return a convolution from lines that reads the planes which `first` makes channels-last, or None.
+
+    tensor: what `first` writes, which must be the image: an operand of an epilogue can have its shape.
+    """
+    if second.kernel.template.name != TEMPLATE or second.reads[0] != tensor or second.args["parts"] != 1:
         return None
     channels, inside = _number(second.args["channels"]), _numbers(second.args["in"])
     if channels == 1 or not _makes_channels_last(
@@ -82,6 +91,8 @@ def read_planes(first: Call, second: Call) -> Call | None:
     ):
         return None
     strip = _plan_strip(second.args, channels)
+    if strip.scratch > MAX_STRIP_BYTES:
+        return None
     old, step = second.kernel, _numbers(second.args["stride"])[2]
     name = old.name.replace(f"conv_lines{old.params['step']}_", f"conv_lines{step}_", 1)
     kernel = replace(old, name=name, params={**old.params, "step": step})
