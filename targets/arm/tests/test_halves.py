@@ -147,7 +147,7 @@ def test_processors_of_64_bits_compute_without_conversions() -> None:
         assert Arm().lower(graph, "armhf").calls[0].kernel.name == "cast_f16_f32"
 
 
-def test_a_product_without_depth_stores_its_bias() -> None:
+def test_a_product_without_depth_is_taken() -> None:
     graph = case("no_depth", "MatMul", [draw(3, 0), draw(0, 4), draw(4)], {}, constants=(1, 2))
     (call,) = Arm().lower(graph, "arm64").calls
     assert (call.kernel.name, call.args["out"], call.args["results"]) == ("conv_f16", (1, 1, 3), 4)

@@ -1,7 +1,7 @@
 """Lowerings of nodes whose tensors are of half precision: stored in sixteen bits, computed in floats.
 
 Each kernel widens what it loads, or multiplies halves with sums of floats, and rounds each result once. The
-bits are those of a kernel of floats between two conversions.
+bits are those of a kernel of floats between two conversions, except that a NaN keeps its payload.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ static double integers(void) {
 }
 
 #ifdef HAS_TILES
-/* Linux gives the data of tile registers (state 18) to a process that asks: ARCH_REQ_XCOMP_PERM of arch_prctl. */
+/* Linux gives the data of tile registers (state 18) to a process that asks: ARCH_REQ_XCOMP_PERM (0x1023) of
+ * arch_prctl. */
 static int may_use_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 
 /* Two tiles of 16 rows of 64 bytes by two of 16 columns, as matrix kernels multiply them: four chains. */

@@ -50,10 +50,10 @@ def wide_rows(rows: int, depth: int) -> int:
 
 
 def byte_rows(rows: int, depth: int, block: int = BLOCK) -> int:
-    """Return the rows of about `block` bytes, worked on at a time where bytes are multiplied: tiles, or all.
+    """Return the rows that are worked on at a time where bytes are multiplied: whole tiles, or all rows.
 
-    At least 128, however long they are: each block reads all weights, and those of long rows come from a
-    far cache.
+    block: bytes that they have, roughly. They are at least 128, however long, because each block reads all
+    weights, and those of long rows come from a far cache.
     """
     limit = max(8 * TILE_ROWS, block // max(1, depth) // TILE_ROWS * TILE_ROWS)
     return max(MOST_ROWS, min(rows, limit))

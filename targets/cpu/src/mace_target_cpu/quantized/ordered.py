@@ -99,8 +99,8 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     reads = (*call.reads, *_order_weights((weight, runs), orders, lowering))
     proof = (
         f"sums of two products lie between {low} and {high}, so 16 bits hold them; "
-        f"of {packed.size // SLOT_BYTES} quads of weights of a panel {orders.natural_count} as they lie, "
-        f"{len(orders.places)} slots of four for the others"
+        f"of {packed.size // SLOT_BYTES} quads of weights, of a panel each, {orders.natural_count} are exact "
+        f"as they lie, and {len(orders.places)} slots of four hold the others"
     )
     ordered = replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room, proof=proof)
     panels = max(1, len(orders.counts))
