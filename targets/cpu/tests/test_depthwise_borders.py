@@ -18,16 +18,18 @@ CHANNELS = (8, 20, 16, 3)
 """A vector of AVX2 and half of one of AVX-512, a vector and a part, whole vectors, and less than any."""
 
 
-def pad(number: int, width: int, stride: int, before: int, after: int) -> Graph:
+def pad(number: int, width: int, stride: int, before: int, after: int, *, gap: int = 1) -> Graph:
+    """Return a convolution whose lines of a window lie `gap` apart."""
     channels = CHANNELS[number % len(CHANNELS)]
     return conv(
-        f"borders_{width}_{stride}_{before}_{after}",
+        f"borders_{width}_{stride}_{before}_{after}_{gap}_{channels}",
         (1, 4, 5 + number % 7, channels),
         (channels, width, width, 1),
         group=channels,
         strides=(stride, stride),
         pads_before=(after, before),
         pads_after=(before, after),
+        dilations=(gap, 1),
         high=0.5,
     )
 
@@ -38,6 +40,8 @@ PADDED = [
     # Lines of four, and columns of five at least, have windows all the same.
     if 4 + before + after >= width
 ]
+# Lines that lie apart go the same way, with some of a window beside the image.
+PADDED += [pad(number, 3, stride, 1, 1, gap=2) for number, stride in enumerate((1, 2, 1, 2))]
 
 
 @pytest.mark.slow
