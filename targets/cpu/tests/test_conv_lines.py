@@ -88,6 +88,8 @@ IMAGES = [
     conv("skipped", (1, 9, 23, 3), (20, 1, 2, 3), strides=(4, 4)),
     conv("line", (2, 33, 2), (18, 5, 2), strides=(3,), pads_before=(2,), pads_after=(2,)),
     conv("computed", (1, 6, 9, 3), (9, 3, 3, 3), dynamic=True),
+    # A distance of lines that no window has.
+    conv("single", (1, 5, 9, 2), (6, 1, 3, 2), dilations=(1 << 30, 1)),
 ]
 
 PLANES = [
@@ -103,7 +105,7 @@ def list_kernels(graph: Graph) -> list[str]:
 
 def test_few_channels_are_read_from_lines() -> None:
     names = [list_kernels(graph)[-1] for graph in IMAGES]
-    steps = [6, 4, 2, 2, 3, 12, 6, 3]
+    steps = [6, 4, 2, 2, 3, 12, 6, 3, 2]
     assert names == [f"conv_lines{step}_f32" for step in steps]
 
 
