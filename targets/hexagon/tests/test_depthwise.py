@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from byte_graphs import draw
 from emulated import assert_equal
-from test_products import I8, OUT, U8, U8_OUT, convolve
+from test_dsp_products import I8, OUT, U8, U8_OUT, convolve
 
 from mace_core.ir import Graph
 from mace_core.program import Arg

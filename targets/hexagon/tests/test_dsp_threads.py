@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dsp_session import NEVER, SessionProgram, build_session, make_emulator
 from emulated import Built, require_compiler, run_here
-from test_products import I8, OUT, POINT, convolve
+from test_dsp_products import I8, OUT, POINT, convolve
 
 from mace_core.ir import Graph
 from mace_core.testing.compiled import random_inputs

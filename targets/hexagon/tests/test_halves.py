@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulated import assert_equal
-from test_products import I16, POINT, convolve
+from test_dsp_products import I16, POINT, convolve
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage

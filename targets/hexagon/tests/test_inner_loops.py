@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from emulated import ABI, require_compiler
-from test_products import CASES
+from test_dsp_products import CASES
 
 from mace_core.run.files import write_all
 from mace_core.testing.compiled import generate_library, merge

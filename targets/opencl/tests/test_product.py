@@ -104,10 +104,10 @@ def test_work_items_share_the_results_of_products_that_have_few(
 
 
 @pytest.mark.parametrize("graph", [graph for graph, _, _ in SPLIT], ids=lambda graph: graph.name)
-@pytest.mark.parametrize("most", [64, 128])
-def test_groups_are_no_larger_than_the_deployment_file_allows(graph: Graph, most: int) -> None:
-    (call,) = Opencl(OpenclOptions(group_items=most)).lower(graph).calls
-    assert prod(call.args["local_size"]) <= most  # type: ignore[arg-type]
+@pytest.mark.parametrize("max_items", [64, 128])
+def test_groups_are_no_larger_than_the_deployment_file_allows(graph: Graph, max_items: int) -> None:
+    (call,) = Opencl(OpenclOptions(group_items=max_items)).lower(graph).calls
+    assert prod(call.args["local_size"]) <= max_items  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)

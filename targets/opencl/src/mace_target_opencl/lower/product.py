@@ -139,10 +139,10 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     places = product.columns // width * down * product.batch
     # Groups that a candidate asks for have their shape from it.
     splits = request.splits if request.group is None else 1
-    most = read_group_items(lowering)
+    max_items = read_group_items(lowering)
     if splits is None:
-        splits = choose_splits(places, product.depth // (4 if is_deep else 1), most)
-    group = split_group(splits, most) if splits > 1 else choose_group(lowering, product.columns // width)
+        splits = choose_splits(places, product.depth // (4 if is_deep else 1), max_items)
+    group = split_group(splits, max_items) if splits > 1 else choose_group(lowering, product.columns // width)
     constants |= {"splits": splits, "across": group[0] if splits > 1 else 0}
     launch = Launch(
         "product",
@@ -189,8 +189,8 @@ def choose_tile(lowering: Lowering, product: MatrixProduct) -> ProductTile | Non
     """
     dtype, request = lowering.tensors[product.x].dtype, read_request(lowering)
     if request.tile is None:
-        most = read_group_items(lowering)
-        return _choose_by_groups(product, most) if _is_tileable(dtype, product) else None
+        max_items = read_group_items(lowering)
+        return _choose_by_groups(product, max_items) if _is_tileable(dtype, product) else None
     tile = next((tile for tile in TILES if tile.columns == request.tile), None)
     if tile is None:
         return None
@@ -220,10 +220,10 @@ def _choose_block(product: MatrixProduct) -> int:
     return BYTE_BLOCK if _has_dots(product) else BLOCK
 
 
-def _choose_by_groups(product: MatrixProduct, most: int) -> ProductTile | None:
+def _choose_by_groups(product: MatrixProduct, max_items: int) -> ProductTile | None:
     block = _choose_block(product)
     blocks = prod(axis[2] for axis in product.axes) * -(-product.depth // block)
-    tile = choose_by_groups(product.count, product.columns, product.batch, blocks, most)
+    tile = choose_by_groups(product.count, product.columns, product.batch, blocks, max_items)
     # The template of bytes has no teams.
     return replace(tile, splits=1) if tile and _has_dots(product) else tile
 

@@ -102,27 +102,27 @@ MIN_BLOCKS = 2
 """Blocks of a team: with fewer, adding the sums takes longer than it saves."""
 
 
-def choose_by_groups(rows: int, columns: int, batch: int, blocks: int, most: int) -> ProductTile | None:
+def choose_by_groups(rows: int, columns: int, batch: int, blocks: int, max_items: int) -> ProductTile | None:
     """Return the tile of a product; None where the plain kernel has more work-items.
 
     blocks: of the depth, over all taps. A template without teams takes the tile with one split.
-    most: work-items of a group.
+    max_items: of a group.
     """
     if rows <= FEW_ROWS:
         return None
     medium, small = (batch * prod(tile.count_groups(rows, columns)) for tile in (MEDIUM, SMALL))
     if medium >= MIN_GROUPS:
-        return _split(MEDIUM, 2 if medium < MANY_GROUPS else 1, blocks, most)
+        return _split(MEDIUM, 2 if medium < MANY_GROUPS else 1, blocks, max_items)
     if small < MIN_TILES:
         return None
     if small < MAX_FLAT_GROUPS and blocks >= MIN_FLAT_BLOCKS:
-        return _split(FLAT, FLAT_SPLITS, blocks, most)
+        return _split(FLAT, FLAT_SPLITS, blocks, max_items)
     splits = 4 if small < MANY_GROUPS else 2
-    return _split(SMALL, splits if small < 2 * MANY_GROUPS else 1, blocks, most)
+    return _split(SMALL, splits if small < 2 * MANY_GROUPS else 1, blocks, max_items)
 
 
-def _split(tile: ProductTile, splits: int, blocks: int, most: int) -> ProductTile:
-    while splits > 1 and (blocks < MIN_BLOCKS * splits or splits * tile.items > most):
+def _split(tile: ProductTile, splits: int, blocks: int, max_items: int) -> ProductTile:
+    while splits > 1 and (blocks < MIN_BLOCKS * splits or splits * tile.items > max_items):
         splits //= 2
     return replace(tile, splits=splits)
 
@@ -137,20 +137,22 @@ MIN_STEPS = 4
 """Steps along the depth, of one element or a vector of four, that a work-item makes at least."""
 
 
-def choose_splits(places: int, steps: int, most: int) -> int:
+def choose_splits(places: int, steps: int, max_items: int) -> int:
     """Return how many work-items of the plain kernel share a result.
 
-    places: work-items if none do.  steps: of each along the depth.  most: work-items of a group.
+    places: work-items if none do.  steps: of each along the depth.  max_items: of a group.
     """
     splits = 1
     while (
-        splits < most // MIN_ACROSS and 2 * splits * places <= BUSY_ITEMS and 2 * splits * MIN_STEPS <= steps
+        splits < max_items // MIN_ACROSS
+        and 2 * splits * places <= BUSY_ITEMS
+        and 2 * splits * MIN_STEPS <= steps
     ):
         splits *= 2
     # Fewer save less time than the barrier takes.
     return splits if splits > 2 else 1
 
 
-def split_group(splits: int, most: int) -> tuple[int, int, int]:
+def split_group(splits: int, max_items: int) -> tuple[int, int, int]:
     """Return the group of the plain kernel whose work-items along the second axis share results."""
-    return min(MAX_ACROSS, most // splits), splits, 1
+    return min(MAX_ACROSS, max_items // splits), splits, 1
