@@ -88,7 +88,7 @@ def test_products_have_the_bits_of_the_cpu(tools: tuple[str, str], tmp_path: Pat
 
 
 def matrices() -> Sequence[Graph]:
-    """What smmla takes, and what lies beside its limits: rows, columns, depths, runs, flipped rows, zero points."""
+    """Products that the kernel of smmla takes, and products just outside of its limits of rows, columns and depth."""
     kinds = {"i8": (I8, DType.I8, I8), "u8": (U8, DType.U8, U8), "u8_i8": (U8, DType.I8, I8)}
     sums = (U8, DType.I8, storage(DType.I16, 0.01))
     graphs = [

@@ -153,7 +153,7 @@ def test_windows_inside_take_the_fast_way(
 
 
 def can_be_square(kernel: Axes, size: Axes, results: int, how: tuple[Axes, Axes, Axes, Axes]) -> bool:
-    """Tell whether windows are square and at maximum half of one lies beside a line of the image."""
+    """Tell whether windows are square, and none reaches over an edge by more than half of its width."""
     stride, _, before, _ = (values[2] for values in how)
     beyond = (results - 1) * stride - before + kernel[2] - size[2]
     return kernel[:2] == (1, kernel[2]) and max(before, beyond) <= kernel[2] // 2

@@ -163,7 +163,7 @@ class Trial:
 
 
 def prepare(op: str) -> Trial:
-    """Return the trial of an op; its inputs are the same whatever it is compiled with."""
+    """Return the trial of an op, whose inputs do not depend on the other ops of its library."""
     lines = {
         line: [graph.with_name(f"{op} {graph.name}") for graph in graphs]
         for line, graphs in graphs_of(op).items()

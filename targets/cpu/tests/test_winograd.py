@@ -32,7 +32,7 @@ from mace_target_cpu import Cpu
 from mace_target_cpu.lower import winograd
 
 LIMITS = {2: 2e-6, 4: 2e-5, 6: 4e-5}
-"""The greatest error of each tile, divided by the largest result; docs/performance.md states these numbers."""
+"""Size of a tile -> the greatest error allowed, divided by the largest result, as docs/performance.md states."""
 
 QUIET = {name: replace(level, flags=(*level.flags, "-w")) for name, level in LEVELS.items()}
 """Compilers warn of emulated instructions."""

@@ -185,7 +185,7 @@ def measure_error(actual: Sequence[Array], expected: Sequence[Array]) -> float:
 
 
 def measure(network: str, batch: int, arguments: argparse.Namespace, folder: Path) -> NetworkTime:
-    """Build and time a network; MaceError where there is no device like the one that is asked for."""
+    """Build and time a network; MaceError where no device has the name that the command line gives."""
     name = f"{network}_{batch}"
     built = NETWORKS[network](batch)
     file = folder / f"{name}.onnx"

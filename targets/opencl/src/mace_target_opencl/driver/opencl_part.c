@@ -135,7 +135,7 @@ static mace_status check_limits(const mace_loaded *part, uint32_t number, mace_t
       group > most)
     return mace_say(text, MACE_STALE,
                     "kernel %s wants groups of %llu, and the device has at most %zu; build with "
-                    "fewer group_items",
+                    "fewer group_items, or tune for the device",
                     name, (unsigned long long)group, most);
   if (!cl->clGetDeviceInfo(device->id, CL_DEVICE_MAX_PARAMETER_SIZE, sizeof argument_limit, &argument_limit, NULL) &&
       arguments > argument_limit)

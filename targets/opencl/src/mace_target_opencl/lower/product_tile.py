@@ -93,7 +93,7 @@ MIN_TILES = 16
 """Groups of the smallest tile below which the plain kernel has more work-items."""
 
 FEW_ROWS = 8
-"""Rows up to which tiles would multiply mostly rows that nobody asks for, and the plain kernel is taken."""
+"""Products of so few rows are computed by the plain kernel: most rows of a tile would be empty."""
 
 MANY_GROUPS = 256
 """Groups from which on a compute unit has others to compute while one waits for memory."""
