@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mace_core.ir import Array, Tensor
+from mace_core.testing.arrays import load_arrays
 
 ROOT = Path(__file__).parents[1]
 MODELS = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
@@ -102,7 +103,7 @@ class Entry:
     def golden(self) -> Mapping[str, Array]:
         """Inputs and outputs of the framework, by kind, number and sample."""
         assert self.golden_file is not None
-        return dict(np.load(MODELS / self.golden_file))
+        return load_arrays(MODELS / self.golden_file)
 
     def inputs(self, tensors: list[Tensor]) -> dict[str, Array]:
         """The samples of this shape, by input, each with a leading axis of samples."""

@@ -12,6 +12,7 @@ import pytest
 from mace_core.deployment import Model, Port
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
+from mace_core.testing.arrays import load_arrays
 from mace_core.verify import verify
 from mace_frontend_onnx import Onnx
 
@@ -73,7 +74,7 @@ def test_model(case: Case) -> None:
     model = Model("m", (path,), inputs=tuple(Port(name, shape) for name, shape in case.inputs))
     graph = verify(Onnx().load((path,), model, core_ops()))
     if case.golden:
-        golden = np.load(MODELS / case.golden)
+        golden = load_arrays(MODELS / case.golden)
         arrays = {name: golden[f"in_{i}_0"] for i, name in enumerate(graph.inputs)}
         expected = {name: golden[f"out_{i}_0"] for i, name in enumerate(graph.outputs)}
     else:

@@ -15,6 +15,7 @@ from mace_core.deployment import Model, Port
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
 from mace_core.run.similarity import cosine
+from mace_core.testing.arrays import load_arrays
 from mace_core.verify import verify
 from mace_frontend_tensorflow import TensorFlow
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(not ROWS, reason=f"no models in {MODELS}; MACE_M
 
 def stated(row: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
     """A model between the tensors that its row names, and its samples."""
-    file, samples = MODELS / row["file"], dict(np.load(MODELS / row["golden"]))
+    file, samples = MODELS / row["file"], load_arrays(MODELS / row["golden"])
     given, made = re.search(r"in=(\S+)", row["note"]), re.search(r"out=\['(.+)'\]", row["note"])
     assert given is not None
     assert made is not None

@@ -13,6 +13,7 @@ from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import load_deployment
 from mace_core.ir import Array, Graph
 from mace_core.registry import Registry
+from mace_core.testing.arrays import load_arrays
 
 MODELS = Path(os.environ.get("MACE_MODELS") or Path(__file__).parents[4] / "shared" / "models")
 
@@ -61,8 +62,8 @@ class RealModel:
         return arrays
 
     def _load_samples(self) -> dict[str, Array]:
-        loaded = np.load(MODELS / self.samples)
-        return {"in_0_0": loaded} if self.samples.endswith(".npy") else dict(loaded)
+        path = MODELS / self.samples
+        return {"in_0_0": np.load(path)} if path.suffix == ".npy" else load_arrays(path)
 
 
 def describe_ai8x(folder: str, network: str, weights: str, sample: str, shape: str) -> RealModel:

@@ -16,6 +16,7 @@ from mace_core.deployment import Model, Port, load_deployment
 from mace_core.ir import Graph
 from mace_core.registry import Registry
 from mace_core.run.reference import execute
+from mace_core.testing.arrays import load_arrays
 from mace_target_mdla.legalize import legalize_for
 from mace_target_mdla.options import MdlaOptions
 from mace_target_mdla.target import Mdla
@@ -115,7 +116,7 @@ def test_int8_models_as_uint8_on_mdla_1_5(
     legal, losses = legalize_for(graph, UINT8)
     assert len(losses) == lost
     assert all(0 < loss.relative < 0.015 for loss in losses)
-    golden = np.load(MODELS / f"mlperf_{name}" / f"golden_{name}_int8_tflite.npz")
+    golden = load_arrays(MODELS / f"mlperf_{name}" / f"golden_{name}_int8_tflite.npz")
     samples = [key[-1] for key in golden if key.startswith("in_0_")]
     references = [golden.get(f"ref_0_{i}", golden[f"out_0_{i}"]) for i in samples]
     results = [execute(legal, {legal.inputs[0]: golden[f"in_0_{i}"]})[legal.outputs[0]] for i in samples]
