@@ -36,7 +36,19 @@ def cells(text: str) -> list[list[str]]:
 
 def test_validations() -> None:
     rows = [
-        Validation("a", "host", ALIKE, 0.96667, 1234567, MEASURED, 5120, 27456, "stored outputs", True),
+        Validation(
+            "a",
+            "host",
+            ALIKE,
+            0.96667,
+            1234567,
+            MEASURED,
+            5120,
+            27456,
+            "stored outputs",
+            True,
+            ("acme: Mark\t1",) * 2,
+        ),
         Validation("b", "arm64", ALIKE, None, 1234567, "emulated", 1, 2, "Acme 1.0", False),
         Failure("c", "host", "no data"),
     ]
@@ -73,7 +85,8 @@ def test_validations() -> None:
     ]
     assert text[2] == ["b", "arm64", "1.0000000", "137.2", "1.1e-06", "0.9877", "~1.235", "1", "2", "FAILED"]
     assert [" ".join(line) for line in text[3:]] == [
-        "a: compared with stored outputs", "b: compared with Acme 1.0", "c: not validated: no data",
+        "a: compared with stored outputs", "b: compared with Acme 1.0", "a: computed by acme: Mark\\t1",
+        "c: not validated: no data",
         "~ emulated: not measured on the processor itself",
     ]  # fmt: skip
     assert show_validations(rows[2:]) == "  c: not validated: no data\n"

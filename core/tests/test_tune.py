@@ -97,6 +97,7 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
     assert len(steps) == 5
     assert "plain 0.0" in show_tuning([result])
     assert str(result.file) in show_tuning([result])
+    assert "network: computed by grouping: fast\n" in show_tuning([result])
     assert result.as_json()["file"] == str(result.file)
 
 

@@ -156,14 +156,17 @@ def run(
 ) -> None:
     """Run a built model on data from files, sample by sample in one session."""
     from mace_core.commands import BuiltModels, run_model
+    from mace_core.run.tables import show_devices
 
     models = BuiltModels(deployment, target, builds, model, threads)
-    files = run_model(models, dict(map(parse_input, inputs)), output, reset=reset)
+    result = run_model(models, dict(map(parse_input, inputs)), output, reset=reset)
     print_result(
-        {name: str(path) for name, path in files.items()},
-        "".join(f"{name}: {path}\n" for name, path in files.items()),
+        {name: str(path) for name, path in result.files.items()},
+        "".join(f"{name}: {path}\n" for name, path in result.files.items()),
         as_json,
     )
+    # On the standard error, where it does not mix with the files.
+    click.echo(show_devices("", result.devices), nl=False, err=True)
 
 
 @main.command()

@@ -94,10 +94,18 @@ class BuiltModels:
         return load_job(self.deployment, self.target)
 
 
-def run_model(models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int) -> dict[str, Path]:
+@dataclass(frozen=True)
+class ModelRun:
+    """The files that a run has written, by output, and what computed each part of the model."""
+
+    files: Mapping[str, Path]
+    devices: tuple[str, ...]
+
+
+def run_model(models: BuiltModels, inputs: Mapping[str, str], output: Path, *, reset: int) -> ModelRun:
     """Run a model and write each output as OUTPUT/NAME.npy, with a leading axis of samples.
 
-    Return the files by output. reset: after how many samples the states get their start values again; 0 for
+    reset: after how many samples the states get their start values again; 0 for
     never. MaceError for a model without states that is to be reset.
     """
     parsed, choice, registry = models.open()
@@ -109,10 +117,11 @@ def run_model(models: BuiltModels, inputs: Mapping[str, str], output: Path, *, r
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
     samples = {n: read_array(f, tensors[n]) if n in tensors else read_samples(f) for n, f in inputs.items()}
     samples = samples or stored_samples(model.inputs, list(tensors.values()))
-    outputs = built.run(model.name, samples, models.threads, reset=reset)
+    result = built.run_session(model.name, samples, models.threads, reset=reset)
+    outputs = result.outputs
     files = {name: f"{plain}.npy" for name, plain in plain_names(outputs).items()}
     write_all(output, {file: _npy(outputs[name]) for name, file in files.items()})
-    return {name: output / file for name, file in files.items()}
+    return ModelRun({name: output / file for name, file in files.items()}, result.devices)
 
 
 def validate_library(models: BuiltModels) -> list[Validation | Failure]:

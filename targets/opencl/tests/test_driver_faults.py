@@ -234,6 +234,12 @@ def test_a_device_of_smaller_limits_than_a_kernel_has_is_named_with_them(
     assert probe.run(**{**limits, **enough}).find("open") == ["0"]
 
 
+def test_a_processor_in_the_place_of_a_gpu_is_named_so(probe: Probe) -> None:
+    log = probe.run(TYPE="2")
+    assert set(log.find("part")) == {"opencl: stub (a processor, no GPU), driver 1.0, OpenCL 1.2 stub"}
+    assert log.find("run") == ["0", "0"]
+
+
 @pytest.mark.parametrize(
     ("options", "status"),
     [

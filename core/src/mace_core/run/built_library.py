@@ -16,7 +16,7 @@ from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
 from mace_core.json_types import JsonObject
 from mace_core.report import LibraryReport, ModelReport
-from mace_core.run.results import Timing
+from mace_core.run.results import SessionResult, Timing
 from mace_core.run.samples import Samples, fit_inputs
 
 
@@ -70,9 +70,11 @@ class BuiltLibrary:
         return self.report.models[name]
 
     def run(self, model: str, samples: Samples, threads: int = 1, *, reset: int = 0) -> dict[str, Array]:
-        """Run a model on samples one after another in one session.
+        """Return the outputs of `run_session`."""
+        return dict(self.run_session(model, samples, threads, reset=reset).outputs)
 
-        Return the outputs by name, each with a leading axis of samples.
+    def run_session(self, model: str, samples: Samples, threads: int = 1, *, reset: int = 0) -> SessionResult:
+        """Run a model on samples one after another in one session.
 
         reset: number of samples after which the states are reset to their start values, again and again; 0
         for never.
@@ -80,20 +82,25 @@ class BuiltLibrary:
         outputs = self.model(model)["outputs"]
         with tempfile.TemporaryDirectory() as folder:
             options = [f"--threads={threads}", *([f"--reset={reset}"] if reset else [])]
-            self._execute(model, samples, options, Path(folder))
+            printed = self._execute(model, samples, options, Path(folder))
             contents = [Path(folder, f"output_{i}.bin").read_bytes() for i in range(len(outputs))]
-        return {
+        arrays = {
             t.name: np.frombuffer(data, t.dtype.numpy).reshape(-1, *t.shape)
             for t, data in zip(outputs, contents, strict=True)
         }
+        # A firmware prints what its console shows, or nothing.
+        is_told = printed.startswith("{")
+        devices = JsonObject.parse(printed, "mace_run").strings("devices") if is_told else ()
+        return SessionResult(arrays, devices)
 
-    def _execute(self, model: str, samples: Samples, options: Sequence[str], folder: Path) -> None:
+    def _execute(self, model: str, samples: Samples, options: Sequence[str], folder: Path) -> str:
+        """Run a model on samples by the program mace_run, and return what it prints."""
         paths = []
         for i, array in enumerate(fit_inputs(self.model(model)["inputs"], samples).values()):
             path = folder / f"input_{i}.bin"
             path.write_bytes(array.tobytes())
             paths.append(str(path))
-        self.execute("mace_run", [f"--model={model}", *options, f"--output={folder}", *paths])
+        return self.execute("mace_run", [f"--model={model}", *options, f"--output={folder}", *paths])
 
     def layers(self, model: str, sample: Samples) -> dict[str, Array]:
         """Return the result of every layer for one sample, by the name of the tensor."""

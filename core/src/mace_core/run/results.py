@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from mace_core.api import MEASURED
+from mace_core.ir import Array
 from mace_core.json_types import Json, JsonObject
 from mace_core.run.similarity import Similarity
+
+
+@dataclass(frozen=True)
+class SessionResult:
+    """What a model computed in one session.
+
+    outputs: by name, each with a leading axis of samples.  devices: what computed each part, in words of the
+    library.
+    """
+
+    outputs: Mapping[str, Array]
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,7 @@ class Validation:
     similarity: the worst over all outputs and samples.  accuracy: the share of right labels; None where there
     are none.
     latency_ns: the median of some rounds.  library_bytes: what is shipped.  compared_with: where the expected
-    outputs come from.
+    outputs come from.  devices: what computed each part, in words of the library.
     """
 
     model: str
@@ -96,6 +110,7 @@ class Validation:
     library_bytes: int
     compared_with: str
     passed: bool
+    devices: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
         """Return it as one flat object."""
@@ -117,6 +132,7 @@ class Validation:
             library_bytes=described.integer("library_bytes"),
             compared_with=described.string("compared_with"),
             passed=described.flag("passed"),
+            devices=described.strings("devices") if "devices" in described else (),
         )
 
 

@@ -65,6 +65,7 @@ def show_validations(results: Sequence[Validation | Failure]) -> str:
     compared = [result for result in results if isinstance(result, Validation)]
     text = table(head, [_validation_cells(result) for result in compared]) if compared else ""
     text += "".join(f"  {result.model}: compared with {result.compared_with}\n" for result in compared)
+    text += "".join(show_devices(result.model, result.devices) for result in compared)
     text += "".join(f"  {r.model}: not validated: {r.problem}\n" for r in results if isinstance(r, Failure))
     return text + timing_note(result.timing for result in compared)
 
@@ -91,11 +92,19 @@ def show_timings(timings: Sequence[Timing]) -> str:
         timing.timing for timing in timings
     )
     for timing in timings:
+        text += show_devices(timing.model, timing.devices)
         slowest = sorted(timing.layers, key=lambda layer: -layer.ns)
         if slowest:
             cells = [(layer.name, layer.kernel, milliseconds(layer.ns, timing.timing)) for layer in slowest]
             text += table((timing.model, "kernel", "ms"), cells)
     return text
+
+
+def show_devices(model: str, devices: Sequence[str]) -> str:
+    """Return a line that names what computed a model; empty where nobody says."""
+    names = [escape_controls(name, keep="") for name in dict.fromkeys(devices) if name]
+    place = f"  {model}: " if model else ""
+    return f"{place}computed by {', '.join(names)}\n" if names else ""
 
 
 def milliseconds(nanoseconds: float, timing: str = MEASURED) -> str:
@@ -183,6 +192,7 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
     for result in results:
         rows = [_tuning_cells(decision) for decision in result.decisions]
         text += table(("op", "shapes", "level", "default", "fastest", "us"), rows) if rows else ""
+        text += show_devices(result.model, result.devices)
         before, after = (f"{ns / 1e6:.3f} ms" for ns in (result.ns, result.tuned_ns))
         for target, numbers in result.costs.numbers.items():
             measured = ", ".join(f"{name} {value:g}" for name, value in numbers.items())

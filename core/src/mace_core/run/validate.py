@@ -57,6 +57,7 @@ def validate(job: ValidationJob) -> Validation:
         arena_bytes=figures.arena_bytes,
         library_bytes=_shipped_bytes(built, model),
         compared_with=source,
+        devices=times.devices,
         passed=_is_passed(model, similarity, _is_quantized(figures))
         and (share is None or share >= job.min_accuracy),
     )

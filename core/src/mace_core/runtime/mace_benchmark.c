@@ -49,15 +49,6 @@ static void fill(const mace_tensor *tensor, void *data) {
   }
 }
 
-static void print_text(const char *text) {
-  putchar('"');
-  for (; *text; text++) {
-    if (*text == '"' || *text == '\\') putchar('\\');
-    putchar((unsigned char)*text < 32 || *text == 127 ? '?' : *text);
-  }
-  putchar('"');
-}
-
 static void print_layers(const mace_model *model, const profile *seen) {
   const char *separator = "";
   printf(", \"layers\": [");
@@ -122,12 +113,9 @@ int main(int argc, char **argv) {
   print_text(model->name);
   printf(", \"device\": ");
   print_text(mace_part_device(session, 0));
-  printf(", \"devices\": [");
-  for (int32_t i = 0; i < model->part_count; i++) {
-    printf("%s", i ? ", " : "");
-    print_text(mace_part_device(session, i));
-  }
-  printf("], \"threads\": %d, \"open_ns\": %lld, \"ns\": [", workers, (long long)opened);
+  printf(", ");
+  print_devices(model, session);
+  printf(", \"threads\": %d, \"open_ns\": %lld, \"ns\": [", workers, (long long)opened);
   for (int i = 0; i < rounds; i++) {
     const int64_t start = now();
     check(session, mace_run(session, in, out));

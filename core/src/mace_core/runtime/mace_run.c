@@ -5,7 +5,7 @@
  * INPUT: one file for each input of the model, in order, raw values as the model wants them; a file of several samples, one after
  * another, runs the model once for each in one session. States go on from each sample to the next; with --reset they have their start
  * values again after every N samples. FOLDER/output_I.bin gets the values of output I of all samples; with --layers, FOLDER/layer_I.bin
- * the result of every layer for the first sample.
+ * the result of every layer for the first sample. Prints one JSON object: what computes each part.
  */
 #include "mace_tool.h"
 
@@ -91,6 +91,9 @@ int main(int argc, char **argv) {
     mace_observe(session, NULL, NULL);
   }
   for (int32_t i = 0; i < model->output_count; i++) spill(folder, "output", i, outputs[i], model->outputs[i].bytes * samples);
+  printf("{");
+  print_devices(model, session); /* after the runs: a fallback may have taken over */
+  printf("}\n");
   mace_close(session);
   mace_threads_delete((mace_threads *)config.threads);
   return 0;

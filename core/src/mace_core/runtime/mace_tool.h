@@ -25,6 +25,26 @@ static inline void show(FILE *file, const char *name) {
   for (; *name; name++) fputc((unsigned char)*name < 32 || *name == 127 ? '?' : *name, file);
 }
 
+/* Print a string of JSON. */
+static inline void print_text(const char *text) {
+  putchar('"');
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\') putchar('\\');
+    putchar((unsigned char)*text < 32 || *text == 127 ? '?' : *text);
+  }
+  putchar('"');
+}
+
+/* Print what computes each part, as a member of a JSON object. */
+static inline void print_devices(const mace_model *model, const mace_session *session) {
+  printf("\"devices\": [");
+  for (int32_t i = 0; i < model->part_count; i++) {
+    printf("%s", i ? ", " : "");
+    print_text(mace_part_device(session, i));
+  }
+  printf("]");
+}
+
 /* The value of --name=VALUE in argv, or NULL. */
 static inline const char *option(int argc, char **argv, const char *name) {
   const size_t length = strlen(name);

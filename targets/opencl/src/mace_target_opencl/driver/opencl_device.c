@@ -173,10 +173,14 @@ static mace_status find_shared(mace_device *device, mace_text text) {
 /* Everything that compiled kernels depend on: the cache compares it. */
 static void name_device(mace_device *device) {
   char name[80] = "", driver[32] = "", version[32] = "";
+  uint64_t type = CL_DEVICE_TYPE_GPU;
   read_text(device, device->id, CL_DEVICE_NAME, name, sizeof name);
   read_text(device, device->id, CL_DRIVER_VERSION, driver, sizeof driver);
   read_text(device, device->id, CL_DEVICE_VERSION, version, sizeof version);
-  snprintf(device->name, sizeof device->name, "%s, driver %s, %s", name, driver, version);
+  device->cl.clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+  /* Whoever asked for a GPU is to read it where a processor has taken its place. */
+  snprintf(device->name, sizeof device->name, "%s%s, driver %s, %s", name,
+           type & CL_DEVICE_TYPE_GPU ? "" : " (a processor, no GPU)", driver, version);
 }
 
 mace_status mace_opencl_find_device(mace_device *device, mace_text text) {
