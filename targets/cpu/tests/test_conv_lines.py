@@ -202,3 +202,21 @@ def test_lines_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     assert max(counts) > 3
     for name, array in model.run(inputs).items():
         np.testing.assert_array_equal(together[name], array, err_msg=name)
+
+
+@pytest.mark.slow
+def test_a_line_is_shared_out(tmp_path: Path) -> None:
+    """Twelve tasks are worth it for three workers: parts of 75 tiles of a signal, and of each line of two."""
+    signal = conv("signal", (1, 905, 1), (20, 8, 1), pads_before=(3,), pads_after=(2,))
+    lines = [
+        conv("lines", (1, 3, 211, 3), (9, 2, 5, 3), strides=(1, 2), pads_before=(0, 4), pads_after=(0, 9)),
+        planes("two_planes", (1, 3, 2, 150), 8, then="Tanh"),
+    ]
+    merged = merge("all", [signal, *lines])
+    target = OneLevel(QUIET["avx2"])
+    model = load_library(generate_library([target], [merged]), tmp_path, ("-DMACE_GRAIN_NS=1",))["all"]
+    inputs = random_inputs(merged)
+    together, counts = shuffled(model, inputs)
+    assert counts == [11, 10, 10]
+    for name, array in model.run(inputs).items():
+        np.testing.assert_array_equal(together[name], array, err_msg=name)
