@@ -140,7 +140,9 @@ def multiply_lowest(rows: int, shape: tuple[int, int], lowest: Sequence[tuple[in
 
 @pytest.mark.slow
 @pytest.mark.emulator
-@pytest.mark.parametrize("tools", [("zig", "arm64-v8a"), ("gnu", "armhf")], ids="-".join)
+@pytest.mark.parametrize(
+    "tools", [("zig", "arm64-v8a"), ("gnu", "armhf"), ("zig", "armeabi-v7a")], ids="-".join
+)
 def test_products_of_the_lowest_bytes_do_not_wrap(tools: tuple[str, str], tmp_path: Path) -> None:
     """Two products of -128 by -128 are 2^15, one more than 16 bits hold."""
     graphs = []

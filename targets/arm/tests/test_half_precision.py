@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from emulated_arm import assert_equal_on_arm
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.testing.compiled import case, merge
@@ -63,7 +64,7 @@ class Convolution:
 
     shape: tuple[int, ...]
     filters: tuple[int, ...]
-    attrs: Mapping[str, object]
+    attrs: Mapping[str, Attribute]
 
 
 NO_BORDER = {"pads_before": (0, 0), "pads_after": (0, 0)}

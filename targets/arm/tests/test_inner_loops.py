@@ -79,10 +79,11 @@ def test_cores_reach_all_products_of_halves() -> None:
 
 
 @pytest.mark.exhaustive
-def test_floats_of_32_bits_take_few_steps() -> None:
-    """43 instructions, of which eight loads advance a pointer: 51 steps, three in a cycle, for 16 cycles."""
+@pytest.mark.parametrize(("tile", "instructions"), [("gemm_4x2", 42), ("igemm_pairs_2x2", 37)])
+def test_cores_of_32_bits_reach_nine_tenths(tile: str, instructions: int) -> None:
+    """16 cycles of products; loads that advance a pointer are two steps, and three steps begin in a cycle."""
     require(None if shutil.which("llvm-mca") else "llvm-mca is not installed: apt-get install llvm")
     assembly = compile_level("armeabi-v7a", "neon")
-    assert count_loop(assembly, "gemm_4x2").instructions <= 43
-    (share,) = measure_shares(assembly, "gemm_4x2", "armeabi-v7a").values()
-    assert share > 0.89
+    assert count_loop(assembly, tile).instructions <= instructions
+    (share,) = measure_shares(assembly, tile, "armeabi-v7a").values()
+    assert share >= 0.9

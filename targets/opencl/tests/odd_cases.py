@@ -22,14 +22,14 @@ class OpCase:
 
     op: str
     inputs: Sequence[Array | tuple[int, ...]]
-    attrs: Mapping[str, object]
+    attrs: Mapping[str, Attribute]
     constants: tuple[int, ...] = ()
     outputs: int = 1
 
 
 def window(
     *, strides: Sequence[int], before: Sequence[int], after: Sequence[int], dilations: Sequence[int]
-) -> dict[str, object]:
+) -> dict[str, Attribute]:
     return {
         "strides": tuple(strides),
         "pads_before": tuple(before),
@@ -99,12 +99,17 @@ REGIONAL = (
     OpCase("DFT", [(2, 5, 2)], {"length": 8, "inverse": True, "onesided": True}),
     OpCase("DFT", [(2, 400, 1)], {"length": 512, "onesided": True}),
 )
-CUBIC = {"sizes": (1, 5, 4, 2), "scales": (1.0, 5 / 3, 0.8, 1.0), "mode": "cubic", "exclude_outside": True}
+CUBIC: Mapping[str, Attribute] = {
+    "sizes": (1, 5, 4, 2),
+    "scales": (1.0, 5 / 3, 0.8, 1.0),
+    "mode": "cubic",
+    "exclude_outside": True,
+}
 LINE = window(strides=[2], before=[1], after=[1], dilations=[2])
 SPACE = window(strides=[1, 2, 1], before=[1, 0, 1], after=[0, 0, 1], dilations=[1, 1, 2])
 GROUPS = window(strides=[1, 1], before=[1, 1], after=[1, 1], dilations=[1, 1])
 BACKWARDS = window(strides=[3, 2], before=[1, 0], after=[0, 1], dilations=[2, 1])
-CEIL = {
+CEIL: Mapping[str, Attribute] = {
     **window(strides=[2, 2], before=[1, 1], after=[1, 1], dilations=[1, 1]),
     "kernel": (2, 2),
     "ceil": True,
@@ -126,14 +131,18 @@ WINDOWS = (
 def list_variants() -> Iterator[OpCase]:
     """Yield samples of grids in every mode, and scatters with every reduction."""
     for mode, padding in product(("nearest", "linear", "cubic"), ("zeros", "border", "reflection")):
-        attrs = {"mode": mode, "padding": padding, "align_corners": padding == "border"}
+        sampling: Mapping[str, Attribute] = {
+            "mode": mode,
+            "padding": padding,
+            "align_corners": padding == "border",
+        }
         # Not at random: a coordinate near the middle of two elements rounds either way in single precision.
         grid = np.linspace(-1.51, 1.47, 48).reshape(2, 3, 4, 2).astype(np.float32)
-        yield OpCase("GridSample", [(2, 5, 6, 3), grid], attrs, (1,))
+        yield OpCase("GridSample", [(2, 5, 6, 3), grid], sampling, (1,))
     places, pairs = RNG.integers(-5, 5, (3, 6, 2)), RNG.integers(-4, 4, (7, 2))
     for reduction in ("none", "add", "mul", "max", "min"):
-        attrs = {"axis": 1, "reduction": reduction}
-        yield OpCase("ScatterElements", [(4, 5, 3), places, (3, 6, 2)], attrs, (1,))
+        scatter: Mapping[str, Attribute] = {"axis": 1, "reduction": reduction}
+        yield OpCase("ScatterElements", [(4, 5, 3), places, (3, 6, 2)], scatter, (1,))
         yield OpCase("ScatterND", [(4, 5, 3), pairs, (7, 3)], {"reduction": reduction}, (1,))
 
 
