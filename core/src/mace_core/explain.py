@@ -114,5 +114,8 @@ def describe_selection(selection: Selection) -> Iterator[str]:
         unit = f" {selection.unit}" if selection.unit else ""
         chosen = f"{choice.candidate}, {choice.reason}; costs: {costs}{unit}"
         yield f"  {key.node} ({key.op} of {key.shapes}) at {choice.level}: {chosen}\n"
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in selection.refused.items():
-        yield f"  {key.node} ({key.op} of {key.shapes}): not {name}: {reason}\n"
+        names_by_reason[reason].append(name)
+    for reason, names in names_by_reason.items():
+        yield f"  {key.node} ({key.op} of {key.shapes}): not {', '.join(names)}: {reason}\n"

@@ -8,7 +8,8 @@ A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks" (2015)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, reduce
 from math import prod
@@ -126,14 +127,35 @@ def measure_error(weights: Array, tile: int) -> float:
         return float(np.abs(rounded - exact).max() / largest) if largest else 0.0
 
 
-def is_within(weights: Array, tile: int, error: float) -> bool:
+@dataclass(frozen=True)
+class MeasuredErrors:
+    """Remembers measured errors: a node is lowered several times, to try it, to estimate and to compute it.
+
+    by_key: by the identity of the filters and the tile. Filters are there too, so that they live as long as
+    their identity is used.
+    """
+
+    by_key: dict[tuple[int, int], tuple[Array, float]] = field(default_factory=dict)
+
+    def measure(self, weights: Array, tile: int) -> float:
+        """Return what `measure_error` returns; it is called once for the same array and tile."""
+        key = (id(weights), tile)
+        if key not in self.by_key:
+            self.by_key[key] = (weights, measure_error(weights, tile))
+        return self.by_key[key][1]
+
+
+def is_within(
+    weights: Array, tile: int, error: float, measure: Callable[[Array, int], float] = measure_error
+) -> bool:
     """Tell whether a tile's error is within a bound; 0 is none.
 
     No tile is for filters with an infinity: their transform subtracts it from itself.
+    measure: returns the error, see `MeasuredErrors`.
     """
     if not np.isfinite(weights).all():
         return False
-    return not error or measure_error(weights, tile) <= error
+    return not error or measure(weights, tile) <= error
 
 
 def _convolve(data: Array, filters: Array, tile: int) -> Array:

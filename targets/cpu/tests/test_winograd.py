@@ -27,7 +27,7 @@ from mace_core.testing.compiled import (
     run_merged,
 )
 from mace_core.testing.sanitized import Sanitized
-from mace_core.winograd import TILES
+from mace_core.winograd import TILES, measure_error
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower import winograd
 
@@ -80,14 +80,12 @@ class Tiled(OneLevel):
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tiles be taken wherever they can, and only those of the largest size that is allowed."""
-    monkeypatch.setattr(winograd, "estimate_direct", lambda _node, _lowering: 1e30)
-    monkeypatch.setattr(winograd, "_estimate", lambda _x, _y, tile: 1 / tile)
+    monkeypatch.setattr(winograd, "estimate_direct", lambda _node, _lowering, _fetch=0: 1e30)
+    monkeypatch.setattr(winograd, "estimate_tiles", lambda _x, _y, tile, _fetch=0: 1 / tile)
 
 
-def list_kernels(graph: Graph, tile: int = 6) -> list[str]:
-    target = Cpu()
-    target.winograd = tile
-    return [call.kernel.name for call in target.lower(graph, "x86_64").calls]
+def list_kernels(graph: Graph, tile: int = 6, level: str = "avx2") -> list[str]:
+    return [call.kernel.name for call in Tiled(LEVELS[level], tile).lower(graph).calls]
 
 
 def check_errors(graph: Graph, results: dict[str, Array], inputs: dict[str, Array], limit: float) -> None:
@@ -207,6 +205,58 @@ def test_the_cheapest_tile_is_chosen(size: int, channels: int, results: int, ker
     graph = sided("chosen", (1, size, size, channels), results)
     assert list_kernels(graph) == [kernel]
     assert list_kernels(graph, 0) == ["conv_f32"]
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "results", "kernel"),
+    [
+        (28, 128, 128, "conv_winograd4_f32"),
+        (14, 256, 256, "conv_f32"),
+        (7, 512, 512, "conv_f32"),
+        # Less than NEAR_BYTES of filters.
+        (14, 96, 96, "conv_winograd4_f32"),
+    ],
+)
+def test_wide_vectors_wait_for_filters_from_memory(
+    size: int, channels: int, results: int, kernel: str
+) -> None:
+    graph = sided("chosen", (1, size, size, channels), results)
+    assert list_kernels(graph, level="avx512vnni") == [kernel]
+
+
+def test_each_level_of_a_library_has_its_choice() -> None:
+    """And the tiles of each size are candidates, for a tuning file."""
+    target = Cpu()
+    target.winograd = 6
+    program = target.lower(sided("chosen", (1, 14, 14, 256), 256), "x86_64")
+    (selection,) = program.selections
+    assert {choice.level: choice.candidate for choice in selection.choices} == {
+        "avx512vnni": "direct",
+        "avx2": "winograd",
+        "sse2": "winograd",
+    }
+    assert selection.refused == {"winograd-4": "candidate winograd has tiles of 4"}
+    for choice in selection.choices:
+        assert [*choice.costs] == ["winograd", "direct", "winograd-2", "winograd-6"]
+        assert choice.costs["winograd"] < choice.costs["winograd-2"] or choice.level == "avx512vnni"
+    assert {call.kernel.name: call.levels for call in program.calls} == {
+        "conv_f32": ("avx512vnni",),
+        "conv_winograd4_f32": ("avx2", "sse2"),
+    }
+
+
+def test_errors_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+
+    def measure(weights: Array, tile: int) -> float:
+        measured.append(tile)
+        return measure_error(weights, tile)
+
+    monkeypatch.setattr("mace_core.winograd.measure_error", measure)
+    target = Cpu().configure(Model("m", (), keys={"winograd": 6, "winograd_error": 8e-6}))
+    assert isinstance(target, Cpu)
+    target.lower(sided("bounded", (1, 56, 56, 64), 64), "x86_64")
+    assert sorted(measured) == [2, 4, 6]
 
 
 def test_no_larger_tile_than_allowed_is_chosen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from typing import TYPE_CHECKING
 
 from mace_core.api import Target
 from mace_core.candidates import Candidate
@@ -18,22 +19,27 @@ from mace_core.program import Call, Program
 from mace_core.tables import rows
 from mace_target_cpu.isa import GENERIC, X86, X86_DEFAULT, CpuLevel, Packing
 
+if TYPE_CHECKING:
+    from mace_core.winograd import MeasuredErrors
+
 
 class Cpu(KernelTarget):
     """Any CPU, through portable C; on x86-64 with levels from SSE2 to AVX-512.
 
     winograd: the largest tile of Winograd's convolution that the model allows; 0 for none.
     winograd_error: the largest error that it allows them; 0 for any.
+    winograd_errors: those that were measured of its filters; None to measure each again.
     """
 
     name = "cpu"
     device = "cpu"
     winograd = 0
     winograd_error = 0.0
+    winograd_errors: MeasuredErrors | None = None
 
     def configure(self, model: Model) -> Target:
         """Return the target with the tiles that a model allows."""
-        from mace_core.winograd import WinogradKeys  # read on first use
+        from mace_core.winograd import MeasuredErrors, WinogradKeys  # read on first use
 
         keys = WinogradKeys.of_model(model)
         # A model that asks for nothing leaves the target as whoever made it configured it.
@@ -41,6 +47,7 @@ class Cpu(KernelTarget):
             return self
         configured = copy(self)
         configured.winograd, configured.winograd_error = keys.tile, keys.error
+        configured.winograd_errors = MeasuredErrors()
         return configured
 
     @property
@@ -49,9 +56,11 @@ class Cpu(KernelTarget):
         table: Mapping[str, Lower] = rows("mace_target_cpu.lower", "LOWERINGS")
         if not self.winograd:
             return table
-        from mace_target_cpu.lower.winograd import offer_winograd  # read on first use
+        from mace_core.winograd import MeasuredErrors  # read on first use
+        from mace_target_cpu.lower.winograd import TileRules, offer_winograd
 
-        return {**table, "Conv": offer_winograd(self.winograd, self.winograd_error)}
+        errors = self.winograd_errors or MeasuredErrors()
+        return {**table, "Conv": offer_winograd(TileRules(self.winograd, self.winograd_error, errors))}
 
     @property
     def quantized(self) -> Mapping[str, Lower]:  # type: ignore[override]

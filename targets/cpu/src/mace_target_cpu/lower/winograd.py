@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
 
 from mace_core.candidates import Candidate
 from mace_core.emit.text import Code
-from mace_core.ir import DType, Node, Tensor
+from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.program import Call, Kernel
-from mace_core.winograd import ERROR, TILES, WINDOW, is_within, transform_filters, transforms
+from mace_core.winograd import (
+    ERROR,
+    TILES,
+    WINDOW,
+    MeasuredErrors,
+    is_within,
+    transform_filters,
+    transforms,
+)
 from mace_target_cpu.isa import KERNELS, MAX_LANES, panel_width
 from mace_target_cpu.lower.conv import CLAMP, clamp, conv, spatial
 from mace_target_cpu.lower.gemm import (
@@ -25,6 +32,7 @@ from mace_target_cpu.lower.gemm import (
     pack,
     packed_size,
 )
+from mace_target_cpu.lower.winograd_costs import count_tiles, estimate_direct, estimate_tiles, fetch_of
 
 FIELDS = (
     ("batch", "i32"),
@@ -47,13 +55,6 @@ MIN_CHANNELS = 16
 MIN_TILES = 32
 """Tiles of a task that are worth more than that they stay in the cache: each reads all filters again."""
 
-FETCH = 8
-"""Multiply-adds that take as long as fetching a value of a factor, measured on processors with AVX2."""
-
-TRANSFORM = {2: 6, 4: 10, 6: 13}
-"""Tile -> multiply-adds that take as long as transforming one of its values, measured there too."""
-
-
 @dataclass(frozen=True)
 class SignPair:
     """Two lines of B for points that differ in their sign: the first is even + odd, the other even - odd."""
@@ -72,97 +73,114 @@ class DataLines:
 
 
 @dataclass(frozen=True)
-class WinogradPlan:
-    """Says by which tiles a convolution is computed.  tile: results of a side.  cost: in multiply-adds."""
+class TileRules:
+    """The tiles that a model allows.
 
-    tile: int
-    cost: float
-
-    @property
-    def side(self) -> int:
-        """Values of a side of a transformed tile."""
-        return self.tile + WINDOW - 1
-
-
-@dataclass(frozen=True)
-class Winograd:
-    """Computes convolutions by tiles of `largest` x `largest` results at maximum.
-
-    error: the largest that is allowed, see `measure_error` of `mace_core.winograd`; 0 for any.
+    largest: results of a side at maximum.  error: the largest that is allowed, see `measure_error` of
+    `mace_core.winograd`; 0 for any.  errors: those that were measured.
     """
 
     largest: int
     error: float = 0.0
+    errors: MeasuredErrors = field(default_factory=MeasuredErrors)
 
-    def lower(self, node: Node, lowering: Lowering) -> None:
-        """Append the call; raises Refused where it would take longer than the direct sum, or cannot be."""
-        _call_winograd(node, lowering, self._plan(node, lowering))
-
-    def estimate(self, node: Node, lowering: Lowering, level: Level) -> float:
-        """Return the multiply-adds of the cheapest tile."""
-        return self._plan(node, lowering).cost
-
-    def _plan(self, node: Node, lowering: Lowering) -> WinogradPlan:
-        x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
-        attrs = node.attributes(ConvAttributes)
-        is_square = w.shape[1:-1] == (WINDOW, WINDOW) and {*attrs.strides} == {*attrs.dilations} == {1}
-        if not is_square or attrs.group != 1 or x.dtype is not DType.F32:
-            raise Refused(
-                "Winograd's tiles need windows of 3 x 3 that move by 1, one group, and f32", code="other"
-            )
-        if min(x.shape[-1], y.shape[-1]) < MIN_CHANNELS:
-            raise Refused(
-                f"Winograd's tiles take less time from {MIN_CHANNELS} channels of both sides on", code="other"
-            )
-        weights = lowering.constant(w.name)
-        if weights is None:
-            raise Refused("filters that are computed would have to be transformed in each run", code="other")
-        plans = [WinogradPlan(tile, _estimate(x, y, tile)) for tile in TILES if tile <= self.largest]
+    def choose(self, node: Node, lowering: Lowering) -> int:
+        """Return the cheapest tile; raises Refused where none takes less time than the direct sum."""
+        weights = _check(node, lowering)
+        x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
         # Refused, and not just dearer: with `numerics: reproducible` the first candidate that takes a node is
-        # chosen, the same one on every processor.
+        # chosen, the same one on every processor. So no level is asked here.
         direct = estimate_direct(node, lowering)
-        faster = sorted((plan for plan in plans if plan.cost < direct), key=lambda plan: plan.cost)
+        costs = {tile: estimate_tiles(x, y, tile) for tile in TILES if tile <= self.largest}
+        faster = sorted((tile for tile, cost in costs.items() if cost < direct), key=lambda tile: costs[tile])
         if not faster:
             raise Refused("Winograd's tiles would take longer than the direct sum", code="other")
-        for plan in faster:
-            if is_within(weights, plan.tile, self.error):
-                return plan
+        for tile in faster:
+            if is_within(weights, tile, self.error, self.errors.measure):
+                return tile
+        raise self.refuse_errors()
+
+    def refuse_errors(self) -> Refused:
+        """Return the refusal of tiles that are not near enough to the direct sum."""
         reason = f"the errors of Winograd's tiles are above {ERROR}: {self.error:g}"
-        raise Refused(reason, code="other", remedy="state a larger one")
+        return Refused(reason, code="other", remedy="state a larger one")
 
 
-def offer_winograd(largest: int, error: float = 0.0) -> tuple[Candidate, ...]:
-    """Return the ways to compute a convolution where tiles up to `largest` are allowed, with an error."""
-    winograd = Winograd(largest, error)
+@dataclass(frozen=True)
+class Winograd:
+    """Computes convolutions by tiles of `tile` x `tile` results, 0 for the cheapest tile."""
+
+    rules: TileRules
+    tile: int = 0
+
+    def lower(self, node: Node, lowering: Lowering) -> None:
+        """Append the call; raises Refused where it cannot be."""
+        _call_winograd(node, lowering, self._choose(node, lowering))
+
+    def estimate(self, node: Node, lowering: Lowering, level: Level) -> float:
+        """Return the multiply-adds in whose time the tiles are computed at a level."""
+        x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+        return estimate_tiles(x, y, self._choose(node, lowering), fetch_of(lowering.graph, level))
+
+    def _choose(self, node: Node, lowering: Lowering) -> int:
+        if not self.tile:
+            return self.rules.choose(node, lowering)
+        weights = _check(node, lowering)
+        if not is_within(weights, self.tile, self.rules.error, self.rules.errors.measure):
+            raise self.rules.refuse_errors()
+        if self.tile == self._cheapest(node, lowering):
+            raise Refused(f"candidate winograd has tiles of {self.tile}", code="other")
+        return self.tile
+
+    def _cheapest(self, node: Node, lowering: Lowering) -> int:
+        """Return the tile of the candidate for the cheapest one, 0 where that is refused."""
+        try:
+            return self.rules.choose(node, lowering)
+        except Refused:
+            return 0
+
+
+def offer_winograd(rules: TileRules) -> tuple[Candidate, ...]:
+    """Return the ways to compute a convolution where tiles are allowed.
+
+    Tiles of each size stand behind the others: at a level the cheapest may be another one, and `mace tune`
+    measures each.
+    """
+    cheapest = Winograd(rules)
+    sizes = [Winograd(rules, tile) for tile in TILES if tile <= rules.largest]
     return (
-        Candidate("winograd", winograd.lower, winograd.estimate),
-        Candidate("direct", conv, lambda node, lowering, _: estimate_direct(node, lowering)),
+        Candidate("winograd", cheapest.lower, cheapest.estimate),
+        Candidate("direct", conv, _estimate_direct),
+        *(Candidate(f"winograd-{one.tile}", one.lower, one.estimate) for one in sizes),
     )
 
 
-def _count_tiles(y: Tensor, tile: int) -> int:
-    batch, height, width = y.shape[:-1]
-    return batch * -(-height // tile) * -(-width // tile)
+def _estimate_direct(node: Node, lowering: Lowering, level: Level) -> float:
+    return estimate_direct(node, lowering, fetch_of(lowering.graph, level))
 
 
-def _estimate(x: Tensor, y: Tensor, tile: int) -> float:
-    """Return the multiply-adds that take as long as a convolution by tiles."""
-    depth, results, tiles = x.shape[-1], y.shape[-1], _count_tiles(y, tile)
-    places = (tile + WINDOW - 1) ** 2
-    products = depth * (tiles * results + FETCH * (tiles + results))
-    return float(places * (products + TRANSFORM[tile] * tiles * (depth + results)))
+def _check(node: Node, lowering: Lowering) -> Array:
+    """Return the filters of a convolution that tiles can compute; raises Refused for others."""
+    x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
+    attrs = node.attributes(ConvAttributes)
+    is_square = w.shape[1:-1] == (WINDOW, WINDOW) and {*attrs.strides} == {*attrs.dilations} == {1}
+    if not is_square or attrs.group != 1 or x.dtype is not DType.F32:
+        raise Refused(
+            "Winograd's tiles need windows of 3 x 3 that move by 1, one group, and f32", code="other"
+        )
+    if min(x.shape[-1], y.shape[-1]) < MIN_CHANNELS:
+        raise Refused(
+            f"Winograd's tiles take less time from {MIN_CHANNELS} channels of both sides on", code="other"
+        )
+    weights = lowering.constant(w.name)
+    if weights is None:
+        raise Refused("filters that are computed would have to be transformed in each run", code="other")
+    return weights
 
 
-def estimate_direct(node: Node, lowering: Lowering) -> float:
-    """Return the multiply-adds of the direct sum, with those that take as long as fetching its factors."""
-    w, y = lowering.shape(node.inputs[1]), lowering.shape(node.outputs[0])
-    pixels, results = prod(y[:-1]), y[-1]
-    return float(prod(w[1:]) * (pixels * results + FETCH * (pixels + results)))
-
-
-def _call_winograd(node: Node, lowering: Lowering, plan: WinogradPlan) -> None:
+def _call_winograd(node: Node, lowering: Lowering, tile: int) -> None:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-    rows = _count_rows(x, y, plan)
+    rows = _count_rows(x, y, tile)
     attrs = node.attributes(ConvAttributes)
     args = {
         "batch": x.shape[0],
@@ -175,15 +193,20 @@ def _call_winograd(node: Node, lowering: Lowering, plan: WinogradPlan) -> None:
         "rows": rows,
         **clamp(node),
     }
-    reads = [node.inputs[0], _pack_filters(node, lowering, plan), optional(node, 2)]
-    floats = _round_up(x.shape[-1]) + plan.side**2 * (rows * _floats_of_tile(x, y) + 2 * MAX_LANES)
-    lowering.call(node, Call(_kernel(plan.tile), args, reads, node.outputs, scratch=4 * floats))
+    reads = [node.inputs[0], _pack_filters(node, lowering, tile), optional(node, 2)]
+    floats = _round_up(x.shape[-1]) + _count_places(tile) * (rows * _floats_of_tile(x, y) + 2 * MAX_LANES)
+    lowering.call(node, Call(_kernel(tile), args, reads, node.outputs, scratch=4 * floats))
 
 
-def _count_rows(x: Tensor, y: Tensor, plan: WinogradPlan) -> int:
+def _count_places(tile: int) -> int:
+    """Return the values of a transformed tile."""
+    return (tile + WINDOW - 1) ** 2
+
+
+def _count_rows(x: Tensor, y: Tensor, tile: int) -> int:
     """Return the tiles of a task at maximum."""
-    fitting = max(MIN_TILES, TASK_FLOATS // (plan.side**2 * _floats_of_tile(x, y)))
-    return max(MOST_ROWS, min(fitting, _count_tiles(y, plan.tile)))
+    fitting = max(MIN_TILES, TASK_FLOATS // (_count_places(tile) * _floats_of_tile(x, y)))
+    return max(MOST_ROWS, min(fitting, count_tiles(y, tile)))
 
 
 def _floats_of_tile(x: Tensor, y: Tensor) -> int:
@@ -195,15 +218,15 @@ def _round_up(floats: int) -> int:
     return -(-floats // MAX_LANES) * MAX_LANES
 
 
-def _pack_filters(node: Node, lowering: Lowering, plan: WinogradPlan) -> str:
+def _pack_filters(node: Node, lowering: Lowering, tile: int) -> str:
     w, panel = node.inputs[1], panel_width(lowering)
     weights = lowering.constant(w)
     assert weights is not None
-    shape = packed_size(plan.side**2, weights.shape[-1], weights.shape[0], panel)
+    shape = packed_size(_count_places(tile), weights.shape[-1], weights.shape[0], panel)
     return lowering.once(
         (w, "winograd", shape),
         lambda: lowering.weight(
-            f"{w}_winograd", shape, "float32", lambda: pack(transform_filters(weights, plan.tile), panel)
+            f"{w}_winograd", shape, "float32", lambda: pack(transform_filters(weights, tile), panel)
         ),
     )
 
