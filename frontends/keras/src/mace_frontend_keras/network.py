@@ -8,18 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from mace_core.ir import Array
 from mace_frontend_keras.layer import KerasLayer, layer_name, list_layers
+from mace_frontend_keras.settings import is_operation
 
 Key = tuple[str, int]
 """A layer's name, and which of its calls."""
 
 MAX_CALLS = 20_000
 """Limit of the calls: the largest models have a few thousand, but nesting multiplies them."""
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class NetworkError(ValueError):
@@ -72,22 +77,30 @@ class Expansion:
                 raise NetworkError(f"it calls more than {MAX_CALLS} layers")
             self.calls.append(LayerCall(name, layer, args, kwargs))
             return lambda index: Ref(name, index)
-        results = self.model(name, layer, args[0] if args else next(iter(kwargs.values()), []))
+        _refuse_arguments(name, args[1:], kwargs)
+        inputs = args[0] if args else next(iter(kwargs.values()), [])
+        # A model hands its training on to its layers: which of them it changes, their handlers know.
+        results = self.model(name, layer, inputs, {"training": True} if kwargs.get("training") else {})
         self.known.update((Ref(name, i).name, ref) for i, ref in enumerate(results))
         return lambda index: _select_result(results, index, name)
 
-    def model(self, name: str, layer: KerasLayer, inputs: Any) -> list[Ref]:
-        """Append the calls of a model, named `name`, on these inputs; return its results."""
-        if layer.kind == "Sequential":
-            return self._sequential(name, layer, inputs)
-        return Functional(self, name, layer).run(inputs)
+    def model(
+        self, name: str, layer: KerasLayer, inputs: Any, kwargs: Mapping[str, Any] = NOTHING
+    ) -> list[Ref]:
+        """Append the calls of a model, named `name`, on these inputs; return its results.
 
-    def _sequential(self, name: str, layer: KerasLayer, inputs: Any) -> list[Ref]:
+        kwargs: what every call in it is given as well, unless it states something else itself.
+        """
+        if layer.kind == "Sequential":
+            return self._sequential(name, layer, inputs, kwargs)
+        return Functional(self, name, layer, kwargs).run(inputs)
+
+    def _sequential(self, name: str, layer: KerasLayer, inputs: Any, kwargs: Mapping[str, Any]) -> list[Ref]:
         tensors = list(refs(inputs))
         for child in layer.children.values():
             if child.kind != "InputLayer":
                 argument = tensors[0] if len(tensors) == 1 else tensors
-                results = self.call(_join_names(name, child.short_name), child, [argument], {})
+                results = self.call(_join_names(name, child.short_name), child, [argument], kwargs)
                 tensors = [results(0)]
         return tensors
 
@@ -102,8 +115,8 @@ class Functional:
     in files of Keras 2. There the numbers are reduced by one.
     """
 
-    def __init__(self, expansion: Expansion, name: str, layer: KerasLayer) -> None:
-        self.expansion, self.name, self.config = expansion, name, layer.config
+    def __init__(self, expansion: Expansion, name: str, layer: KerasLayer, kwargs: Mapping[str, Any]) -> None:
+        self.expansion, self.name, self.config, self.kwargs = expansion, name, layer.config, kwargs
         configs = list_layers(layer.config)
         self.layers = dict(zip(map(layer_name, configs), layer.children.values(), strict=True))
         if len(self.layers) != len(configs):
@@ -234,7 +247,22 @@ class Functional:
         args, kwargs = self._arguments((name, number), resolve)
         public = _join_names(self.name, name)
         call_name = f"{public}/{number}" if number else public
-        return self.expansion.call(call_name, self.layers[name], args, kwargs)
+        layer = self.layers[name]
+        # Operations have no training. Null in a call stands for the argument of the model, as in
+        # Functional.call of Keras.
+        inherited = NOTHING if is_operation(layer) else self.kwargs
+        stated = {key: value for key, value in kwargs.items() if value is not None or key not in inherited}
+        return self.expansion.call(call_name, layer, args, {**inherited, **stated})
+
+
+def _refuse_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise NetworkError for arguments of a nested model that no layer of it would be given."""
+    training = kwargs.get("training")
+    if is_given([*args, kwargs.get("mask")]) or not (training is None or isinstance(training, bool | int)):
+        raise NetworkError(
+            f"model {name!r} is given a mask or an argument by position, which is not supported; call it "
+            "with its inputs alone"
+        )
 
 
 def refs(value: Any) -> Iterator[Ref]:

@@ -15,18 +15,7 @@ from mace_core.ops.op import Op
 from mace_frontend_keras.importer import KerasImporter
 from mace_frontend_keras.layer import KerasLayer
 from mace_frontend_keras.network import Expansion, LayerCall, Ref, operands
-
-NO_EFFECT = frozenset(
-    (
-        *("name", "trainable", "dtype", "function", "data_format", "sparse"),
-        # Types of indices, hints for checks and for speed, and the order of what is sorted in any case.
-        *("out_type", "output_type", "dtype_hint", "validate_indices", "num", "sorted"),
-        *("a_is_sparse", "b_is_sparse"),
-        # What fills an image that is resized with its own aspect ratio, which is refused.
-        *("fill_mode", "fill_value"),
-    )
-)
-"""Settings of operations that need not be read."""
+from mace_frontend_keras.settings import depends_on_training, find_unread, has_unread_positions, is_stated
 
 
 @dataclass(frozen=True)
@@ -117,10 +106,14 @@ class KerasNode(ImportedNode):
         """Return an argument of an operation that never stands by position."""
         return self.argument(len(self.call.args), *keys, default=default)
 
+    def keyword(self, key: str) -> Any:
+        """Return an argument that the call names; None if it names none such."""
+        self.requested.add(key)
+        return self.call.kwargs.get(key)
+
     def flag(self, key: str) -> bool:
         """Tell whether the call has a keyword argument that is true."""
-        self.requested.add(key)
-        return bool(self.call.kwargs.get(key))
+        return bool(self.keyword(key))
 
     def first_argument(self, default: Any = None) -> Any:
         """Return the first argument by position, or the first one by name if none is given by position."""
@@ -132,10 +125,18 @@ class KerasNode(ImportedNode):
         return default
 
     def refuse_unread(self) -> None:
-        """Raise RefusedError for a setting or an argument of an operation that changes its result unread."""
-        stated = {**self.layer.config, **self.call.kwargs}
-        unread = [key for key in stated if key not in self.requested | NO_EFFECT and _is_stated(stated[key])]
+        """Raise RefusedError for a setting or an argument that changes the result and that was not read."""
+        unread = find_unread(self.layer, self.call.kwargs, self.requested)
         self.require_supported(not unread, f"it is given {', '.join(unread)}")
+        has_unread = has_unread_positions(self.layer, self.call.args)
+        self.require_supported(not has_unread, "it is given further arguments by position")
+        # A model of Keras 2 trains such a layer in any case. In one of Keras 3 the model's own `training`,
+        # False in predict(), replaces that of the call (operation_fn of keras/src/models/functional.py).
+        has_training = self.importer.source.version == 2 and is_stated(self.call.kwargs.get("training"))
+        is_trained = has_training and depends_on_training(self.layer)
+        self.refuse_unless(
+            not is_trained, "it is called with training=True; make the model that you deploy without it"
+        )
 
     def inputs(self) -> list[str]:
         """Return the tensors of its first argument."""
@@ -250,7 +251,7 @@ class KerasNode(ImportedNode):
 
     def child_node(self, name: str, layer: KerasLayer) -> KerasNode:
         """Return a layer inside of this one as a call without arguments: for its settings and weights."""
-        return KerasNode(LayerCall(name, layer, ()), self.importer)
+        return KerasNode(LayerCall(name, layer, ()), self.importer, self.requested)
 
     @property
     def is_channels_first(self) -> bool:
@@ -279,13 +280,6 @@ class KerasNode(ImportedNode):
     def with_name(self, name: str) -> KerasNode:
         """Return the same call under another name."""
         return replace(self, call=replace(self.call, name=name))
-
-
-def _is_stated(value: Any) -> bool:
-    """Tell whether a setting has another value than those that stand for nothing: null, false, 0, empty."""
-    if isinstance(value, bool | int | float | str | list | tuple | dict):
-        return bool(value)
-    return value is not None
 
 
 def translate_call(importer: KerasImporter, call: LayerCall) -> None:

@@ -39,6 +39,8 @@ KEEP_MASK = frozenset(
             "GaussianNoise",
             "ActivityRegularization",
             "SpatialDropout1D",
+            "SpatialDropout2D",
+            "SpatialDropout3D",
         ),
         *("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "ThresholdedReLU"),
     )
@@ -77,8 +79,6 @@ MASK_PLACES: Mapping[str, int] = MappingProxyType(
 )
 """Layers that a call may give a mask -> its position among the arguments of Keras 3."""
 
-OPERATIONS = ("ops.", "tf.")
-"""How the kinds of calls of functions begin."""
 MASK_REMEDY = (
     "make the model without masks (mask_zero=False, no Masking layer) and give it sequences of one length"
 )
@@ -97,9 +97,6 @@ def convert(node: KerasNode) -> Sequence[str]:
         raise RefusedError(f"it is given a mask as an argument; {MASK_REMEDY}")
     if kind in handlers():
         results = handlers()[kind](node)
-        # Operations get more arguments from version to version; none that no handler reads may be ignored.
-        if kind.startswith(OPERATIONS):
-            node.refuse_unread()
     elif custom := node.builder.ops.get(custom_name(kind)):
         known = fields_of(custom.attrs)
         attrs = {key: value for key, value in node.layer.config.items() if key in known}
@@ -108,6 +105,8 @@ def convert(node: KerasNode) -> Sequence[str]:
         raise RefusedError(_explain_unsupported(kind))
     if (masked and kind in KEEP_MASK) or _makes_mask(node):
         importer.masked.update(results)
+    if kind in handlers():
+        node.refuse_unread()
     return results
 
 
@@ -119,7 +118,8 @@ def _has_mask(node: KerasNode) -> bool:
 
 def _makes_mask(node: KerasNode) -> bool:
     """Tell whether the results of a layer have a mask that its inputs have not."""
-    return node.op == "Masking" or (node.op == "Embedding" and bool(node.get("mask_zero", False)))
+    is_embedding = node.op in ("Embedding", "ReversibleEmbedding")
+    return node.op == "Masking" or (is_embedding and bool(node.get("mask_zero", False)))
 
 
 def explain_unknown(node: ImportedNode) -> str | None:

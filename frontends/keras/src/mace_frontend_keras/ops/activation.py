@@ -129,7 +129,10 @@ def activate(node: KerasNode, x: str, setting: Any) -> Sequence[str]:
         before = Ref(f"{node.name}/before")
         node.importer.results.values[before.name] = x
         layer = read_layer(setting, f"{node.layer.name}/activation", f"{node.layer.path}/activation")
-        return handlers()[layer.kind](KerasNode(LayerCall(node.name, layer, [before]), node.importer))
+        inner = KerasNode(LayerCall(node.name, layer, [before]), node.importer)
+        results = handlers()[layer.kind](inner)
+        inner.refuse_unread()
+        return results
     remedy = "use one of Keras's own, or cut the graph before it with output_tensors"
     raise RefusedError(f"activation {name or setting.get('class_name')!r} is not supported; {remedy}")
 
@@ -198,7 +201,7 @@ def softmax(node: KerasNode, x: str, axis: Any) -> Sequence[str]:
 
 def _softmax(node: KerasNode) -> Sequence[str]:
     node.refuse_unless(
-        len(node.call.args) < 2 and node.call.kwargs.get("mask") is None,
+        len(node.call.args) < 2 and node.keyword("mask") is None,
         "it is given a mask; apply it before the layer",
     )
     return softmax(node, node.float_input(), node.get("axis", -1))

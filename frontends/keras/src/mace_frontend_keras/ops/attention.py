@@ -24,7 +24,7 @@ def _operands(node: KerasNode) -> list[str]:
     tensors = node.tensors(list(node.call.args))
     problem = "it is given a mask by position; give it as attention_mask of MultiHeadAttention"
     node.refuse_unless(len(tensors) <= 3, problem)
-    named = [node.call.kwargs.get(key) for key in ("query", "value", "key")]
+    named = [node.keyword(key) for key in ("query", "value", "key")]
     tensors = [node.to_float(tensor) for tensor in (*tensors, *node.tensors(named[len(tensors) :]))]
     node.refuse_unless(
         len(tensors) in (2, 3), f"it is given {len(tensors)} tensors; a query and a value were expected"
@@ -35,15 +35,17 @@ def _operands(node: KerasNode) -> list[str]:
 def _apply_masks(node: KerasNode, scores: str) -> str:
     """Return scores, those that do not count so small that the softmax gives them nothing."""
     shape = node.shape(scores)
-    if node.flag("use_causal_mask") or node.get("causal", False):
+    # An argument of the call; a setting of the layer in Keras 2.
+    is_causal = (node.flag("use_causal_mask"), bool(node.get("causal", False)))
+    if any(is_causal):
         allowed = np.tri(shape[-2], shape[-1], dtype=bool)
         causal = node.add_float(np.where(allowed, 0, EXCLUDED), "causal")
         scores = node.emit("Add", [scores, causal], tag="causal")
-    mask = node.call.kwargs.get("attention_mask")
+    mask = node.keyword("attention_mask")
     if is_given(mask):
         scores = _mask_scores(node, scores, mask)
     keys = ("mask", "query_mask", "value_mask", "key_mask")
-    others = [key for key in keys if is_given(node.call.kwargs.get(key))]
+    others = [key for key in keys if is_given(node.keyword(key))]
     node.refuse_unless(
         not others, f"it is given {', '.join(others)}; give it as attention_mask of MultiHeadAttention"
     )
@@ -75,9 +77,7 @@ def _mix_values(node: KerasNode, scores: str, value: str) -> tuple[str, str]:
 
 def _done_results(node: KerasNode, output: str, weights: str) -> Sequence[str]:
     """Add the call's results: the output, and the weights if the call returns them."""
-    by_position = len(node.call.args) > 3 and node.call.args[-1] is True
-    wants_weights = node.flag("return_attention_scores") or by_position
-    return node.done_all([output, weights] if wants_weights else [output])
+    return node.done_all([output, weights] if node.flag("return_attention_scores") else [output])
 
 
 def _heads(node: KerasNode, key: str, tensor: str, count: int) -> str:

@@ -71,7 +71,7 @@ def run(node: KerasNode, layer: KerasLayer, x: str, states: Sequence[str]) -> Se
 
     Stacked cells one after another.
     """
-    get = layer.config.get
+    get = node.child_node(node.name, layer).get
     node.refuse_unless(
         not get("time_major"), "it wants the time before the batch; transpose before the layer"
     )
@@ -211,9 +211,9 @@ def _functions(cell: KerasNode, kind: CellKind) -> dict[str, Any]:
 
 def _sequence_and_states(node: KerasNode) -> tuple[str, list[str]]:
     """Return the sequence, and the initial states: listed with the sequence, or given as `initial_state`."""
-    argument = node.call.args[0] if node.call.args else node.call.kwargs.get("sequences", [])
+    argument = node.call.args[0] if node.call.args else node.keyword("sequences") or []
     x, *states = node.tensors(argument)
-    others = node.call.args[1:2] or [node.call.kwargs.get("initial_state")]
+    others = node.call.args[1:2] or [node.keyword("initial_state")]
     return node.to_float(x), states or node.tensors(others)
 
 
@@ -248,7 +248,8 @@ def _bidirectional(node: KerasNode) -> Sequence[str]:
         f"it wraps {layers[0].kind}; use LSTM, GRU or SimpleRNN",
     )
     keys = ("return_sequences", "return_state")
-    forward, backward = ([layer.config.get(key) for key in keys] for layer in layers)
+    nodes = [node.child_node(node.name, layer) for layer in layers]
+    forward, backward = ([inner.get(key) for key in keys] for inner in nodes)
     node.require_consistent(forward == backward, "its two layers give different things")
     half = len(states) // 2
     halves = (states[:half], states[half : 2 * half])
@@ -259,9 +260,9 @@ def _bidirectional(node: KerasNode) -> Sequence[str]:
         # Keras reverses what its second layer returns, and a layer that goes backwards returns reversed
         # steps.
         outputs = [result.steps for result in results]
-        if layers[0].config.get("go_backwards"):
+        if nodes[0].get("go_backwards"):
             outputs[0] = _reverse_time(node, outputs[0])
-        if not layers[1].config.get("go_backwards"):
+        if not nodes[1].get("go_backwards"):
             outputs[1] = _reverse_time(node, outputs[1])
     final = [*results[0].states, *results[1].states] if returns_states else []
     return node.done_all([*_merge_directions(node, *outputs), *final])
@@ -269,7 +270,8 @@ def _bidirectional(node: KerasNode) -> Sequence[str]:
 
 def _merge_directions(node: KerasNode, first: str, second: str) -> list[str]:
     """Return the outputs of both directions as the layer merges them."""
-    mode = node.layer.config.get("merge_mode", "concat")
+    # Without a merge there are two outputs, which `get` cannot tell from an absent setting.
+    mode = None if node.layer.config.get("merge_mode", "") is None else node.get("merge_mode", "concat")
     if mode is None:
         return [first, second]
     node.require_supported(mode in MERGES, f"it has merge_mode {mode!r}")

@@ -12,47 +12,10 @@ from mace_core.ir import Shape
 from mace_core.ops.resize import ResizeAttributes
 from mace_frontend_keras.node import KerasNode
 from mace_frontend_keras.ops import Handler
+from mace_frontend_keras.settings import TRAINING_LAYERS
 
-TRAINING = (
-    *(
-        "Dropout",
-        "SpatialDropout1D",
-        "SpatialDropout2D",
-        "SpatialDropout3D",
-        "AlphaDropout",
-        "GaussianDropout",
-        "GaussianNoise",
-    ),
-    *(
-        "ActivityRegularization",
-        "Identity",
-        "StochasticDepth",
-        "RandomFlip",
-        "RandomRotation",
-        "RandomZoom",
-        "RandomTranslation",
-        "RandomContrast",
-    ),
-    *(
-        "RandomBrightness",
-        "RandomShear",
-        "RandomErasing",
-        "RandomHue",
-        "RandomSaturation",
-        "RandomColorJitter",
-        "RandomGrayscale",
-    ),
-    *(
-        "RandomSharpness",
-        "RandomGaussianBlur",
-        "RandomInvert",
-        "RandomPosterization",
-        "RandomColorDegeneration",
-        "RandomPerspective",
-    ),
-    "RandomElasticTransform",
-)
-"""Layers that change their input in training only."""
+TRAINING = (*TRAINING_LAYERS, "ActivityRegularization", "Identity")
+"""Layers that return their input."""
 
 
 def resolve_shape(node: KerasNode, dims: Sequence[Any], shape: Shape) -> Shape:
