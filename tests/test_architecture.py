@@ -261,6 +261,10 @@ TESTED_ELSEWHERE = {
     ),
     "build_folder": ("core/tests/test_scons.py", "SCons alone asks for the folder's lock"),
     "cli": ("core/tests/test_commands.py", "commands are tried from the command line"),
+    "device_code": (
+        "core/tests/test_device_binaries.py",
+        "an interface without behavior, which run/device_binaries.py calls",
+    ),
     "deployment/convert": ("core/tests/test_deployment.py", "values are converted as a file is read"),
     "deployment/faults": ("core/tests/test_deployment.py", "faults are told as a file is read"),
     "deployment/objects": ("core/tests/test_deployment.py", "data without behavior"),

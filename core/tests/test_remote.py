@@ -118,6 +118,20 @@ def pack(files: Mapping[str, bytes], link: str = "") -> bytes:
     return stream.getvalue()
 
 
+def test_a_program_on_the_board_sees_what_lies_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "compiled"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a.bin").write_bytes(b"kernels")
+    (tmp_path / "program").write_bytes(b"")
+    parcel = Parcel.of(tmp_path / "program", [f"--compiled={folder}"])
+    assert parcel.words == ("--compiled=results/0",)
+    with tarfile.open(fileobj=io.BytesIO(parcel.archive())) as archive:
+        assert archive.getnames() == ["program", "results/0/a.bin", "script"]
+        content = archive.extractfile("results/0/a.bin")
+        assert content is not None
+        assert content.read() == b"kernels"
+
+
 def test_a_board_writes_only_into_the_folders_of_results(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "results"
     folder.mkdir(parents=True)

@@ -6,12 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stub_session import ProbeSession, build_probe, stub_graph
+from cuda_toolkit import CUBIN, PTX, write_toolkit
+from stub_session import ProbeSession, build_probe, build_stub, stub_graph
 
 from mace_core.api import BuildConfig, Region
-from mace_core.deployment import Model
+from mace_core.compilation import Compilation, compile_graph
+from mace_core.compiled_entry import CompiledEntry
+from mace_core.deployment import Deployment, Model
 from mace_core.errors import MaceError
 from mace_core.part import BlobBody
+from mace_core.registry import Registry
+from mace_core.run.device_binaries import BinaryCollector, DeviceBinaries
+from mace_core.run.tuning_job import TuningJob
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
@@ -75,3 +81,50 @@ def test_files_that_cannot_be_used_are_named_together(tmp_path: Path) -> None:
 def test_binaries_are_a_list_of_files(value: object) -> None:
     with pytest.raises(MaceError, match=r"binaries: .* is not allowed; write a list of files"):
         OpenclOptions.of({"binaries": value}, "here")  # type: ignore[dict-item]
+
+
+def collect_stub(folder: Path, patch: pytest.MonkeyPatch, fault: str = "") -> DeviceBinaries:
+    """Return what is collected of the stand-in for OpenCL, whose compiler writes PTX.
+
+    fault: of the stand-in, while it loads what is assembled.
+    """
+    (folder / "kernels.ptx").write_bytes(PTX)
+    for name, value in {"QUIET": "1", "BINARY": str(folder / "kernels.ptx"), "FAIL": fault}.items():
+        patch.setenv(f"OPENCL_STUB_{name}", value)
+    patch.setenv("LD_LIBRARY_PATH", str(build_stub(folder / "vendor")))
+    registry = Registry.load()
+    choice = registry.select("host+opencl")[0]
+    model = Model("m", ())
+    job = TuningJob(Deployment("lib", (model,)), choice, registry)
+    compiled = compile_graph(model, stub_graph(), Compilation(choice, registry))
+    built = job.build([compiled], job.find_runner(model), folder / "library")
+    targets = [region.target for region in compiled.regions]
+    return BinaryCollector.of(built, "m", targets, folder, lambda step: None).collect()
+
+
+@pytest.mark.exhaustive
+def test_ptx_is_assembled_and_loaded_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(write_toolkit(tmp_path)))
+    binaries = collect_stub(tmp_path, monkeypatch)
+    ((key, content),) = binaries.entries.items()
+    entry = CompiledEntry.read(content, key)
+    assert (entry.driver, entry.code) == ("opencl", CUBIN)
+    assert binaries.notes == (f"{key} is assembled for the device, which loads it without compiling",)
+    # A driver that does not take it is the only one who knows: PTX stays.
+    (tmp_path / "refused").mkdir()
+    refused = collect_stub(tmp_path / "refused", monkeypatch, "clCreateProgramWithBinary:1:-42")
+    ((key, content),) = refused.entries.items()
+    assert CompiledEntry.read(content, key).code == PTX
+    assert refused.notes == (
+        f"{key}: the device does not take it assembled, so it stays as the driver wrote it",
+    )
+
+
+@pytest.mark.exhaustive
+def test_without_ptxas_the_files_have_ptx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mace_target_opencl.ptx.find_ptxas", lambda: None)
+    binaries = collect_stub(tmp_path, monkeypatch)
+    ((key, content),) = binaries.entries.items()
+    assert CompiledEntry.read(content, key).code == PTX
+    (note,) = binaries.notes
+    assert note.startswith("ptxas: is neither on PATH nor in the folder bin of CUDA_HOME or CUDA_PATH")

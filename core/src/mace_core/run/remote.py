@@ -90,7 +90,10 @@ class Parcel:
 
     @classmethod
     def of(cls, program: Path, arguments: Sequence[str]) -> Parcel:
-        """Collect the files that the arguments name; a folder after `=` is one for results."""
+        """Collect the files that the arguments name; a folder after `=` is one for results.
+
+        What lies in it is there as well, because programs may read results of earlier ones.
+        """
         files, folders = {"program": program}, dict[str, Path]()
         words: list[str] = []
         for argument in arguments:
@@ -99,6 +102,7 @@ class Parcel:
             if equals and path.is_dir():
                 name = f"results/{len(folders)}"
                 folders[name] = path
+                files |= {f"{name}/{file.name}": file for file in sorted(path.iterdir()) if file.is_file()}
                 words.append(f"{option}={name}")
             elif path.is_file():
                 name = f"file_{len(files)}"

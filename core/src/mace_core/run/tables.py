@@ -211,6 +211,7 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
         else:
             text += f"{result.model}: {before}; no candidate is faster than the target's own choice\n"
         text += "".join(f"{result.model}: wrote {file}, compiled by the device\n" for file in result.binaries)
+        text += "".join(f"{result.model}: {note}\n" for note in result.notes)
     return text
 
 

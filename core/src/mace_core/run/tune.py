@@ -8,7 +8,6 @@ that does not make the whole model faster is not written.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -24,8 +23,9 @@ from mace_core.json_types import Json
 from mace_core.report import LayerReport
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.calibrate import MeasuredCosts, measure_costs
+from mace_core.run.device_binaries import BinaryCollector
 from mace_core.run.results import Timing
-from mace_core.run.tuning_job import TOOL, TuningJob
+from mace_core.run.tuning_job import TuningJob
 from mace_core.selection import Selection
 from mace_core.tuning import TUNING, write_tuning
 
@@ -35,9 +35,6 @@ ROUNDS = 5
 MIN_TURNS = 3
 MIN_RANKS = 2
 """Ranks of candidates that are measured however long it takes to build them."""
-
-MAX_DEVICE = 60
-"""Characters of the device's name in the names of files."""
 
 GAIN = 0.97
 """The share of the default's time that a candidate must stay under: two measurements differ by as much."""
@@ -99,7 +96,7 @@ class TuningResult:
 
     devices: what computed.  ns, tuned_ns: a run without and with the file; the latter 0 where no candidate
     won.  file: None where it would not help.  binaries: files of what devices compiled of the final library.
-    costs: measured numbers of cost models, by target.
+    notes: what was done with them.  costs: measured numbers of cost models, by target.
     """
 
     model: str
@@ -109,6 +106,7 @@ class TuningResult:
     tuned_ns: float = 0.0
     file: Path | None = None
     binaries: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
     costs: MeasuredCosts = field(default_factory=MeasuredCosts)
 
     def as_json(self) -> Json:
@@ -121,6 +119,7 @@ class TuningResult:
             "tuned_ns": self.tuned_ns,
             "file": str(self.file) if self.file else "",
             "binaries": list(map(str, self.binaries)),
+            "notes": list(self.notes),
             "costs": {target: dict(numbers) for target, numbers in self.costs.numbers.items()},
         }
 
@@ -161,7 +160,7 @@ def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step)
     MaceError without a runner, and for a device that another one computed on.
     """
     result, trial = _measure_model(job, model, folders, step)
-    return replace(result, binaries=tuple(_keep_compiled(trial, result, folders)))
+    return _write_binaries(result, trial, folders, step)
 
 
 def _measure_model(
@@ -236,19 +235,15 @@ def _build_ranks(tuner: _Tuner, subjects: Sequence[Subject], step: Step) -> Iter
         yield replace(tuner.build(f"rank{rank}", entries), can_fail=True)
 
 
-def _keep_compiled(trial: Trial, result: TuningResult, folders: TuningFolders) -> Iterator[Path]:
-    """Write what devices compile of a library, a file for each part, named after the devices."""
+def _write_binaries(result: TuningResult, trial: Trial, folders: TuningFolders, step: Step) -> TuningResult:
+    """Write what devices compile of a library."""
     if not trial.compiled.plan.drivers:
-        return
-    folder = folders.build / f"{result.model}-compiled"
-    folder.mkdir()
-    options = [f"--model={result.model}", "--rounds=1", f"--compiled={folder.resolve()}"]
-    trial.built.execute(TOOL, options)
-    device = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(dict.fromkeys(result.devices)))[:MAX_DEVICE].strip("-")
-    for number, entry in enumerate(sorted(folder.iterdir())):
-        file = folders.output / f"{result.model}.{device}.{number}.bin"
-        file.write_bytes(entry.read_bytes())
-        yield file
+        return result
+    targets = [region.target for region in trial.compiled.regions]
+    collector = BinaryCollector.of(trial.built, result.model, targets, folders.build, step)
+    binaries = collector.collect()
+    files = binaries.write(folders.output, result.model, result.devices)
+    return replace(result, binaries=files, notes=binaries.notes)
 
 
 def list_subjects(selections: Sequence[Selection]) -> list[Subject]:

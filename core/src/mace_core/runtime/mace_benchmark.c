@@ -5,7 +5,7 @@
  * Prints one JSON object: what computes the first part, and each, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
  * computes (the least over the rounds; "is_of_device": whether the device measured it; otherwise its launch and the
  * copy of its result are in it).
- * With --compiled, FOLDER/KEY.bin gets what devices compiled.
+ * With --compiled, FOLDER/KEY.bin is what devices load, and gets what they compiled where they do not take it.
  * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid. Bytes have many values,
  * because what is executed may depend on whether a sum lies near the middle of two results.
  */
@@ -65,16 +65,28 @@ static void print_layers(const mace_model *model, const profile *seen) {
   printf("]");
 }
 
-/* A cache that keeps everything and finds nothing: what is measured is compiled. */
-static size_t find_nothing(void *context, const char *key, void *data, size_t bytes) {
-  (void)context, (void)key, (void)data, (void)bytes;
-  return 0;
+/* A cache whose entries are files of the folder `context`. */
+static FILE *open_entry(void *context, const char *key, const char *mode, char path[4096]) {
+  const int length = snprintf(path, 4096, "%s/%s.bin", (const char *)context, key);
+  if (length >= 4096) fail("--compiled", "the path of a file is too long", "give a folder with a shorter path");
+  return fopen(path, mode);
+}
+
+static size_t load_compiled(void *context, const char *key, void *data, size_t bytes) {
+  char path[4096];
+  FILE *file = open_entry(context, key, "rb", path);
+  long size;
+  if (!file) return 0;
+  if (fseek(file, 0, SEEK_END) || (size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET))
+    fail(path, "cannot be read", "give --compiled=FOLDER, a folder of files");
+  if (data && (size_t)size <= bytes && fread(data, 1, (size_t)size, file) != (size_t)size) size = 0;
+  fclose(file);
+  return (size_t)size;
 }
 
 static void keep_compiled(void *context, const char *key, const void *data, size_t bytes) {
   char path[4096];
-  snprintf(path, sizeof path, "%s/%s.bin", (const char *)context, key);
-  FILE *file = fopen(path, "wb");
+  FILE *file = open_entry(context, key, "wb", path);
   if (!file) fail(path, "cannot be written", "give --compiled=FOLDER, a folder that exists");
   const int lost = fwrite(data, 1, bytes, file) != bytes;
   if (fclose(file) || lost) fail(path, "could not be written whole", "free some disk space");
@@ -97,7 +109,7 @@ int main(int argc, char **argv) {
                   memory((size_t)(model->layer_count + 1))};
   mace_config config = configure(workers);
   const char *compiled = option(argc, argv, "--compiled");
-  const mace_cache cache = {sizeof cache, (void *)(uintptr_t)compiled, find_nothing, keep_compiled, resize_entry};
+  const mace_cache cache = {sizeof cache, (void *)(uintptr_t)compiled, load_compiled, keep_compiled, resize_entry};
   if (compiled) config.cache = &cache;
   for (int32_t i = 0; i < model->input_count; i++) fill(&model->inputs[i], (void *)(in[i] = memory(model->inputs[i].bytes)));
   for (int32_t i = 0; i < model->output_count; i++) out[i] = memory(model->outputs[i].bytes);

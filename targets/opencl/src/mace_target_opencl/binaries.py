@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mace_core.api import BlobBody
+from mace_core.compiled_entry import MAGIC
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
-
-MAGIC = b"MACEKERN"
-"""How an entry begins, see mace_engine_cache.c."""
 
 
 def read_binaries(model: Model, names: Sequence[str]) -> list[bytes]:

@@ -22,6 +22,7 @@ from mace_core.api import (
 from mace_core.calibration import CalibratedTarget, Measure, Numbers
 from mace_core.candidates import Candidate
 from mace_core.deployment import Model
+from mace_core.device_code import AssemblingTarget
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
@@ -41,7 +42,7 @@ BUILT_BY = "mace-target-opencl 0.1.0"
 BUILT_FOR = "OpenCL 1.2"
 
 
-class Opencl(KernelTarget, CalibratedTarget):
+class Opencl(KernelTarget, CalibratedTarget, AssemblingTarget):
     """A GPU, or another device that has an OpenCL driver of version 1.2 or newer.
 
     options: the types in which kernels store and compute numbers, and which regions the device computes.
@@ -120,6 +121,12 @@ class Opencl(KernelTarget, CalibratedTarget):
         probes = build_probes()
         device = Opencl(replace(self.options, is_selective=False))
         return fit_costs(measure(probes, device), measure(probes, None))
+
+    def assemble(self, code: bytes) -> bytes | None:
+        """Return machine code of PTX, which NVIDIA's driver gives out; None for any other program."""
+        from mace_target_opencl.ptx import assemble_ptx
+
+        return assemble_ptx(code)
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
         """Return the region's kernels and calls for the driver; all its tensors lie in the GPU's memory."""
