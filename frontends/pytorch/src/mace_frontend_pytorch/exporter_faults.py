@@ -1,4 +1,4 @@
-"""Refuses operators that torch's exporters to ONNX silently write as something else.
+"""Refuses or mends operators that torch's exporters to ONNX silently write as something else.
 
 Found by comparing torch's modules with their exports, torch 2.13. An exporter that refuses by itself is not
 listed.
@@ -7,6 +7,7 @@ listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -75,3 +76,40 @@ def read_script(graph: Any) -> Iterator[Call]:
             names = [argument.name for argument in torch._C.parse_schema(node.schema()).arguments]
             values = [value.toIValue() for value in node.inputs()]
             yield operator, dict(zip(names, values, strict=False))
+
+
+FLOOR_DIVIDE = "aten::floor_divide"
+MENDED_OPSETS = range(9, 24)
+"""Versions of ONNX for which the exporter of TorchScript has operators."""
+
+
+@contextmanager
+def mend_script_exporter() -> Iterator[None]:
+    """Let the exporter of TorchScript round quotients down, where it cuts off their fractions by itself."""
+    import torch
+
+    for opset in MENDED_OPSETS:
+        torch.onnx.register_custom_op_symbolic(FLOOR_DIVIDE, _write_floor_divide, opset)
+    try:
+        yield
+    finally:
+        for opset in MENDED_OPSETS:
+            torch.onnx.unregister_custom_op_symbolic(FLOOR_DIVIDE, opset)
+
+
+def _write_floor_divide(graph: Any, dividend: Any, divisor: Any) -> Any:
+    """Add the quotient rounded down to a graph of the exporter; return its value."""
+    import torch
+    from torch.onnx import symbolic_helper
+
+    quotient = graph.op("Div", dividend, divisor)
+    if symbolic_helper._is_fp(dividend) or symbolic_helper._is_fp(divisor):
+        return graph.op("Floor", quotient)
+    # Div of integers cuts off. The remainder then has the sign of the dividend, and one less is the quotient
+    # rounded down where that is not the sign of the divisor.
+    rest = graph.op("Sub", dividend, graph.op("Mul", quotient, divisor))
+    zero, one = (graph.op("Constant", value_t=torch.tensor(number)) for number in (0, 1))
+    has_rest = graph.op("Not", graph.op("Equal", rest, zero))
+    differs = graph.op("Xor", graph.op("Less", rest, zero), graph.op("Less", divisor, zero))
+    is_cut = graph.op("And", has_rest, differs)
+    return graph.op("Where", is_cut, graph.op("Sub", quotient, one), quotient)

@@ -22,6 +22,7 @@ from mace_frontend_pytorch.archive import EXPORT_COMMAND, SCRIPT, ModelArchive, 
 from mace_frontend_pytorch.exporter_faults import (
     EXPORTED,
     SCRIPTED,
+    mend_script_exporter,
     read_program,
     read_script,
     refuse_faults,
@@ -211,14 +212,15 @@ class _Script(TorchProgram):
             raise MaceError(self.path.name, problem, remedy)
         examples = tuple(_example(port.shape or (), port.dtype) for port in ports if port)
         # torch.export, which dynamo=True uses, traces Python code; TorchScript has none.
-        torch.onnx.export(
-            self.module,
-            examples,
-            str(target),
-            dynamo=False,
-            input_names=[*names[0]],
-            output_names=[*names[1]],
-        )
+        with mend_script_exporter():
+            torch.onnx.export(
+                self.module,
+                examples,
+                str(target),
+                dynamo=False,
+                input_names=[*names[0]],
+                output_names=[*names[1]],
+            )
 
 
 class _Exported(TorchProgram):
