@@ -292,6 +292,8 @@ TESTED_ELSEWHERE = {
     "run/results": ("core/tests/test_report.py", "data without behavior, printed by commands"),
     "run/steps": ("core/tests/test_framework.py", "it runs a library beside its framework"),
     "run/tuning_job": ("core/tests/test_tune.py", "it builds what a tuning times"),
+    "run/tuning_record": ("core/tests/test_tune.py", "a later tuning reads what an earlier one wrote"),
+    "run/tuning_trials": ("core/tests/test_tune.py", "a tuning chooses among them"),
     "run/validate": ("core/tests/test_framework.py", "it compares a library with its framework"),
     "job": ("core/tests/test_build_steps.py", "data without behavior, which every build is made from"),
     "selection": ("core/tests/test_candidates.py", "data without behavior, which choosing writes"),

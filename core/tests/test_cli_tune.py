@@ -39,6 +39,17 @@ def test_each_model_is_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.Monke
     assert [(job.device, job.seconds, job.choice.text) for job in jobs] == [("fast", 7, "host")] * 2
 
 
+def test_an_interrupt_ends_it_with_the_status_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(job: TuningJob, model: Model, *_: object) -> tune.TuningResult:
+        return tune.TuningResult(model.name, (), (), 2e6, notes=(tune.INTERRUPTED,), is_interrupted=True)
+
+    monkeypatch.setattr(tune, "tune_model", tell)
+    options = ["--target", "host", "--output", str(tmp_path)]
+    shown = CliRunner().invoke(main, ["tune", str(DIGITS), *options])
+    assert shown.exit_code == 130
+    assert f"digits: {tune.INTERRUPTED}\n" in shown.stdout
+
+
 def test_a_folder_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["tune", str(DIGITS), "--output", str(tmp_path / "none")])
     assert shown.exit_code == 2

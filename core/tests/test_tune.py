@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from mace_core.run import tune, tuning_job
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.results import LayerTime, Timing
 from mace_core.run.tables import show_tuning
+from mace_core.run.tuning_trials import Series, Trial
 from mace_core.tuning import TUNING, read_tuning, write_tuning
 
 DEVICES = ("grouping: fast",)
+TIMES = {"plain": 10, "turned": 20, "copy": 1, "relu": 5}
 
 
 class Calibrated(Grouping, CalibratedTarget):
@@ -94,8 +97,17 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
     assert decision.ns == {"plain": 20.0, "turned": 42.0}
     assert (result.ns, result.tuned_ns, result.devices) == (100, 90, DEVICES)
     assert "grouping: fast" in result.file.read_text(encoding="utf-8")
-    assert len(steps) == 5
-    assert "plain 0.0" in show_tuning([result])
+    assert steps == [
+        "network: building it without a tuning file",
+        # The second one is the default, which is there already.
+        "network: building candidates 1 of 2",
+        "network: measuring 2 libraries, turn 1",
+        "network: measuring 2 libraries, turn 2",
+        "network: comparing the library with and without 1 entries",
+        "network: measuring 2 libraries, turn 1",
+        "network: measuring 2 libraries, turn 2",
+    ]
+    assert "plain" in show_tuning([result])
     assert str(result.file) in show_tuning([result])
     assert "network: computed by grouping: fast\n" in show_tuning([result])
     assert result.as_json()["file"] == str(result.file)
@@ -166,7 +178,7 @@ def test_costs_that_move_nodes_are_written_only_if_the_model_is_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each library seems to have its nodes elsewhere.
-    monkeypatch.setattr(tune.Trial, "computation", property(lambda trial: trial.built.programs.name))
+    monkeypatch.setattr(Trial, "computation", property(lambda trial: str(id(trial))))
     times = {"plain": 1010, "turned": 1000, "copy": 10, "relu": 5}
     result, steps = run(tmp_path, monkeypatch, times, kind=Calibrated)
     assert "network: comparing the library with and without 0 entries" in steps
@@ -204,12 +216,78 @@ def test_costs_that_choose_kernels_are_written_only_if_the_model_is_faster(
 def test_candidates_that_there_is_no_time_to_build_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune, "MIN_RANKS", 1)
-    result, steps = run(tmp_path, monkeypatch, {"plain": 10, "turned": 20, "copy": 1, "relu": 5})
-    assert "network: no time for the last 1 of 2 candidates; state more seconds" in steps
+    monkeypatch.setattr(tune, "MIN_BUILDS", 0)
+    result, steps = run(tmp_path, monkeypatch, TIMES)
+    text = "no time for the last 2 of 2 candidates: run it again, which goes on"
+    assert f"network: {text}" in steps
+    assert f"network: {text}\n" in show_tuning([result])
     (decision,) = result.decisions
-    assert len(decision.ns) == 1
+    assert decision.ns == {}
     assert result.file is None
+
+
+def test_a_later_run_measures_what_an_earlier_one_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, monkeypatch, TIMES)
+    # Kernels seem to take no time now: what is known is not measured again.
+    again = tmp_path / "again"
+    again.mkdir()
+    shutil.copy(tmp_path / "network.times.json", again)
+    result, steps = run(again, monkeypatch, {**TIMES, "plain": 10**6})
+    assert not any("building candidates" in step for step in steps)
+    (decision,) = result.decisions
+    assert decision.ns["plain"] == 20.0
+    assert result.file == again / "network.tuning.yml"
+    # On another device everything is.
+    monkeypatch.setitem(globals(), "DEVICES", ("grouping: fast", "acme: fast"))
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(tmp_path / "network.times.json", other)
+    assert "network: building candidates 1 of 2" in run(other, monkeypatch, TIMES)[1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"libraries": {"a": {"layers": [1], "ns": []}}}', '{"libraries": {"a": 1}}']
+)
+def test_a_file_that_holds_no_times_is_refused(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "network.times.json").write_text(text)
+    with pytest.raises(MaceError, match="holds no times that mace tune has written; delete it"):
+        run(tmp_path, monkeypatch, TIMES)
+
+
+def test_an_interrupt_keeps_what_has_been_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    time_in_turn = tune._Tuner.time_in_turn
+    turns: list[float] = []
+
+    def interrupt_first(tuner: tune._Tuner, running: Sequence[Series], seconds: float) -> None:
+        turns.append(seconds)
+        if len(turns) == 1:
+            raise KeyboardInterrupt
+        time_in_turn(tuner, running, seconds)
+
+    monkeypatch.setattr(tune._Tuner, "time_in_turn", interrupt_first)
+    result, steps = run(tmp_path, monkeypatch, TIMES)
+    assert result.is_interrupted
+    assert result.file == tmp_path / "network.tuning.yml"
+    assert (tmp_path / "network.times.json").exists()
+    assert f"network: {tune.INTERRUPTED}" in steps
+    assert f"network: {tune.INTERRUPTED}\n" in show_tuning([result])
+
+
+def test_a_second_interrupt_ends_it_and_leaves_the_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(tuner: tune._Tuner, running: Sequence[Series], seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune._Tuner, "time_in_turn", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, monkeypatch, TIMES)
+    assert (tmp_path / "network.times.json").exists()
+    assert not (tmp_path / "network.tuning.yml").exists()
 
 
 @pytest.mark.parametrize(

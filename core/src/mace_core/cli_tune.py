@@ -11,6 +11,9 @@ import click
 from mace_core.cli_options import FILE, JSON, TARGET, THREADS, exit_on_error, print_result
 from mace_core.errors import MaceError
 
+INTERRUPTED = 130
+"""The exit status after an interrupt, as shells have it: 128 and the number of the signal."""
+
 
 @click.command()
 @FILE
@@ -61,4 +64,8 @@ def tune(
         for model in parsed.models:
             results.append(tune_model(job, model, TuningFolders(Path(folder), output), show_step))
             bar.update(1)
+            if results[-1].is_interrupted:
+                break
     print_result([result.as_json() for result in results], show_tuning(results), as_json)
+    if results[-1].is_interrupted:
+        click.get_current_context().exit(INTERRUPTED)

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,15 @@ from mace_core.run.samples import Samples, fit_inputs
 
 @dataclass(frozen=True)
 class BuiltLibrary:
-    """A built library for one choice: its programs, how to execute them, and the report of its build."""
+    """A built library for one choice: its programs, how to execute them, and the report of its build.
+
+    compiled: a folder that keeps what devices compile from one timing to the next; None to compile each time.
+    """
 
     programs: Path
     runner: Runner
     report: LibraryReport
+    compiled: Path | None = field(default=None, kw_only=True)
 
     @classmethod
     def open(cls, folder: Path, variant: str, runner: Runner | None) -> BuiltLibrary:
@@ -124,6 +128,7 @@ class BuiltLibrary:
             f"--threads={threads}",
             f"--rounds={rounds}",
             f"--layers={int(layers)}",
+            *([f"--compiled={self.compiled}"] if self.compiled else []),
         ]
         printed = JsonObject.parse(self.execute("mace_benchmark", arguments), "mace_benchmark")
         return Timing.of_json(printed, self.runner.timing, self.programs.name)

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from mace_core.api import MEASURED
 from mace_core.run.results import Failure, LayerComparison, Timing, Validation
-from mace_core.run.tune import Decision, TuningResult
+from mace_core.run.tune import TuningResult
+from mace_core.run.tuning_trials import Decision
 from mace_core.terminal import escape_controls
 
 TEXT_COLUMNS = frozenset(
@@ -30,7 +31,7 @@ TEXT_COLUMNS = frozenset(
             "remedy",
         ),
         *("part", "driver", "phase", "transform", "reason"),
-        *("shapes", "level", "default", "fastest", "us"),
+        *("shapes", "level", "default", "fastest"),
     )
 )
 """Columns that hold text; the others hold numbers."""
@@ -191,7 +192,11 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
     text = ""
     for result in results:
         rows = [_tuning_cells(decision) for decision in result.decisions]
-        text += table(("op", "shapes", "level", "default", "fastest", "us"), rows) if rows else ""
+        text += (
+            table(("op", "shapes", "level", "default", "us", "fastest", "us", "candidates"), rows)
+            if rows
+            else ""
+        )
         text += show_devices(result.model, result.devices)
         before, after = (f"{ns / 1e6:.3f} ms" for ns in (result.ns, result.tuned_ns))
         for target, numbers in result.costs.numbers.items():
@@ -211,11 +216,16 @@ def show_tuning(results: Sequence[TuningResult]) -> str:
         else:
             text += f"{result.model}: {before}; no candidate is faster than the target's own choice\n"
         text += "".join(f"{result.model}: wrote {file}, compiled by the device\n" for file in result.binaries)
-        text += "".join(f"{result.model}: {note}\n" for note in result.notes)
+        text += "".join(f"{result.model}: {escape_controls(note)}\n" for note in result.notes)
     return text
 
 
 def _tuning_cells(decision: Decision) -> tuple[str, ...]:
     subject = decision.subject
-    times = ", ".join(f"{name} {ns / 1e3:.1f}" for name, ns in decision.ns.items())
-    return subject.op, subject.shapes, subject.level, subject.default, decision.candidate, times
+    # All of them would not fit into a line: --json has them.
+    default, best = (
+        f"{decision.ns[name] / 1e3:.1f}" if name in decision.ns else ""
+        for name in (subject.default, decision.candidate)
+    )
+    names = (subject.op, subject.shapes, subject.level, subject.default)
+    return *names, default, decision.candidate, best, str(len(decision.ns))

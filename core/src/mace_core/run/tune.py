@@ -3,41 +3,46 @@
 One library is built for each rank of candidates: in the first every node has its first candidate, in the
 second its second one, and so on. All of them are timed layer by layer, in turn, so that what else the machine
 does hits each alike. Then the library with the winners is timed beside the one without a tuning file: a file
-that does not make the whole model faster is not written.
+that does not make the whole model faster is not written. The times of layers are kept in a file of their own,
+so that a later run measures only what is left; an interrupt ends the measuring alone, see `_Tuner.measure`.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
-from mace_core.api import Runner
-from mace_core.compilation import Compilation, CompiledModel, compile_model
+from mace_core.compilation import Compilation, compile_model
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.fingerprint import digest
 from mace_core.json_types import Json
-from mace_core.report import LayerReport
-from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.calibrate import MeasuredCosts, measure_costs
 from mace_core.run.device_binaries import BinaryCollector
-from mace_core.run.results import Timing
 from mace_core.run.tuning_job import TuningJob
-from mace_core.selection import Selection
+from mace_core.run.tuning_record import TuningRecord
+from mace_core.run.tuning_trials import (
+    Decision,
+    Series,
+    Subject,
+    Trial,
+    decide,
+    is_computed,
+    list_subjects,
+    pick_candidate,
+)
 from mace_core.tuning import TUNING, write_tuning
 
 ROUNDS = 5
 """Runs in one process: enough for its minimum, few enough that libraries take turns often."""
 
-MIN_TURNS = 3
-MIN_RANKS = 2
-"""Ranks of candidates that are measured however long it takes to build them."""
+MIN_TURNS = 2
+MIN_BUILDS = 2
+"""Ranks of candidates that are built and measured however long it takes."""
 
-GAIN = 0.97
-"""The share of the default's time that a candidate must stay under: two measurements differ by as much."""
+INTERRUPTED = "interrupted: what has been measured counts; interrupt again to end at once"
 
 Step = Callable[[str], None]
 """Hears what is done next."""
@@ -52,51 +57,13 @@ class TuningFolders:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """Nodes that one entry of a tuning file is about, at one level.
-
-    candidates: their names, in the order of the target.  default: what is taken without a file.
-    nodes: their names.
-    """
-
-    target: str
-    level: str
-    op: str
-    shapes: str
-    candidates: tuple[str, ...]
-    default: str
-    nodes: tuple[str, ...]
-
-    def choose(self, candidate: str) -> dict[str, str]:
-        """Return the entry of a tuning file that takes a candidate."""
-        key = {"op": self.op, "shapes": self.shapes, "target": self.target, "level": self.level}
-        return {**key, "candidate": candidate}
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What was measured for a subject.
-
-    ns: nanoseconds of all its nodes by candidate.  candidate: the one for the tuning file, or the default.
-    """
-
-    subject: Subject
-    ns: Mapping[str, float]
-    candidate: str
-
-    def as_json(self) -> Json:
-        """Return it as one flat object."""
-        entry = self.subject.choose(self.candidate)
-        return {**entry, "default": self.subject.default, "ns": dict(self.ns)}
-
-
-@dataclass(frozen=True)
 class TuningResult:
     """The tuning of one model.
 
     devices: what computed.  ns, tuned_ns: a run without and with the file; the latter 0 where no candidate
     won.  file: None where it would not help.  binaries: files of what devices compiled of the final library.
-    notes: what was done with them.  costs: measured numbers of cost models, by target.
+    costs: measured numbers of cost models, by target.  notes: what the user should know.
+    is_interrupted: whether the user ended the measuring.
     """
 
     model: str
@@ -106,8 +73,9 @@ class TuningResult:
     tuned_ns: float = 0.0
     file: Path | None = None
     binaries: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = ()
     costs: MeasuredCosts = field(default_factory=MeasuredCosts)
+    notes: tuple[str, ...] = ()
+    is_interrupted: bool = False
 
     def as_json(self) -> Json:
         """Return it for programs."""
@@ -119,27 +87,10 @@ class TuningResult:
             "tuned_ns": self.tuned_ns,
             "file": str(self.file) if self.file else "",
             "binaries": list(map(str, self.binaries)),
-            "notes": list(self.notes),
             "costs": {target: dict(numbers) for target, numbers in self.costs.numbers.items()},
+            "notes": list(self.notes),
+            "is_interrupted": self.is_interrupted,
         }
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A library that is timed.  layers: of the model, by number.  can_fail: see `time_in_turn`."""
-
-    built: BuiltLibrary
-    compiled: CompiledModel
-    layers: tuple[LayerReport, ...]
-    can_fail: bool = False
-
-    @property
-    def computation(self) -> tuple[tuple[str, str], ...]:
-        """Which target computes each node, and by which kernels, of which costs decide as well."""
-        places: list[tuple[str, str]] = []
-        for region in self.compiled.regions:
-            places += [(node.name, region.target.name) for node in region.graph.nodes]
-        return (*places, *((layer.node, layer.kernel) for layer in self.layers))
 
 
 @dataclass(frozen=True)
@@ -149,8 +100,8 @@ class Untuned:
     default: without a tuning file.  base: with measured costs alone.
     """
 
-    default: Trial
-    base: Trial
+    default: Series
+    base: Series
 
 
 def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step) -> TuningResult:
@@ -159,43 +110,54 @@ def tune_model(job: TuningJob, model: Model, folders: TuningFolders, step: Step)
     The numbers of cost models come first: they decide which nodes a device computes.
     MaceError without a runner, and for a device that another one computed on.
     """
-    result, trial = _measure_model(job, model, folders, step)
-    return _write_binaries(result, trial, folders, step)
+    result, series = _measure_model(job, model, folders, step)
+    return _write_binaries(result, series, folders, step)
 
 
 def _measure_model(
     job: TuningJob, model: Model, folders: TuningFolders, step: Step
-) -> tuple[TuningResult, Trial]:
+) -> tuple[TuningResult, Series]:
     """Return the result, and the library that is the fastest."""
     model = replace(model, keys={k: v for k, v in model.keys.items() if k != TUNING})
     costs = measure_costs(job, model, folders.build / f"{model.name}-costs", step)
-    tuner = _Tuner(job, model, folders.build, job.find_runner(model), costs)
+    tuner = _Tuner(job, model, folders.build, costs, step)
     step(f"{model.name}: building it without a tuning file")
-    default = replace(tuner, costs=MeasuredCosts()).build("default", [])
-    base = tuner.build("base", []) if costs.numbers else default
-    tuner.check_device([default, base])
-    subjects = list_subjects(base.compiled.report().selections)
-    trials = [base, *_build_ranks(tuner, subjects, step)]
-    step(f"{model.name}: measuring {len(trials)} libraries")
-    timings = tuner.time_in_turn(trials, job.seconds if subjects else 0, step)
-    devices = timings[0][0].devices
-    measured = [subject for subject in subjects if _is_computed(subject, devices)]
-    decisions = tuple(decide(subject, trials[1:], timings[1:]) for subject in measured)
-    result = TuningResult(model.name, devices, decisions, _find_min(timings[0]), costs=costs)
-    return _compare(result, tuner, Untuned(default, base), folders, step)
+    untuned = replace(tuner, costs=MeasuredCosts())
+    default = untuned.build("default", untuned.compile("default", []))
+    base = tuner.build("base", tuner.compile("base", [])) if costs.numbers else default
+    devices = tuner.check_device(dict.fromkeys((default, base)))
+    selections = base.trial.compiled.report().selections
+    subjects = [subject for subject in list_subjects(selections) if is_computed(subject, devices)]
+    record = TuningRecord.read(
+        folders.output / f"{model.name}.times.json", repr((devices, job.threads, _list_versions(job)))
+    )
+    ranks = tuner.measure(base, subjects, record)
+    decisions = tuple(decide(subject, ranks) for subject in subjects)
+    result = TuningResult(model.name, devices, decisions, base.ns, costs=costs)
+    result, series = _compare(result, tuner, Untuned(default, base), folders)
+    return replace(result, notes=tuple(tuner.notes), is_interrupted=INTERRUPTED in tuner.notes), series
+
+
+def _list_versions(job: TuningJob) -> list[str]:
+    """Return what stands for the kernels of the targets, so that times of others do not count."""
+    modules = {type(target).__module__.partition(".")[0] for target in job.choice.targets}
+    return [digest(module) for module in sorted(modules)]
 
 
 def _compare(
-    result: TuningResult, tuner: _Tuner, untuned: Untuned, folders: TuningFolders, step: Step
-) -> tuple[TuningResult, Trial]:
+    result: TuningResult, tuner: _Tuner, untuned: Untuned, folders: TuningFolders
+) -> tuple[TuningResult, Series]:
     """Write a tuning file, if the library with it is the faster one, or computes alike."""
     default, base = untuned.default, untuned.base
     entries = [d.subject.choose(d.candidate) for d in result.decisions if d.candidate != d.subject.default]
-    is_same = default.computation == base.computation
+    is_same = default.trial.computation == base.trial.computation
     if entries or not is_same:
-        step(f"{result.model}: comparing the library with and without {len(entries)} entries")
-        tuned = tuner.build("tuned", entries) if entries else base
-        before, after = map(_find_min, tuner.time_in_turn([default, tuned], tuner.job.seconds / 4, step))
+        tuner.step(f"{result.model}: comparing the library with and without {len(entries)} entries")
+        tuned = tuner.build("tuned", tuner.compile("tuned", entries)) if entries else base
+        # Without the earlier times of the default: both are measured under the same load.
+        both = [replace(series, timings=[], can_fail=False) for series in (default, tuned)]
+        tuner.time_in_turn(both, tuner.job.seconds / 4)
+        before, after = (series.ns for series in both)
         result = replace(result, ns=before, tuned_ns=after)
         if after < before:
             return _write(result, entries, folders), tuned
@@ -218,176 +180,150 @@ def _write(
     return replace(result, file=file)
 
 
-def _build_ranks(tuner: _Tuner, subjects: Sequence[Subject], step: Step) -> Iterator[Trial]:
-    """Yield the library of each rank of candidates, until the time for measuring would be as much again.
-
-    Targets list the candidates that promise most first, so that the others are left out where time is short.
-    """
-    ranks = max((len(subject.candidates) for subject in subjects), default=0)
-    end = time.monotonic() + tuner.job.seconds
-    for rank in range(ranks):
-        if rank >= MIN_RANKS and time.monotonic() > end:
-            left = ranks - rank
-            step(f"{tuner.model.name}: no time for the last {left} of {ranks} candidates; state more seconds")
-            return
-        step(f"{tuner.model.name}: building candidates {rank + 1} of {ranks}")
-        entries = [subject.choose(_pick(subject.candidates, rank)) for subject in subjects]
-        yield replace(tuner.build(f"rank{rank}", entries), can_fail=True)
-
-
-def _write_binaries(result: TuningResult, trial: Trial, folders: TuningFolders, step: Step) -> TuningResult:
+def _write_binaries(result: TuningResult, series: Series, folders: TuningFolders, step: Step) -> TuningResult:
     """Write what devices compile of a library."""
-    if not trial.compiled.plan.drivers:
+    if not series.built or not series.trial.compiled.plan.drivers:
         return result
-    targets = [region.target for region in trial.compiled.regions]
-    collector = BinaryCollector.of(trial.built, result.model, targets, folders.build, step)
+    targets = [region.target for region in series.trial.compiled.regions]
+    collector = BinaryCollector.of(series.built, result.model, targets, folders.build, step)
     binaries = collector.collect()
     files = binaries.write(folders.output, result.model, result.devices)
-    return replace(result, binaries=files, notes=binaries.notes)
-
-
-def list_subjects(selections: Sequence[Selection]) -> list[Subject]:
-    """Return what there is to choose, in the order of the nodes."""
-    nodes: dict[Subject, list[str]] = defaultdict(list)
-    for selection in selections:
-        for choice in selection.choices:
-            if len(choice.costs) > 1:
-                key = selection.key
-                names = tuple(choice.costs)
-                subject = Subject(key.target, choice.level, key.op, key.shapes, names, choice.candidate, ())
-                nodes[subject].append(key.node)
-    return [replace(subject, nodes=tuple(names)) for subject, names in nodes.items()]
+    return replace(result, binaries=files, notes=(*result.notes, *binaries.notes))
 
 
 @dataclass(frozen=True)
 class _Tuner:
-    """Builds and times the libraries of one model.  costs: in each tuning file that they are built with."""
+    """Builds and times the libraries of one model.
+
+    costs: in each tuning file that they are built with.  notes: what the user should know in the end.
+    """
 
     job: TuningJob
     model: Model
     folder: Path
-    runner: Runner
     costs: MeasuredCosts
+    step: Step
+    notes: list[str] = field(default_factory=list)
 
-    def build(self, name: str, entries: Sequence[Mapping[str, str]]) -> Trial:
-        """Return a library with these entries of a tuning file."""
-        folder = self.folder / f"{self.model.name}-{name}"
-        folder.mkdir(parents=True)
+    def note(self, text: str) -> None:
+        """Tell the user now, and in the end: a bar of progress shows a line only until the next one."""
+        self.notes.append(text)
+        self.step(f"{self.model.name}: {text}")
+
+    def compile(self, name: str, entries: Sequence[Mapping[str, str]]) -> Trial:
+        """Return the model compiled with these entries of a tuning file."""
         model = self.model
         if entries or self.costs.numbers:
-            file = folder / "tuning.yml"
+            file = self._make_folder(name) / "tuning.yml"
             write_tuning(file, entries, "candidates of one rank", self.costs.numbers)
             model = replace(model, keys={**model.keys, TUNING: str(file)})
         compiled = compile_model(model, Compilation(self.job.choice, self.job.registry))
-        built = self.job.build([compiled], self.runner, folder)
-        return Trial(built, compiled, built.figures(model.name).layers)
+        return Trial(compiled, compiled.report().layers)
 
-    def time_in_turn(self, trials: Sequence[Trial], seconds: float, step: Step) -> list[list[Timing]]:
-        """Time each library again and again until the time is over; return the timings of each.
+    def build(self, name: str, trial: Trial) -> Series:
+        """Return the library of a compiled model, which keeps what devices compile."""
+        folder = self._make_folder(name)
+        built = self.job.build([trial.compiled], self.job.find_runner(self.model), folder)
+        if trial.compiled.plan.drivers:
+            compiled = folder / "compiled"
+            compiled.mkdir()
+            built = replace(built, compiled=compiled.resolve())
+        return Series(trial, built)
 
-        There are none of one that can fail and does: its kernels may want more than the device has.
+    def _make_folder(self, name: str) -> Path:
+        folder = self.folder / f"{self.model.name}-{name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def measure(self, base: Series, subjects: Sequence[Subject], record: TuningRecord) -> list[Series]:
+        """Return the series of each rank of candidates.
+
+        An interrupt by the user ends it with what has been measured; a second one is not caught.
         """
-        timings: list[list[Timing]] = [[] for _ in trials]
-        running = list(zip(trials, timings, strict=True))
+        ranks: list[Series] = []
+        try:
+            self._add_ranks(ranks, base, subjects, record)
+            series = [one for one in {id(one): one for one in (base, *ranks)}.values() if one.built]
+            self.time_in_turn(series, self.job.seconds if subjects else 0)
+        except KeyboardInterrupt:
+            self.note(INTERRUPTED)
+        finally:
+            record.write(ranks)
+        return ranks
+
+    def _add_ranks(
+        self, ranks: list[Series], base: Series, subjects: Sequence[Subject], record: TuningRecord
+    ) -> None:
+        """Add the library of each rank of candidates, until the time for measuring would be as much again.
+
+        Targets list the candidates that promise most first, so that the others are left out where time is
+        short. Each is timed once, because devices compile its kernels then, which takes longer than gcc.
+        """
+        count = max((len(subject.candidates) for subject in subjects), default=0)
+        known = {base.trial.digest(record.conditions): base}
+        builds = 0
+        end = time.monotonic() + self.job.seconds
+        for rank in range(count):
+            if builds >= MIN_BUILDS and time.monotonic() > end:
+                text = (
+                    f"no time for the last {count - rank} of {count} candidates: run it again, which goes on"
+                )
+                self.note(text)
+                return
+            entries = [subject.choose(pick_candidate(subject.candidates, rank)) for subject in subjects]
+            trial = self.compile(f"rank{rank}", entries)
+            key = trial.digest(record.conditions)
+            if key not in known and (earlier := record.find(key)):
+                known[key] = Series(trial, earlier=earlier)
+            elif key not in known:
+                self.step(f"{self.model.name}: building candidates {rank + 1} of {count}")
+                known[key] = replace(self.build(f"rank{rank}", trial), can_fail=True)
+                builds += 1
+                self.time_once(known[key])
+            ranks.append(known[key])
+
+    def time_in_turn(self, running: Sequence[Series], seconds: float) -> None:
+        """Time each library again and again until the time is over."""
         end = time.monotonic() + seconds
+        running = [series for series in running if not series.has_failed]
         turns = 0
         while turns < MIN_TURNS or time.monotonic() < end:
-            running = [(trial, taken) for trial, taken in running if self._time_once(trial, taken, step)]
             turns += 1
-        return timings
+            self.step(f"{self.model.name}: measuring {len(running)} libraries, turn {turns}")
+            for series in running:
+                if turns > MIN_TURNS and time.monotonic() > end:
+                    return
+                self.time_once(series)
+            running = [series for series in running if not series.has_failed]
 
-    def _time_once(self, trial: Trial, taken: list[Timing], step: Step) -> bool:
-        """Append the timing of a library, or clear its timings and return False where it fails."""
+    def time_once(self, series: Series) -> None:
+        """Append the timing of a library.
+
+        Of one that can fail and does, whose kernels may want more than the device has, none is left.
+        """
+        assert series.built
         try:
-            taken.append(trial.built.time(self.model.name, self.job.threads, ROUNDS, layers=True))
+            timing = series.built.time(self.model.name, self.job.threads, ROUNDS, layers=True)
+            series.timings.append(timing)
         except MaceError as error:
-            if not trial.can_fail:
+            if not series.can_fail:
                 raise
-            taken.clear()
-            step(f"{self.model.name}: {trial.built.programs.name} is left out: {error}")
-        return bool(taken)
+            series.timings.clear()
+            self.note(f"{series.built.programs.name} is left out: {error}")
 
-    def check_device(self, trials: Sequence[Trial]) -> None:
-        """Raise MaceError where the device that the user named computes no part of any library."""
-        timings = [trial.built.time(self.model.name, self.job.threads, 1, layers=False) for trial in trials]
+    def check_device(self, libraries: Iterable[Series]) -> tuple[str, ...]:
+        """Return what computes the last library, by parts.
+
+        MaceError where the device that the user named computes no part of any.
+        """
+        computing: tuple[str, ...] = ()
+        devices = dict.fromkeys(self.costs.devices)
+        for series in libraries:
+            self.time_once(series)
+            computing = series.timings[0].devices
+            devices |= dict.fromkeys(computing)
         # A device that measured costs leave nothing to was there, and its costs are worth a file.
-        computing = chain.from_iterable(timing.devices for timing in timings)
-        devices = dict.fromkeys((*computing, *self.costs.devices))
         if self.job.device and not any(self.job.device in device for device in devices):
             problem = f"no part was computed by it, but by {', '.join(devices)}"
             raise MaceError(f"--device {self.job.device}", problem, "connect the device, or name another")
-
-
-def _pick(candidates: Sequence[str], rank: int) -> str:
-    return candidates[min(rank, len(candidates) - 1)]
-
-
-def _is_computed(subject: Subject, devices: Sequence[str]) -> bool:
-    """Tell whether a subject's level was that of the processor, or stands for a device."""
-    return subject.level == subject.target or f"{subject.target}: {subject.level}" in devices
-
-
-def _find_min(timings: Sequence[Timing]) -> float:
-    return min(min(timing.ns) for timing in timings)
-
-
-def decide(subject: Subject, trials: Sequence[Trial], timings: Sequence[Sequence[Timing]]) -> Decision:
-    """Choose by the shortest time of each candidate; the default unless another is clearly faster."""
-    ns: dict[str, float] = {}
-    names: dict[Hashable, str] = {}
-    # What one candidate computes in a call with its node, others compute in calls that count as well.
-    sources = {*chain.from_iterable(_list_sources(subject, trial) for trial in trials)}
-    for rank, (trial, taken) in enumerate(zip(trials, timings, strict=True)):
-        numbers = _find_layers(subject, trial)
-        total = _add_layers(numbers | _find_computing(sources, trial), taken)
-        if total is None:
-            continue
-        # Candidates with the same calls are one: between them, only what else the machine does would choose.
-        name = names.setdefault(_describe_calls(trial, numbers), _pick(subject.candidates, rank))
-        ns[name] = min(total, ns.get(name, total))
-    best = min(ns, key=lambda name: ns[name], default=subject.default)
-    is_faster = subject.default in ns and ns[best] < GAIN * ns[subject.default]
-    return Decision(subject, ns, best if is_faster else subject.default)
-
-
-def _describe_calls(trial: Trial, numbers: set[int]) -> Hashable:
-    """Return what differs wherever two candidates compute differently.
-
-    Kernels of devices are named after their source; those of calls in host memory have arguments.
-    """
-    calls = trial.compiled.plan.program.calls
-    places = sorted(numbers)
-    arguments = [sorted(calls[place].args.items()) for place in places if place < len(calls)]
-    kernels = [trial.layers[place].kernel for place in places]
-    return repr((kernels, arguments))
-
-
-def _add_layers(numbers: set[int], timings: Sequence[Timing]) -> float | None:
-    """Return the sum of the shortest times of some layers; None if none of them was computed."""
-    shortest: dict[int, int] = {}
-    for layer in chain.from_iterable(timing.layers for timing in timings):
-        if layer.number in numbers:
-            shortest[layer.number] = min(layer.ns, shortest.get(layer.number, layer.ns))
-    return float(sum(shortest.values())) if shortest else None
-
-
-def _find_layers(subject: Subject, trial: Trial) -> set[int]:
-    """Return the numbers of the layers that compute a subject's nodes.
-
-    A call may compute several nodes, and is named after the last.
-    """
-    nodes = {node.name: node for node in trial.compiled.graph.nodes if node.name in subject.nodes}
-    named = {number for number, layer in enumerate(trial.layers) if layer.node in nodes}
-    sources = {*chain.from_iterable(node.sources for node in nodes.values())}
-    return named | _find_computing(sources, trial)
-
-
-def _find_computing(sources: Collection[str], trial: Trial) -> set[int]:
-    """Return the numbers of the layers that compute some of the model's own nodes."""
-    return {number for number, layer in enumerate(trial.layers) if {*sources} & {*layer.sources}}
-
-
-def _list_sources(subject: Subject, trial: Trial) -> Iterator[str]:
-    """Yield the model's own nodes that calls compute with a subject's nodes."""
-    for number in _find_layers(subject, trial):
-        yield from trial.layers[number].sources
+        return computing
