@@ -59,6 +59,12 @@ UNARY = (
     Case("hard swish", "HSwish", [IMAGE], low=-5, high=5, oracle=lambda x: x * np.clip(x + 3, 0, 6) / 6),
     Case("hard sigmoid", "HSigmoid", [IMAGE], low=-5, high=5, oracle=lambda x: np.clip(x + 3, 0, 6) / 6),
     Case("dropout", "Dropout dropout_param { dropout_ratio: 0.4 }", [IMAGE]),
+    Case(
+        "dropout of a fork",
+        "Dropout dropout_param { dropout_ratio: 0.25 scale_train: false }",
+        [IMAGE],
+        oracle=lambda x: x * np.float32(0.75),
+    ),
     Case("power", "Power power_param { power: 2 scale: 0.5 shift: 1.5 }", [IMAGE]),
     Case("power one", "Power power_param { scale: -0.5 shift: 0.25 }", [IMAGE]),
     Case("power root", "Power power_param { power: 0.5 shift: 3 }", [IMAGE]),
@@ -108,6 +114,15 @@ CHANNELS = (
         [IMAGE],
         [column(*SCALE)[None], column(*SHIFT)[None]],
         oracle=lambda x: x * column(*SCALE) + column(*SHIFT),
+    ),
+    Case(
+        "bn of a fork",
+        "BN bn_param { eps: 0.5 frozen: true }",
+        [IMAGE],
+        [SCALE, SHIFT, MEAN, VARIANCE],
+        oracle=lambda x: (
+            (x - column(*MEAN)) / np.sqrt(column(*VARIANCE) + 0.5) * column(*SCALE) + column(*SHIFT)
+        ),
     ),
     Case(
         "bn of a parser",

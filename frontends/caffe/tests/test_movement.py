@@ -119,6 +119,18 @@ CASES = (
     Case("shuffle", "ShuffleChannel shuffle_channel_param { group: 3 }", [IMAGE]),
     Case("reorg", "Reorg reorg_param { stride: 2 }", [(1, 8, 4, 6)], oracle=reorganized),
     Case("reorg as by OpenCV", "Reorg reorg_param { stride: 2 }", [(1, 8, 4, 6)]),
+    Case(
+        "interpolation to a bottom",
+        "Interp",
+        [(1, 1, 2, 3), (1, 2, 2, 5)],
+        oracle=lambda x, _: (x[..., [0, 0, 1, 1, 2]] + x[..., [0, 1, 1, 2, 2]]) / 2,
+    ),
+    Case(
+        "interpolation by one factor",
+        "Interp interp_param { zoom_factor: 2 height: 9 width: 9 }",
+        [(1, 1, 1, 3)],
+        oracle=lambda x: (x[..., [0, 0, 1, 1, 2]] + x[..., [0, 1, 1, 2, 2]]) / 2,
+    ),
     Case("interpolation", "Interp interp_param { height: 9 width: 7 }", [IMAGE]),
     Case(
         "interpolation zoom",

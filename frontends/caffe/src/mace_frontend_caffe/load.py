@@ -22,8 +22,13 @@ from mace_frontend_caffe.source import NetworkSource, read
 
 def convert(node: CaffeNode) -> str | Sequence[str]:
     """Add what computes a layer: a plugin's op takes precedence over the handler."""
-    custom = node.builder.ops.get(custom_name(node))
-    return node.done(custom, node.inputs()) if custom else handlers()[node.op](node)
+    if custom := node.builder.ops.get(custom_name(node)):
+        return node.done(custom, node.inputs())
+    unknown = node.importer.source.unknown.get(node.name, ())
+    node.refuse_unless(not unknown, f"it has {', '.join(unknown)}, which no layer here reads", CUT_BEFORE)
+    tensors = handlers()[node.op](node)
+    node.refuse_unread_bottoms()
+    return tensors
 
 
 def custom_name(node: ImportedNode) -> str:

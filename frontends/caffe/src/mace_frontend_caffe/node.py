@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
@@ -34,12 +34,14 @@ class CaffeNode(ImportedNode):
 
     layer: the message of caffe.proto.
     importer: the network that it belongs to.
+    requested: numbers of the bottoms that its handler has read.
     """
 
     noun: ClassVar[str] = "layer"
 
     layer: Any
     importer: CaffeImporter
+    requested: set[int] = field(default_factory=set, compare=False)
 
     @property
     def name(self) -> str:
@@ -78,6 +80,7 @@ class CaffeNode(ImportedNode):
     def input(self, index: int = 0) -> str:
         """Return the tensor of bottom `index`; RefusedError if there is none, or nothing computes it."""
         self.refuse_unless(index < self.bottom_count, f"it has no bottom {index}")
+        self.requested.add(index)
         return self.importer.blobs.find(self.layer.bottom[index])
 
     def inputs(self) -> list[str]:
@@ -87,6 +90,11 @@ class CaffeNode(ImportedNode):
     def shape(self, index: int = 0) -> Shape:
         """Return the shape of bottom `index`."""
         return self.builder.shape(self.input(index))
+
+    def refuse_unread_bottoms(self) -> None:
+        """Raise RefusedError for bottoms that forks of Caffe gave a layer and that its handler ignores."""
+        unread = [name for i, name in enumerate(self.layer.bottom) if i not in self.requested]
+        self.refuse_unless(not unread, f"it has further bottoms: {', '.join(unread)}", CUT_BEFORE)
 
     def blob(self, index: int, role: str) -> Array:
         """Return blob `index` of the layer as the .caffemodel stores it.

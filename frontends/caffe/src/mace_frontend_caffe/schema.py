@@ -19,6 +19,7 @@ ENUMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "Phase": ("TRAIN", "TEST"),
         "Pool": ("MAX", "AVE", "STOCHASTIC"),
         "Round": ("CEIL", "FLOOR"),
+        "Mode": ("LEARN", "INFERENCE"),
         "Eltwise": ("PROD", "SUM", "MAX"),
         "Region": ("ACROSS_CHANNELS", "WITHIN_CHANNEL"),
         "Reduce": ("NONE", "SUM", "ASUM", "SUMSQ", "MEAN"),
@@ -50,8 +51,8 @@ NAMES_OF_2014: Mapping[str, str] = MappingProxyType(
 _AXIS = "axis:int32"
 _LAYER = (
     "bottom:string* top:string* phase:Phase include:Rule* exclude:Rule* argmax_param:ArgMax "
-    "batch_norm_param:BatchNorm bias_param:Bias clip_param:Clip concat_param:Concat "
-    "convolution_param:Convolution crop_param:Crop detection_output_param:Detection "
+    "batch_norm_param:BatchNorm bias_param:Bias bn_param:Bn clip_param:Clip concat_param:Concat "
+    "convolution_param:Convolution crop_param:Crop detection_output_param:Detection dropout_param:Dropout "
     "eltwise_param:EltwiseParam elu_param:Elu embed_param:Embed exp_param:Exp flatten_param:Flatten "
     "group_norm_param:GroupNorm inner_product_param:InnerProduct input_param:Input interp_param:Interp "
     "l2normalization_param:LpNorm log_param:Exp lrn_param:Lrn mvn_param:Mvn norm_param:Norm "
@@ -69,6 +70,7 @@ TEXT: Mapping[str, str] = MappingProxyType(
         "ArgMax": f"out_max_val:bool top_k:uint32=1 {_AXIS}",
         "BatchNorm": "use_global_stats:bool=true eps:float=1e-5",
         "Bias": f"{_AXIS}=1 num_axes:int32=1",
+        "Bn": "eps:float=1e-5 bn_mode:Mode=INFERENCE",
         "Clip": "min:float max:float",
         "Concat": f"{_AXIS}=1 concat_dim:uint32",
         "Convolution": (
@@ -84,6 +86,7 @@ TEXT: Mapping[str, str] = MappingProxyType(
         ),
         "Nms": "nms_threshold:float=0.3 top_k:int32 eta:float=1",
         "EltwiseParam": "operation:Eltwise=SUM coeff:float*",
+        "Dropout": "dropout_ratio:float=0.5 scale_train:bool=true",
         "Elu": "alpha:float=1",
         "Embed": "num_output:uint32 input_dim:uint32 bias_term:bool=true",
         "Exp": "base:float=-1 scale:float=1 shift:float",

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from mace_core.errors import MaceError
 from mace_core.ir import Array
 from mace_frontend_caffe import schema
+from mace_frontend_caffe.fields import find_unknown_fields
 
 MAX_DEPTH = 32
 """Braces within braces of a description; caffe.proto needs five."""
@@ -60,6 +61,7 @@ class NetworkSource:
     file: the description.
     net: the description's message.
     layers: those that run when the network is deployed.
+    unknown: fields of each layer that this frontend does not know, by its name.
     blobs: the weights of each layer by its name.
     has_weights: whether a .caffemodel was given.
     """
@@ -67,6 +69,7 @@ class NetworkSource:
     file: Path
     net: Any
     layers: Sequence[Any]
+    unknown: Mapping[str, Sequence[str]]
     blobs: Mapping[str, Sequence[Array]]
     has_weights: bool
 
@@ -86,10 +89,16 @@ def read(files: Sequence[Path]) -> NetworkSource:
             "give model_file_path and weight_file_path",
         )
     file = descriptions[0]
-    net = _parse_description(file)
-    layers = [layer for layer in _list_layers(file, net) if _is_deployed(layer)]
+    text, net = _parse_description(file)
+    layers = _list_layers(file, net)
+    fields = find_unknown_fields(text, schema.create_net())
+    if len(fields) != len(layers):
+        problem = f"is no network, or a damaged one: it has {len(layers)} layers in {len(fields)} places"
+        raise MaceError(file.name, problem, DEPLOYED)
+    deployed = [(layer, names) for layer, names in zip(layers, fields, strict=True) if _is_deployed(layer)]
+    unknown = {layer.name: names for layer, names in deployed if names}
     blobs = _read_weights(weights[0]) if weights else {}
-    return NetworkSource(file, net, layers, blobs, bool(weights))
+    return NetworkSource(file, net, [layer for layer, _ in deployed], unknown, blobs, bool(weights))
 
 
 def _list_layers(file: Path, net: Any) -> Sequence[Any]:
@@ -127,7 +136,8 @@ def _read_bytes(file: Path) -> bytes:
         raise MaceError(file.name, problem, "correct the path in the deployment file") from error
 
 
-def _parse_description(file: Path) -> Any:
+def _parse_description(file: Path) -> tuple[str, Any]:
+    """Return the text of a description, and its message."""
     data = _read_bytes(file)
     if len(data) > MAX_TEXT_BYTES:
         problem = f"is a description of {len(data)} bytes; the maximum is {MAX_TEXT_BYTES}"
@@ -136,8 +146,9 @@ def _parse_description(file: Path) -> Any:
         problem = f"is no network: it nests {depth} braces; the maximum is {MAX_DEPTH}"
         raise MaceError(file.name, problem, DEPLOYED)
     try:
-        # Forks of Caffe add fields that the networks do without: only the fields of known layers are read.
-        return text_format.Parse(data.decode(), schema.create_net(), allow_unknown_field=True)
+        # Forks of Caffe add fields; `find_unknown_fields` tells which of them a layer has.
+        text = data.decode()
+        return text, text_format.Parse(text, schema.create_net(), allow_unknown_field=True)
     except text_format.ParseError as error:
         line = error.GetLine()
         place = f"{file.name}, line {line}" if line else file.name

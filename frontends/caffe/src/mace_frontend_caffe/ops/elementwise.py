@@ -13,9 +13,6 @@ from mace_core.ir import Array, Shape
 from mace_frontend_caffe.node import CaffeNode
 from mace_frontend_caffe.ops import Handler
 
-PSPNET_EPSILON = 1e-5
-"""What the layer BN of PSPNet adds to a variance; its message has no field for it."""
-
 UNARY: Mapping[str, str] = MappingProxyType(
     {
         "Sigmoid": "Sigmoid",
@@ -28,8 +25,6 @@ UNARY: Mapping[str, str] = MappingProxyType(
         "GELU": "Gelu",
         "HSwish": "HardSwish",
         "HardSwish": "HardSwish",
-        # Caffe scales by 1 / (1 - ratio) while it trains, so that nothing is left to do afterwards.
-        "Dropout": "Identity",
     }
 )
 """Layer type -> op of the IR, for layers without parameters that count."""
@@ -37,6 +32,15 @@ UNARY: Mapping[str, str] = MappingProxyType(
 
 def _unary(op: str) -> Handler:
     return lambda node: node.done(op, [node.input()])
+
+
+def _dropout(node: CaffeNode) -> Sequence[str]:
+    parameters = node.layer.dropout_param
+    # Caffe scales by 1 / (1 - ratio) while it trains, so that nothing is left to do afterwards. Forks may
+    # scale by 1 - ratio afterwards instead.
+    if parameters.scale_train:
+        return node.done("Identity", [node.input()])
+    return node.done("Mul", [node.input(), node.add_float(1 - parameters.dropout_ratio, "share")])
 
 
 def _relu(node: CaffeNode) -> Sequence[str]:
@@ -224,13 +228,18 @@ def _bn(node: CaffeNode) -> Sequence[str]:
     SegNet's has a scale and a shift, into which its tools merge the statistics before it is deployed;
     PSPNet's has the statistics as two more blobs.
     """
-    shape = channels(node)
+    parameters, shape = node.layer.bn_param, channels(node)
+    node.refuse_unless(
+        node.enum_name(parameters, "bn_mode") == "INFERENCE",
+        "it takes the statistics of each batch (bn_mode: LEARN)",
+        "merge the statistics into it with SegNet's compute_bn_statistics.py, and set bn_mode: INFERENCE",
+    )
     scale = node.shaped_blob(0, "scale", shape).astype(np.float64)
     shift = node.shaped_blob(1, "shift", shape).astype(np.float64)
     if node.blob_count > 2:
         mean = node.shaped_blob(2, "mean", shape).astype(np.float64)
         variance = node.shaped_blob(3, "variance", shape).astype(np.float64)
-        scale = scale / np.sqrt(variance + PSPNET_EPSILON)
+        scale = scale / np.sqrt(variance + parameters.eps)
         shift = shift - mean * scale
     scaled = node.emit("Mul", [node.input(), broadcast_from(node, scale, 1)], tag="scaled")
     return node.done("Add", [scaled, broadcast_from(node, shift, 1)])
@@ -291,6 +300,7 @@ def _hard_sigmoid(node: CaffeNode) -> Sequence[str]:
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
         **{name: _unary(op) for name, op in UNARY.items()},
+        "Dropout": _dropout,
         "ReLU": _relu,
         "ReLU6": _relu6,
         "Clip": _clip,

@@ -175,8 +175,9 @@ def _resize(node: CaffeNode, x: str, size: tuple[int, int], rule: tuple[str, str
 def _interp(node: CaffeNode) -> Sequence[str]:
     """Interpolate linearly, corners on corners (interp_layer.cpp of DeepLab).
 
-    Its padding may only be negative, and then crops the bottom first. `height` and `width` replace the
-    factors if the layer has both.
+    Its padding may only be negative, and then crops the bottom first. The size is that of a second bottom
+    if there is one. Else a factor that is stated alone comes before `height` and `width`, and both factors
+    come behind them.
     """
     parameters, shape, x = node.layer.interp_param, node.shape(), node.input()
     _require_image(node)
@@ -194,7 +195,10 @@ def _interp(node: CaffeNode) -> Sequence[str]:
     # The factors count the gaps between pixels, not the pixels, because corners stay on corners.
     shrunk = [(d - 1) // parameters.shrink_factor + 1 for d in cropped]
     height, width = (d + (d - 1) * (parameters.zoom_factor - 1) for d in shrunk)
-    if parameters.height and parameters.width:
+    has_one_factor = parameters.HasField("shrink_factor") != parameters.HasField("zoom_factor")
+    if node.bottom_count > 1:
+        height, width = node.shape(1)[2:]
+    elif parameters.height and parameters.width and not has_one_factor:
         height, width = int(parameters.height), int(parameters.width)
     return _resize(node, x, (height, width), ("linear", "align_corners"))
 
