@@ -114,6 +114,12 @@ Share = tuple[int, int, int, int]
         ((4, 196, 16, 1, 512, 16), (102, 2, 4, 4)),
         ((16, 196, 16, 1, 512, 16), (54, 4, 2, 8)),
         ((16, 49, 32, 1, 256, 16), (54, 1, 2, 16)),
+        # All rows may be one block, though they are no whole tiles: two would read all weights twice.
+        ((0, 49, 64, 1, 49, 16), (49, 1, 64, 1)),
+        ((1, 196, 32, 1, 196, 16), (196, 1, 32, 1)),
+        ((16, 49, 32, 1, 49, 16), (49, 1, 2, 16)),
+        ((1, 49, 64, 1, 48, 16), (30, 2, 64, 1)),
+        ((0, 1, 3, 1, 1, 16), (1, 1, 3, 1)),
     ],
 )
 def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], expected: Share) -> None:
