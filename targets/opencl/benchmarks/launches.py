@@ -25,7 +25,7 @@ from mace_core.deployment import load_deployment
 from mace_core.ir import Graph
 from mace_core.program import Call, Program
 from mace_core.registry import Registry
-from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.options import MEASURED_UNITS, OpenclOptions
 from mace_target_opencl.target import Opencl
 
 MEGABYTE = 1e6
@@ -107,8 +107,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--winograd", type=int, choices=(0, 2, 4), default=0)
+    parser.add_argument("--compute-units", type=int, default=MEASURED_UNITS, help="of the device")
     arguments = parser.parse_args()
-    options = OpenclOptions(winograd=arguments.winograd)
+    options = OpenclOptions(winograd=arguments.winograd, compute_units=arguments.compute_units)
     sys.stdout.write("| model | launches | MB | fused: launches | MB |\n|---|---|---|---|---|\n")
     for path in arguments.models:
         graph = read_graph(path)

@@ -59,6 +59,13 @@ def test_storage_in_half_precision_is_stated() -> None:
         ({"arithmetic": "f16"}, "arithmetic: f16 needs storage in f16 too; write storage: f16 beside it"),
         ({"group_items": 32}, "group_items: 32 is not allowed; write 64, 128 or 256"),
         ({"group_items": "64"}, "group_items: '64' is not allowed; write 64, 128 or 256"),
+        (
+            {"compute_units": 0},
+            "compute_units: 0 is not allowed; write what clinfo tells as Max compute units",
+        ),
+        ({"compute_units": True}, "compute_units: True is not allowed"),
+        ({"compute_units": "8"}, "compute_units: '8' is not allowed"),
+        ({"compute_units": 2**40}, "compute_units: 1099511627776 is not allowed"),
         ({"regions": "some"}, "regions: 'some' is not allowed; write auto or all or worthwhile"),
         ({"costs": 1}, "costs: 1 is no mapping; write some of sync_us"),
         ({"costs": {"sync": 1}}, "costs: 'sync' is unknown; choose among sync_us"),

@@ -68,7 +68,8 @@ SMALL_SPLIT = (
 )
 LARGE_SPLIT = (
     (build_conv("teams", (1, 14, 15, 40), (132, 3, 3, 40), EDGE), "tile.cl.in", 4),
-    (build_conv("flat_teams", (1, 10, 11, 132), (132, 3, 3, 132), EDGE), "tile.cl.in", 8),
+    (build_conv("flat_teams", (1, 16, 17, 132), (132, 3, 3, 132), EDGE), "tile.cl.in", 8),
+    (build_conv("deep_line", (1, 7, 7, 1028), (132, 1, 1, 1028)), "product.cl.in", 64),
     (build_product("wide", (790, 100), (100, 516)), "tile.cl.in", 2),
 )
 SPLIT = (*SMALL_SPLIT, *LARGE_SPLIT)
@@ -108,6 +109,45 @@ def test_work_items_share_the_results_of_products_that_have_few(
 def test_groups_are_no_larger_than_the_deployment_file_allows(graph: Graph, max_items: int) -> None:
     (call,) = Opencl(OpenclOptions(group_items=max_items)).lower(graph).calls
     assert prod(call.args["local_size"]) <= max_items  # type: ignore[arg-type]
+
+
+MEASURED = (
+    (build_conv("deep", (1, 7, 7, 512), (512, 3, 3, 512), EDGE), ("product.cl.in", 32, 0)),
+    (build_conv("narrow", (1, 7, 7, 2048), (512, 1, 1, 2048)), ("product.cl.in", 32, 0)),
+    (build_conv("broad", (1, 7, 7, 512), (2048, 1, 1, 512)), ("tile.cl.in", 4, 16)),
+    (build_conv("middle", (1, 14, 14, 256), (256, 3, 3, 256), EDGE), ("tile.cl.in", 8, 16)),
+    (build_conv("early", (1, 56, 56, 64), (64, 3, 3, 64), EDGE), ("tile.cl.in", 4, 16)),
+    (build_product("text", (128, 384), (384, 384)), ("tile.cl.in", 4, 16)),
+    (build_product("square", (512, 512), (512, 512)), ("tile.cl.in", 2, 32)),
+)
+"""The fastest template, splits and rows of a tile on an NVIDIA H200, as the table in docs/opencl.md has them."""
+
+
+def describe_share(graph: Graph, options: OpenclOptions) -> tuple[str, object, object]:
+    """Return template, splits and rows of a tile, 0 without one."""
+    (call,) = Opencl(options).lower(graph).calls
+    params = call.kernel.params
+    return call.kernel.template.name, params["splits"], params.get("tile_rows", 0)
+
+
+@pytest.mark.parametrize(("graph", "share"), MEASURED, ids=[graph.name for graph, _ in MEASURED])
+def test_products_are_shared_out_as_was_fastest(graph: Graph, share: tuple[str, int, int]) -> None:
+    assert describe_share(graph, OpenclOptions()) == share
+
+
+@pytest.mark.parametrize(
+    ("units", "share"),
+    [
+        (1, ("tile.cl.in", 1, 64)),
+        (8, ("tile.cl.in", 2, 64)),
+        (64, ("tile.cl.in", 4, 16)),
+        (528, ("product.cl.in", 16, 0)),
+    ],
+)
+def test_a_device_with_few_compute_units_gets_larger_tiles(units: int, share: tuple[str, int, int]) -> None:
+    """The product has 48 groups of the smallest tile, and 12 of the middle one."""
+    graph = build_product("text", (128, 384), (384, 384))
+    assert describe_share(graph, OpenclOptions(compute_units=units)) == share
 
 
 @pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)

@@ -22,7 +22,7 @@ from mace_target_opencl.fusion import MAX_STEPS, choose_names, rename_operands
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import QUAD, KernelOperand
 from mace_target_opencl.kernel_request import DEPTHWISE
-from mace_target_opencl.lower.product_tile import BLOCK, MIN_GROUPS, ProductTile
+from mace_target_opencl.lower.product_tile import BLOCK, MIN_GROUPS, DeviceSize, ProductTile
 from mace_target_opencl.lower.windows import drop_padded, reaches_over
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.steps import ElementStep
@@ -89,7 +89,7 @@ def join_depthwise(first: Call, second: Call, tensor: str, options: OpenclOption
     count, columns, depth = (int(str(params[key])) for key in ("count", "columns", "depth"))
     pair = Pair(count, depth, columns, taps)
     # With fewer groups two kernels are faster: the second shares its results among more work-items.
-    tile = pair.choose_tile(1 if request else MIN_GROUPS)
+    tile = pair.choose_tile(1 if request else DeviceSize.of(options).scale(MIN_GROUPS))
     if tile is None or not (request or pair.pays(tile, options)):
         return None
     operands = _Operands.of(first, second, tensor)

@@ -24,7 +24,22 @@ TYPED = ("storage", "arithmetic")
 GROUPS = (256, 128, 64)
 """What `group_items` may be, the default first. Tiles have 64 work-items: fewer could not compute them."""
 
-NAMES = ("storage", "arithmetic", "regions", "costs", "check_bounds", "group_items", "binaries")
+NAMES = (
+    "storage",
+    "arithmetic",
+    "regions",
+    "costs",
+    "check_bounds",
+    "group_items",
+    "compute_units",
+    "binaries",
+)
+
+
+MEASURED_UNITS = 132
+"""Compute units of the NVIDIA H200, on which the numbers of groups that keep a device busy were measured."""
+
+MAX_UNITS = 1 << 16
 
 
 DATA_TYPES: Mapping[str, tuple[str, str]] = {
@@ -45,6 +60,7 @@ class OpenclOptions:
     convolution that may be taken; 0 for none.  winograd_error: the largest that it may have; 0 for any.
     binaries: files of what devices compiled, relative to the folder of the model.
     group_items: the most work-items that may share the results of a product, in a group.
+    compute_units: of the device, CL_DEVICE_MAX_COMPUTE_UNITS: what keeps all of them busy grows with it.
     limits: how calls are enqueued.
     images: whether filters and activations may lie in images.
     request: what a candidate asks for, see `candidates`.
@@ -59,6 +75,7 @@ class OpenclOptions:
     winograd_error: float = 0.0
     binaries: tuple[str, ...] = ()
     group_items: int = GROUPS[0]
+    compute_units: int = MEASURED_UNITS
     limits: QueueLimits = UNLIMITED
     images: bool = False
     request: KernelRequest = NO_REQUEST
@@ -107,6 +124,7 @@ class OpenclOptions:
             checks_bounds=options.get("check_bounds") is True,
             binaries=_strings(options.get("binaries", [])),
             group_items=int(str(options.get("group_items", GROUPS[0]))),
+            compute_units=int(str(options.get("compute_units", MEASURED_UNITS))),
         )
 
     @classmethod
@@ -162,6 +180,10 @@ def _list_faults(options: Json, place: str) -> list[str]:
     group = options.get("group_items", GROUPS[0])
     if not isinstance(group, int) or group not in GROUPS:
         faults.append(f"{place}: group_items: {group!r:.40} is not allowed; write 64, 128 or 256")
+    units = options.get("compute_units", MEASURED_UNITS)
+    if not isinstance(units, int) or isinstance(units, bool) or not 0 < units <= MAX_UNITS:
+        problem = f"{units!r:.40} is not allowed; write what clinfo tells as Max compute units"
+        faults.append(f"{place}: compute_units: {problem}")
     binaries = options.get("binaries", [])
     if not _is_list_of_strings(binaries):
         faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")

@@ -20,13 +20,16 @@ from mace_target_opencl.lower.finish import finish_steps
 from mace_target_opencl.lower.product_tile import (
     BLOCK,
     BYTE_BLOCK,
+    SMALL,
     TILES,
+    DeviceSize,
     ProductTile,
     choose_by_groups,
     choose_splits,
+    is_plain_faster,
     split_group,
 )
-from mace_target_opencl.lower.sizes import choose_group, read_group_items, read_request
+from mace_target_opencl.lower.sizes import choose_group, read_device_size, read_request
 from mace_target_opencl.lower.unary import wrap_type
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import FLOAT, INT, refuse_type
@@ -139,10 +142,12 @@ def enqueue_product(lowering: Lowering, node: Node, product: MatrixProduct) -> N
     places = product.columns // width * down * product.batch
     # Groups that a candidate asks for have their shape from it.
     splits = request.splits if request.group is None else 1
-    max_items = read_group_items(lowering)
+    size = read_device_size(lowering)
     if splits is None:
-        splits = choose_splits(places, product.depth // (4 if is_deep else 1), max_items)
-    group = split_group(splits, max_items) if splits > 1 else choose_group(lowering, product.columns // width)
+        splits = choose_splits(places, product.depth // (4 if is_deep else 1), size)
+    group = choose_group(lowering, product.columns // width)
+    if splits > 1:
+        group = split_group(splits, size.max_items)
     constants |= {"splits": splits, "across": group[0] if splits > 1 else 0}
     launch = Launch(
         "product",
@@ -189,8 +194,8 @@ def choose_tile(lowering: Lowering, product: MatrixProduct) -> ProductTile | Non
     """
     dtype, request = lowering.tensors[product.x].dtype, read_request(lowering)
     if request.tile is None:
-        max_items = read_group_items(lowering)
-        return _choose_by_groups(product, max_items) if _is_tileable(dtype, product) else None
+        size = read_device_size(lowering)
+        return _choose_by_groups(product, size) if _is_tileable(dtype, product) else None
     tile = next((tile for tile in TILES if tile.columns == request.tile), None)
     if tile is None:
         return None
@@ -220,12 +225,19 @@ def _choose_block(product: MatrixProduct) -> int:
     return BYTE_BLOCK if _has_dots(product) else BLOCK
 
 
-def _choose_by_groups(product: MatrixProduct, max_items: int) -> ProductTile | None:
+def _choose_by_groups(product: MatrixProduct, size: DeviceSize) -> ProductTile | None:
     block = _choose_block(product)
     blocks = prod(axis[2] for axis in product.axes) * -(-product.depth // block)
-    tile = choose_by_groups(product.count, product.columns, product.batch, blocks, max_items)
-    # The template of bytes has no teams.
-    return replace(tile, splits=1) if tile and _has_dots(product) else tile
+    tile = choose_by_groups(product.count, product.columns, product.batch, blocks, size)
+    if tile is None:
+        return None
+    if _has_dots(product):
+        # The template of bytes has no teams, without which nothing was measured of half of the rows.
+        return SMALL if tile.rows < SMALL.rows else replace(tile, splits=1)
+    groups = product.batch * prod(SMALL.count_groups(product.count, product.columns))
+    places = product.batch * (product.columns // 4) * -(-product.count // ROWS)
+    is_plain = is_plain_faster(groups, blocks, choose_splits(places, product.depth // 4, size), size)
+    return None if is_plain else tile
 
 
 def _has_aligned_steps(view: View) -> bool:

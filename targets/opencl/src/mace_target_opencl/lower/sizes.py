@@ -5,7 +5,8 @@ from __future__ import annotations
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP
 from mace_target_opencl.kernel_request import NO_REQUEST, KernelRequest
-from mace_target_opencl.options import GROUPS, OpenclOptions
+from mace_target_opencl.lower.product_tile import DeviceSize
+from mace_target_opencl.options import OpenclOptions
 
 MAX_COLUMNS = 16
 """Work-items along the first axis, which read neighboring columns or channels."""
@@ -34,7 +35,7 @@ def read_request(lowering: Lowering) -> KernelRequest:
     return options.request if isinstance(options, OpenclOptions) else NO_REQUEST
 
 
-def read_group_items(lowering: Lowering) -> int:
-    """Return how many work-items a group may have at most whose work-items share results."""
+def read_device_size(lowering: Lowering) -> DeviceSize:
+    """Return what the options state about the device."""
     options = lowering.parameters
-    return options.group_items if isinstance(options, OpenclOptions) else GROUPS[0]
+    return DeviceSize.of(options) if isinstance(options, OpenclOptions) else DeviceSize()
