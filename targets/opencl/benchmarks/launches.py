@@ -108,8 +108,11 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--winograd", type=int, choices=(0, 2, 4), default=0)
     parser.add_argument("--compute-units", type=int, default=MEASURED_UNITS, help="of the device")
+    parser.add_argument("--images", action="store_true", help="as with cl_mem_type: image")
     arguments = parser.parse_args()
-    options = OpenclOptions(winograd=arguments.winograd, compute_units=arguments.compute_units)
+    options = OpenclOptions(
+        winograd=arguments.winograd, compute_units=arguments.compute_units, images=arguments.images
+    )
     sys.stdout.write("| model | launches | MB | fused: launches | MB |\n|---|---|---|---|---|\n")
     for path in arguments.models:
         graph = read_graph(path)
