@@ -16,12 +16,12 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
 from mace_core.testing.compiled import case, merge
 
-# Both extensions came with ARMv8.2 and later; the Cortex-A53 has none, the A76 the first.
+# All extensions came with ARMv8.2 and later; the Cortex-A53 has none, the A76 dot products and halves.
 PROCESSORS = {
     "cortex-a53": {"neon"},
-    "cortex-a76": {"neon", "dotprod"},
-    "max,sme=off": {"neon", "dotprod", "fp16fml", "i8mm"},
-    "max": {"neon", "dotprod", "fp16fml", "i8mm", "sme"},
+    "cortex-a76": {"neon", "dotprod", "fp16"},
+    "max,sme=off": {"neon", "dotprod", "fp16", "fp16fml", "i8mm"},
+    "max": {"neon", "dotprod", "fp16", "fp16fml", "i8mm", "sme"},
 }
 """By QEMU's processor, the levels that it has."""
 

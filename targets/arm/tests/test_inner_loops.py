@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from functools import cache
 
@@ -76,6 +77,20 @@ def test_cores_reach_all_products_of_halves() -> None:
         assert all(line.startswith("fmlal") for line in find_loop(assembly, name) if PRODUCT.match(line))
         shares = measure_shares(assembly, name, "arm64-v8a")
         assert min(shares.values()) > 0.98, (name, shares)
+
+
+@pytest.mark.exhaustive
+def test_cores_reach_nine_tenths_of_their_sums_of_halves() -> None:
+    """Eight products an instruction, and no instruction of FEAT_FHM, which the level's flag names as well."""
+    require(None if shutil.which("llvm-mca") else "llvm-mca is not installed: apt-get install llvm")
+    assembly = compile_level("arm64-v8a", "fp16")
+    assert "fmlal" not in assembly
+    for name, products in (("gemm_half_sums_8x2", 128), ("gemm_half_sums_8x1", 64)):
+        lines = [line for line in find_loop(assembly, name) if PRODUCT.match(line)]
+        assert len(lines) == products, name
+        assert all(re.fullmatch(r"fmla\s+v\d+\.8h, v\d+\.8h, v\d+\.h\[\d\]", line) for line in lines)
+        shares = measure_shares(assembly, name, "arm64-v8a")
+        assert min(shares.values()) >= 0.9, (name, shares)
 
 
 @pytest.mark.exhaustive

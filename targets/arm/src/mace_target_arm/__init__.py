@@ -3,23 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import ClassVar
 
 from mace_core.api import Counter, Target
 from mace_core.candidates import Candidate
+from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
+from mace_core.ir import Graph
 from mace_core.levels import Level
 from mace_core.lowering import Lower
+from mace_core.program import Call, Program
+from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_arm.isa import AARCH32, AARCH64, Family
 from mace_target_cpu import Cpu
 
 
 class Arm(Cpu):
-    """64-bit and 32-bit ARM, Linux and Android."""
+    """64-bit and 32-bit ARM, Linux and Android.
+
+    arithmetic: the type in which products of halves may be summed, "f32" or "f16".
+    """
 
     name = "arm"
     device = "cpu"
     abis: ClassVar[tuple[str, ...]] = (*AARCH64.abis, *AARCH32.abis)
+    arithmetic = "f32"
+
+    def check_options(self, model: Model) -> None:
+        """Raise one MaceError with every option that is wrong."""
+        from mace_target_arm.options import read_arithmetic  # read where a file has options
+
+        read_arithmetic(model)
+
+    def configure(self, model: Model) -> Target:
+        """Return the target with what a model allows its sums."""
+        from mace_target_arm.options import read_arithmetic
+
+        configured = super().configure(model)
+        assert isinstance(configured, Arm)
+        arithmetic = read_arithmetic(model)
+        # A model that asks for nothing leaves the target as whoever made it configured it.
+        if arithmetic == "f32":
+            return configured
+        configured = copy(configured)
+        configured.arithmetic = arithmetic
+        return configured
+
+    def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
+        """Return the program of a region; MaceError where `arithmetic: f16` would do nothing."""
+        if self.arithmetic == "f16":
+            from mace_target_arm.options import need_half_sums
+
+            need_half_sums(graph, abi, self.levels(abi))
+        return super().lower(graph, abi, tuning)
+
+    def varies(self, call: Call) -> str | None:
+        """Tell those of the CPU, and sums in half precision, which not every level has."""
+        if str(call.kernel.name) == "conv_f16_half_sums":
+            return f"kernel {call.kernel.name} sums in half precision where a level can"
+        return super().varies(call)
 
     def levels(self, abi: str) -> tuple[Level, ...]:
         """NEON, with the registers that the ABI's processors have, and products of bytes for 64 bits."""
@@ -44,9 +87,9 @@ class Arm(Cpu):
     @property
     def halves(self) -> Mapping[str, Lower]:  # type: ignore[override]
         """Kernels of half precision, for 64-bit processors."""
-        from mace_target_arm.halves import HALVES  # read on first use, as the lowerings are
+        from mace_target_arm.halves import HALF_SUMS, HALVES  # read on first use, as the lowerings are
 
-        return HALVES
+        return HALF_SUMS if self.arithmetic == "f16" else HALVES
 
     def counter(self) -> Counter:
         """Count instructions where QEMU executes a library."""

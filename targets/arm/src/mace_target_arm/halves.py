@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 
 import numpy as np
@@ -41,13 +43,21 @@ from mace_target_cpu.lower.unary import VECTOR as UNARY
 
 KERNELS = files("mace_target_arm") / "kernels"
 MATRIX = (("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"), ("form", "i32"))
+PRODUCT = KERNELS / "gemm_halves.h.in"
 CONV = Kernel(
     "conv_f16",
     KERNELS / "conv_halves.c.in",
     (*GEOMETRY, *MATRIX, *CLAMP),
-    {"gather": WindowForm.GATHER.value},
-    (GEMM_CUT, WINDOWS, KERNELS / "gemm_halves.h.in"),
+    {"gather": WindowForm.GATHER.value, "product": CIdentifier("gemm_halves_rows")},
+    (GEMM_CUT, WINDOWS, PRODUCT),
 )
+CONV_HALF_SUMS = replace(
+    CONV,
+    name="conv_f16_half_sums",
+    params={**CONV.params, "product": CIdentifier("gemm_half_sums_rows")},
+    helpers=(GEMM_CUT, WINDOWS, PRODUCT, KERNELS / "gemm_half_sums.h.in"),
+)
+"""The kernel for `arithmetic: f16`; at levels that cannot add halves it is CONV."""
 HALF = Code("uint16_t")
 
 
@@ -70,8 +80,8 @@ def _constants(node: Node, lowering: Lowering) -> tuple[Array, Array | None]:
     return weights, None if bias is None else bias.astype(np.float32)
 
 
-def conv(node: Node, lowering: Lowering) -> None:
-    """Any convolution with constant weights."""
+def conv(node: Node, lowering: Lowering, kernel: Kernel = CONV) -> None:
+    """Lower any convolution with constant weights, with sums as `kernel` has them unless it is depthwise."""
     _need_halves(node, lowering)
     weights, bias = _constants(node, lowering)
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
@@ -92,10 +102,10 @@ def conv(node: Node, lowering: Lowering) -> None:
     }
     matrices = weights.reshape(filters.group, filters.columns, filters.depth).transpose(0, 2, 1)
     scratch = 0 if is_direct else 2 * gathered * filters.depth
-    _lower_product(node, lowering, args, (matrices, bias), scratch)
+    _lower_product(node, lowering, Call(kernel, args, (), (), scratch=scratch), (matrices, bias))
 
 
-def matmul(node: Node, lowering: Lowering) -> None:
+def matmul(node: Node, lowering: Lowering, kernel: Kernel = CONV) -> None:
     """A product with one constant matrix: a convolution of one pixel for each row."""
     _need_halves(node, lowering)
     weights, bias = _constants(node, lowering)
@@ -117,19 +127,18 @@ def matmul(node: Node, lowering: Lowering) -> None:
         "rows": max(MOST_ROWS, min(rows, 2 * BLOCK // max(1, depth))),
         "form": WindowForm.DIRECT.value,
     }
-    _lower_product(node, lowering, args, (weights.reshape(1, depth, columns), bias), 0)
+    _lower_product(node, lowering, Call(kernel, args, (), ()), (weights.reshape(1, depth, columns), bias))
 
 
 def _lower_product(
     node: Node,
     lowering: Lowering,
-    args: Mapping[str, Arg],
+    call: Call,
     constants: tuple[Array, Array | None],
-    scratch: int,
 ) -> None:
     """Append the call that multiplies windows by matrices [group, depth, columns].
 
-    constants: the matrices, and the bias of all groups.
+    call: its kernel, arguments and scratch.  constants: the matrices, and the bias of all groups.
     """
     matrices, bias = constants
     group, depth, columns = matrices.shape
@@ -148,7 +157,8 @@ def _lower_product(
         padded[:, :columns] = bias.reshape(group, columns)
     start = lowering.weight(f"{node.outputs[0]}_bias", padded.shape, "float32", lambda: padded)
     reads = [node.inputs[0], w, start]
-    lowering.call(node, Call(CONV, {**args, "panel": PANEL}, reads, node.outputs, scratch=scratch))
+    args = {**call.args, "panel": PANEL}
+    lowering.call(node, replace(call, args=args, reads=reads, writes=node.outputs))
 
 
 def _lower_depthwise(node: Node, lowering: Lowering, args: Mapping[str, Arg], windows: Windows) -> None:
@@ -211,3 +221,10 @@ HALVES: Mapping[str, Lower] = {
     **dict.fromkeys((op for op in UNARY if not op.startswith("Gelu")), unary),
 }
 """By op. What they refuse is computed in floats, between conversions."""
+
+HALF_SUMS: Mapping[str, Lower] = {
+    **HALVES,
+    "Conv": partial(conv, kernel=CONV_HALF_SUMS),
+    "MatMul": partial(matmul, kernel=CONV_HALF_SUMS),
+}
+"""The same for `arithmetic: f16`."""

@@ -26,6 +26,7 @@ from mace_core.levels import Level, with_levels
 from mace_core.plan import plan_calls
 from mace_core.run.files import write_all
 from mace_target_arm import Arm
+from mace_target_cpu.isa import CpuLevel
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Processor:
 
 
 # LLVM 14 reads the Cortex-A76 and X1 from its table of the A57. It has none for 32-bit code of later cores.
-AARCH64 = Processor("aarch64-linux-gnu", "+dotprod,+i8mm,+fp16fml", ("cortex-a55", "cortex-a76", "cortex-x1"))
+AARCH64 = Processor(
+    "aarch64-linux-gnu", "+dotprod,+i8mm,+fp16fml,+fullfp16", ("cortex-a55", "cortex-a76", "cortex-x1")
+)
 AARCH32 = Processor("armv8a-linux-gnueabihf", "+neon", ("cortex-a57",))
 PROCESSORS: Mapping[str, Processor] = {
     "arm64-v8a": AARCH64,
@@ -65,7 +68,9 @@ LOAD = re.compile(r"(ldr|ldp|ldur|ld1r?|vld1|vldr|vldmia)\b")
 STORE = re.compile(r"(str|stp|stur|st1|vst1|vstr|vstmia)\b")
 MOVE = re.compile(r"mov\s+v\d+\.16b|vmov\s+q\d|vorr\s+(q\d+),\s*(q\d+),\s*\2\b")
 STACK = re.compile(r"\[sp\b|@\s*\d+-byte (Spill|Reload)")
-TILE = re.compile(r"^((gemm|gemm_halves|igemm_bytes|igemm_pairs|igemm_matrices)_(\d+)x(\d+)):", re.M)
+TILE = re.compile(
+    r"^((gemm|gemm_halves|gemm_half_sums|igemm_bytes|igemm_pairs|igemm_matrices)_(\d+)x(\d+)):", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,9 @@ def compile_tiles(abi: str, level: Level, compiler: Compiler) -> str:
     assert isinstance(target, Arm)
     graphs = (_multiply_floats(DType.F32), _multiply_floats(DType.F16), _multiply_bytes())
     plans = [plan_calls(target.lower(graph, abi)) for graph in graphs]
+    if isinstance(level, CpuLevel) and level.half_sums:
+        target.arithmetic = "f16"
+        plans.append(plan_calls(target.lower(graphs[1].with_name("half_sums"), abi)))
     sources = code.library("tiles", plans, [level])
     with tempfile.TemporaryDirectory() as folder:
         write_all(Path(folder), sources.files)

@@ -59,11 +59,20 @@ BYTE_MATRICES = replace(
     byte_tiles=True,
     replaces=(*DOT_PRODUCT.replaces, KERNELS / "smmla" / "igemm_tiles.h.in"),
 )
-# ARMv8.4 and later; Cortex-A55 to A78 have FEAT_FP16 alone, whose sums are halves.
-HALF_PRODUCTS = replace(
+# FEAT_FP16 alone, as Cortex-A55 to A78 have it. gcc calls it fp16 and zig fullfp16, so the flag names an
+# extension that both know and that contains it. No compiler makes fmlal of anything but its intrinsic, which
+# this level has not; a test looks for it.
+HALF_SUMS = replace(
     DOT_PRODUCT,
-    name="fp16fml",
+    name="fp16",
     flags=("-mcpu=generic+dotprod+fp16fml",),
+    available="has_half_sums()",
+    half_sums=True,
+)
+# ARMv8.4 and later.
+HALF_PRODUCTS = replace(
+    HALF_SUMS,
+    name="fp16fml",
     available="has_half_products()",
     half_products="fmlal",
 )
@@ -80,7 +89,7 @@ SME = replace(
 )
 AARCH64 = Family(
     ("arm64-v8a", "arm64"),
-    (SME, BYTE_MATRICES, HALF_PRODUCTS, DOT_PRODUCT, NEON),
+    (SME, BYTE_MATRICES, HALF_PRODUCTS, HALF_SUMS, DOT_PRODUCT, NEON),
     (DOT_PRODUCT, NEON),
 )
 

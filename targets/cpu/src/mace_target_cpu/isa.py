@@ -46,6 +46,7 @@ class CpuLevel(Level):
     byte_tiles, float_tiles: whether it multiplies tiles of bytes (AMX, SME) or of floats (SME) besides.
     half_products: how kernels multiply numbers in half precision, with sums of floats: "widened" when they
     are loaded, or "fmlal" as they are; "" for levels that compute them as floats, between conversions.
+    half_sums: whether it multiplies and adds vectors of eight halves, rounded to half precision, besides.
     is_x86: whether only processors of x86-64 have it, so that templates leave out what is for others.
     reads_lines: whether windows of few channels are read from copied lines, see `lower/lines.py`: where a
     product by a value in memory costs no more than one by a lane.
@@ -69,6 +70,7 @@ class CpuLevel(Level):
     byte_tiles: bool = False
     float_tiles: bool = False
     half_products: str = ""
+    half_sums: bool = False
     is_x86: bool = False
     reads_lines: bool = False
     has_qf: bool = False
