@@ -65,6 +65,30 @@ def test_four_bits_are_read_two_a_byte(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("kind", "name"), [(None, "INT8"), (tflite.TensorType.INT4, "INT4")])
+def test_scales_of_blocks_are_refused(kind: int | None, name: str, tmp_path: Path) -> None:
+    scales = Scales([], [], details=2)
+    weights = Value("w", DType.I8, (1, 5), np.zeros(3 if kind else 5, np.uint8), scales, kind=kind)
+    with pytest.raises(MaceError, match=f"'w' is of type {name} with quantization details, which is not"):
+        load(tmp_path, product(weights))
+
+
+def test_details_of_floats_mean_nothing(tmp_path: Path) -> None:
+    weights = Value("w", DType.F32, (3, 4), floats(3, 4), Scales([], [], details=1))
+    same_as_litert(tmp_path, load(tmp_path, product(weights)))
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(0, False), (1, False), (2, True)])
+def test_options_behind_the_tables_are_refused(offset: int, is_refused: bool, tmp_path: Path) -> None:
+    step = Step("RELU", ["x"], ["y"], custom_offset=offset)
+    graph = Written([Value("x", DType.F32, (2, 3)), Value("y")], [step], ["x"], ["y"])
+    if not is_refused:
+        assert load(tmp_path, graph).outputs
+        return
+    with pytest.raises(MaceError, match="operator 0 has its options behind the tables"):
+        load(tmp_path, graph)
+
+
 def sparse(values: Array | list[float], sparsity: Sparsity) -> Written:
     held = Value("held", DType.F32, MATRIX.shape, np.float32(values), sparsity=sparsity)
     return product(held, before=(Step("DENSIFY", ["held"], ["whole"]),))

@@ -28,11 +28,12 @@ TableFields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Scales:
-    """How a tensor's integers stand for real numbers."""
+    """How a tensor's integers stand for real numbers; details: the kind of a table that says more."""
 
     scale: Sequence[float]
     zero_point: Sequence[int]
     axis: int = 0
+    details: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Step:
     intermediates: Sequence[str] = ()
     custom: bytes = b""
     version: int = 1
+    custom_offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ class _Writer:
                 "Scale": np.asarray(scales.scale, np.float32),
                 "ZeroPoint": np.asarray(scales.zero_point, np.int64),
                 "QuantizedDimension": scales.axis,
+                "DetailsType": scales.details or None,
             },
         )
         fields = {
@@ -196,6 +199,7 @@ class _Writer:
             fields[f"BuiltinOptions{'2' * second}"] = self.table(kind, given)
         if step.custom:
             fields["CustomOptions"] = step.custom
+        fields["LargeCustomOptionsOffset"] = step.custom_offset or None
         return self.table("Operator", fields)
 
     def graph(self, graph: Written) -> int:

@@ -247,6 +247,8 @@ class _Reader:
             self.numbers(table, field) for field in ("Inputs", "Outputs", "Intermediates")
         )
         code, version = codes[table.OpcodeIndex()]
+        if table.LargeCustomOptionsOffset() > 1:
+            raise ValueError(f"operator {index} has its options behind the tables, which is not supported")
         return Operator(index, code, inputs, outputs, inner, table, version)
 
     def tensor(self, index: int, tensor: Any) -> TensorInfo:
@@ -259,14 +261,16 @@ class _Reader:
             signature = ()
         code = tensor.Type()
         # Numbers of four bits are read as ones of eight, with the same scale.
-        dtype = DType.I8 if code == tflite.TensorType.INT4 else DTYPES.get(code)
-        quant = self.quant(tensor.Quantization(), shape, dtype)
+        storage_dtype = DType.I8 if code == tflite.TensorType.INT4 else DTYPES.get(code)
+        quant = self.quant(tensor.Quantization(), shape, storage_dtype)
         name = self.text(tensor.Name())
-        kind = TYPE_NAMES.get(code, f"type {code}")
+        kind, dtype = TYPE_NAMES.get(code, f"type {code}"), DTYPES.get(code)
+        # Scales that lie elsewhere, as those of blocks: without them the integers mean nothing.
+        has_details = tensor.Quantization() is not None and bool(tensor.Quantization().DetailsType())
+        if has_details and storage_dtype in (*STORED, DType.I64):
+            kind, dtype = f"{kind} with quantization details", None
         buffer, variable, sparsity = tensor.Buffer(), bool(tensor.IsVariable()), tensor.Sparsity()
-        return TensorInfo(
-            index, name, shape, signature, DTYPES.get(code), kind, buffer, quant, variable, sparsity
-        )
+        return TensorInfo(index, name, shape, signature, dtype, kind, buffer, quant, variable, sparsity)
 
     def quant(self, table: Any, shape: Shape, dtype: DType | None) -> Quant | None:
         """Return how integers stand for real numbers; None for those that do not."""
