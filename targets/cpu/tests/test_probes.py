@@ -45,7 +45,8 @@ static int leaf(uint32_t number, uint32_t part, uint32_t *a, uint32_t *b, uint32
   *d = number == 7 && !part ? r.leaf7_d : 0;
   return 1;
 }}
-#define __get_cpuid(number, a, b, c, d) leaf(number, 0, a, b, c, d)
+#undef __cpuid
+#define __cpuid(number, a, b, c, d) leaf(number, 0, &a, &b, &c, &d)
 #define __get_cpuid_count leaf
 /* The only instructions in assembly: one reads the state, one asks the system. */
 #define __asm__(...) (low = r.state, high = 0)
