@@ -25,7 +25,8 @@ from mace_core.deployment import load_deployment
 from mace_core.ir import Graph
 from mace_core.program import Call, Program
 from mace_core.registry import Registry
-from mace_target_opencl.options import MEASURED_UNITS, OpenclOptions
+from mace_target_opencl.half_storage import store_in_half
+from mace_target_opencl.options import MEASURED_UNITS, TYPES, OpenclOptions
 from mace_target_opencl.target import Opencl
 
 MEGABYTE = 1e6
@@ -64,11 +65,12 @@ class RunCounts:
             written += sum(sizes[name] for name in call.writes)
         return cls(len(program.calls), read, written)
 
-    def separate_ops(self, graph: Graph) -> RunCounts:
+    def separate_ops(self, graph: Graph, storage: str) -> RunCounts:
         """Return the counts with an op for each bias and clamp that other ops of the graph have."""
+        share = 2 if storage == "f16" else 1
         launches, read, written = self.launches, self.read, self.written
         for node in graph.nodes:
-            result = graph.tensors[node.outputs[0]].bytes
+            result = graph.tensors[node.outputs[0]].bytes // share
             bias = node.inputs[2] if node.op.name in BIASED and len(node.inputs) > 2 else ""
             if bias:
                 launches, read, written = launches + 1, read + result, written + result
@@ -99,7 +101,8 @@ def count(graph: Graph, target: Opencl) -> RunCounts:
     refused = [node.name for node, refusal in zip(graph.nodes, refusals, strict=True) if refusal]
     if refused:
         raise SystemExit(f"{graph.name}: the device does not compute {', '.join(refused[:5])}")
-    return RunCounts.of_program(target.lower(graph))
+    program = target.lower(graph)
+    return RunCounts.of_program(store_in_half(program) if target.options.storage == "f16" else program)
 
 
 def main() -> None:
@@ -109,14 +112,18 @@ def main() -> None:
     parser.add_argument("--winograd", type=int, choices=(0, 2, 4), default=0)
     parser.add_argument("--compute-units", type=int, default=MEASURED_UNITS, help="of the device")
     parser.add_argument("--images", action="store_true", help="as with cl_mem_type: image")
+    parser.add_argument("--storage", choices=TYPES, default="f32", help="the type in which floats lie")
     arguments = parser.parse_args()
     options = OpenclOptions(
-        winograd=arguments.winograd, compute_units=arguments.compute_units, images=arguments.images
+        arguments.storage,
+        winograd=arguments.winograd,
+        compute_units=arguments.compute_units,
+        images=arguments.images,
     )
     sys.stdout.write("| model | launches | MB | fused: launches | MB |\n|---|---|---|---|---|\n")
     for path in arguments.models:
         graph = read_graph(path)
-        plain = count(graph, Unfused(options)).separate_ops(graph)
+        plain = count(graph, Unfused(options)).separate_ops(graph, options.storage)
         fused = count(graph, Opencl(options))
         sys.stdout.write(f"| {path.stem} | {plain} | {fused} |\n")
 
