@@ -35,3 +35,6 @@ _OTHERS = (
 LEVELS = {str(level.name): _emulate(level) for level in (*X86, *GENERIC)} if "avx2" in _HERE else _HERE
 LEVELS |= {str(level.name): level for level in _OTHERS}
 """The levels that run here by name; without AVX2 none of x86-64 is emulated."""
+
+QUIET = {name: replace(level, flags=(*level.flags, "-w")) for name, level in LEVELS.items()}
+"""The same without warnings: compilers warn of emulated instructions."""

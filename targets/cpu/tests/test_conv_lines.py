@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_levels import LEVELS
+from emulated_levels import QUIET
 from test_conv import OneLevel, conv
 from test_workers import shuffled
 
@@ -26,9 +26,6 @@ from mace_core.testing.compiled import (
 from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower.lines import MAX_STRIP_BYTES, read_planes
-
-QUIET = {name: replace(level, flags=(*level.flags, "-w")) for name, level in LEVELS.items()}
-"""Compilers warn of emulated instructions."""
 
 TO_CHANNELS_LAST = (0, 2, 3, 1)
 

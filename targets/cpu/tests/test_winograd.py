@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_levels import LEVELS
+from emulated_levels import LEVELS, QUIET
 from test_conv import OneLevel, conv
 from test_workers import shuffled
 
@@ -33,9 +33,6 @@ from mace_target_cpu.lower import winograd
 
 LIMITS = {2: 2e-6, 4: 2e-5, 6: 4e-5}
 """Size of a tile -> the greatest error allowed, divided by the largest result, as docs/performance.md states."""
-
-QUIET = {name: replace(level, flags=(*level.flags, "-w")) for name, level in LEVELS.items()}
-"""Compilers warn of emulated instructions."""
 
 AROUND = (1, 1, 1, 1)
 """Padding at the top, left, bottom and right."""
