@@ -11,6 +11,7 @@ from onnx import numpy_helper
 from runtime_cases import RuntimeCase, normal
 
 from mace_core.deployment import Model
+from mace_core.errors import MaceError
 from mace_core.ir import Graph
 from mace_core.ops import core_ops
 from mace_core.run.reference import execute
@@ -149,3 +150,69 @@ def test_product_with_a_scale_for_each_column_stays_one(is_constant: bool, tmp_p
     case = RuntimeCase("y = QLinearMatMul(x, s, z, w, u, r, t, q)", ports, constants)
     x = np.random.default_rng(1).integers(0, 255, (3, 6))
     assert "Round" not in check_steps(case, tmp_path / "m.onnx", {"x": x, "w": weights})
+
+
+GEMM = STORED | BY_CHANNEL | {"w": (normal(6, 4, seed=3) * 40).astype(np.int8), "b": BIAS, "n": np.int8(-3)}
+GEMM_PORTS = "uint8[3,6] x"
+
+
+@pytest.mark.parametrize(
+    "attributes", ["transA=0", "transB=1", "transA=1", "alpha=0.4", "transA=1, transB=1, alpha=1.5"]
+)
+@pytest.mark.parametrize("inputs", ["w, u, r, b, t, q", "w, u, r, , t, q", "w, t, n, b, t, q", "w, u, r, b"])
+def test_gemm_with_a_scale_for_each_column_stays_one_product(
+    attributes: str, inputs: str, tmp_path: Path
+) -> None:
+    """Without a scale of the result, that is floats."""
+    constants = dict(GEMM)
+    if "transB=1" in attributes:
+        constants["w"] = GEMM["w"].T.copy()
+    names = [name.strip() for name in f"s, z, {inputs}".split(",")]
+    used = {name: constants[name] for name in names if name}
+    ports = "uint8[6,3] x" if "transA=1" in attributes else GEMM_PORTS
+    case = RuntimeCase(f"y = com.microsoft.QGemm<{attributes}>(x, s, z, {inputs})", ports, used)
+    x = np.random.default_rng(1).integers(0, 255, (6, 3) if "transA=1" in attributes else (3, 6))
+    path = tmp_path / "m.onnx"
+    if names[-1] == "b":
+        graph = RuntimeCase(case.body, ports, used, values={"x": x}).check(path, rtol=1e-4, atol=1e-4)
+        ops = [node.op.name for node in graph.nodes]
+    else:
+        ops = check_steps(case, path, {"x": x})
+    assert ops.count("MatMul") == 1
+
+
+@pytest.mark.parametrize("attributes", ["transB=0", "transB=1"])
+def test_gemm_of_two_operands_that_are_computed(attributes: str, tmp_path: Path) -> None:
+    shape = (4, 6) if attributes == "transB=1" else (6, 4)
+    ports = f"{GEMM_PORTS}, int8[{shape[0]},{shape[1]}] w"
+    constants = {name: GEMM[name] for name in "szurbtq"}
+    case = RuntimeCase(f"y = com.microsoft.QGemm<{attributes}>(x, s, z, w, u, r, b, t, q)", ports, constants)
+    rng = np.random.default_rng(1)
+    check_steps(
+        case, tmp_path / "m.onnx", {"x": rng.integers(0, 255, (3, 6)), "w": rng.integers(-40, 40, shape)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "ports", "changes", "message"),
+    [
+        ("alpha=-1.0", "", {}, "alpha is -1.0; export the model with a positive one"),
+        ("alpha=0.0", "", {}, "alpha is 0.0; export"),
+        (
+            "transB=0",
+            "",
+            {"b": np.ones((3, 4), np.int32)},
+            "its C is no constant with one number for each column",
+        ),
+        ("transB=0", ", float s", {"s": None}, "its scales are computed at run time"),
+        ("transB=0", ", int32[4] b", {"b": None}, "its C is no constant"),
+    ],
+)
+def test_gemm_that_is_refused(
+    attributes: str, ports: str, changes: dict[str, np.ndarray | None], message: str, tmp_path: Path
+) -> None:
+    values = {name: GEMM[name] for name in "szwurbtq"} | changes
+    constants = {name: value for name, value in values.items() if value is not None}
+    body = f"y = com.microsoft.QGemm<{attributes}>(x, s, z, w, u, r, b, t, q)"
+    with pytest.raises(MaceError, match=message):
+        RuntimeCase(body, GEMM_PORTS + ports, constants).load(tmp_path / "m.onnx")

@@ -11,8 +11,10 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from mace_core.importer import RefusedError, to_last
-from mace_core.ir import Storage
+from mace_core.ir import Array, Quant, Storage
 from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
@@ -26,6 +28,7 @@ Operand = tuple[int, int, int]
 X, W = (0, 1, 2), (3, 4, 5)
 Y_SCALE, Y_ZERO = 6, 7
 BIAS = 8
+GEMM_BIAS, GEMM_Y_SCALE, GEMM_Y_ZERO = 6, 7, 8
 
 SOFTMAX_BY_AXIS = 13
 """The operator set from which on Softmax normalizes one axis."""
@@ -80,6 +83,69 @@ def _matmul(node: OnnxNode) -> Sequence[Result]:
         return qlinear_matmul(node)
     x, w, y = storages
     return node.done_quantized("MatMul", [quantized_input(node, X[0], x), quantized_input(node, W[0], w)], y)
+
+
+def _gemm(node: OnnxNode) -> Sequence[Result]:
+    """Compute alpha * (A' @ B' + C) of quantized A and B (com.microsoft, QGemm); floats if y has no scale."""
+    alpha = node.attr_or("alpha", 1.0)
+    node.refuse_unless(alpha > 0, f"alpha is {alpha}; export the model with a positive one")
+    columns_axis = 0 if node.attr("transB") else 1
+    a, b, *result = _gemm_storages(node, columns_axis)
+    a_tensor = quantized_input(node, X[0], a)
+    if node.attr("transA"):
+        a_tensor = node.emit_quantized("Transpose", [a_tensor], a, {"perm": (1, 0)}, tag="rows")
+    # C has the unit of the sums, so a factor of B is one of C as well.
+    b = Storage(b.dtype, Quant(tuple(alpha * s for s in b.quant.scale), b.quant.zero_point, b.quant.axis))
+    inputs = [
+        a_tensor,
+        _gemm_columns(node, b),
+        *_gemm_bias(node, [a.quant.scale[0] * s for s in b.quant.scale]),
+    ]
+    if result:
+        return node.done_quantized("MatMul", inputs, result[0])
+    return node.done("MatMul", [node.emit("Dequantize", [tensor], tag="real") for tensor in inputs])
+
+
+def _gemm_storages(node: OnnxNode, columns_axis: int) -> list[Storage]:
+    """Return how A, B and, if it has a scale, the result are stored."""
+    storages = [
+        find_storage(node, 1, 2, node.dtype(0)),
+        find_storage(node, 4, 5, node.dtype(3), columns_axis),
+    ]
+    if node.has(GEMM_Y_SCALE):
+        storages.append(find_storage(node, GEMM_Y_SCALE, GEMM_Y_ZERO, output_dtype(node, GEMM_Y_ZERO)))
+    known = [storage for storage in storages if storage is not None]
+    node.refuse_unless(len(known) == len(storages), RUNTIME_SCALES)
+    return known
+
+
+def _gemm_columns(node: OnnxNode, storage: Storage) -> str:
+    """Return B of a QGemm as [K, N]."""
+    if not node.attr("transB"):
+        return quantized_input(node, W[0], storage)
+    if node.is_constant(W[0]):
+        return quantized_input(node, W[0], storage, (1, 0))
+    tensor, quant = quantized_input(node, W[0], storage), storage.quant
+    axis = None if quant.axis is None else 1 - quant.axis
+    columns = Storage(storage.dtype, Quant(quant.scale, quant.zero_point, axis))
+    return node.emit_quantized("Transpose", [tensor], columns, {"perm": (1, 0)}, tag="columns")
+
+
+def _gemm_bias(node: OnnxNode, unit: Sequence[float]) -> list[str]:
+    """Return C of a QGemm, integers in units of its sums, as one for each column; nothing if it is absent."""
+    if not node.has(GEMM_BIAS):
+        return []
+    columns = node.shape(W[0])[0 if node.attr("transB") else 1]
+    node.refuse_unless(
+        node.is_constant(GEMM_BIAS) and prod(node.shape(GEMM_BIAS)) in (1, columns),
+        "its C is no constant with one number for each column; add it by an operator of its own",
+    )
+    quant = Quant(tuple(np.broadcast_to(unit, columns).tolist()), (0,) * columns, 0)
+
+    def make(numbers: Array) -> Array:
+        return np.broadcast_to(numbers.reshape(-1), (columns,))
+
+    return [node.derive_constant(GEMM_BIAS, ("columns", quant), make, quant)]
 
 
 def _binary(op: str, fallback: Callable[[OnnxNode], Sequence[Result]] | None = None) -> Handler:
@@ -150,6 +216,7 @@ def _concat(node: OnnxNode) -> Sequence[Result]:
 
 CONTRIB = MappingProxyType(
     {
+        "QGemm": _gemm,
         "QLinearAdd": _binary("Add", qlinear_add),
         "QLinearMul": _binary("Mul"),
         "QLinearSigmoid": _unary("Sigmoid"),
