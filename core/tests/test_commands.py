@@ -171,6 +171,27 @@ def test_benchmark_beside_the_framework(folder: Path, monkeypatch: pytest.Monkey
     assert "0.50" in mace("benchmark", "digits.yml", "--against-framework")
 
 
+def test_benchmark_goes_on_where_one_framework_refuses_its_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mace_core.run import compare_speed as module
+    from mace_core.run.results import Timing
+
+    def compare(place: Path, choice: Any, model: Any, registry: Any, rounds: int) -> Timing:
+        if model.name == "digits":
+            raise MaceError("digits.onnx", "is refused", "validate against stored data instead")
+        return Timing(model.name, (1e6,), framework="acme", framework_ns=(2e6,))
+
+    monkeypatch.setattr(module, "compare_speed", compare)
+    head, models, first = (folder / "digits.yml").read_text().partition("models:\n")
+    assert "  digits:\n" in first
+    second = first.replace("  digits:\n", "  other:\n")
+    (folder / "two.yml").write_text(head + models + first + second)
+    output = mace("benchmark", "two.yml", "--against-framework", status=2)
+    assert "0.50" in output
+    assert "digits.onnx: is refused; validate against stored data instead" in output
+
+
 def test_the_rules_of_scons_check_and_time_the_same(folder: Path, stand_in: StandIn) -> None:
     parsed, choice, registry = load_job(folder / "digits.yml", "")
     place, labels = folder / "builds/digits", folder / "test_labels.npy"

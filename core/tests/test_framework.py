@@ -268,6 +268,20 @@ def test_carried_states_are_found_by_the_names_of_the_model_file() -> None:
     assert carried_states(model, tensors("x", "h"), tensors("y", "g.next")) == {}
 
 
+def test_framework_gets_an_input_without_axes_as_an_array(tmp_path: Path, registry: Registry) -> None:
+    new = Builder("m")
+    rate, x = new.input("rate", DType.I64, ()), new.input("x", DType.I64, (2,))
+    acme, model, changed = setting(tmp_path, registry, new.finish([new.one("Mul", [rate, x], outputs=["y"])]))
+    framework = Framework.of(model, changed)
+    samples = {"rate": np.array([3, 5]), "x": np.array([[1, 2], [3, 4]])}
+    framework.run(framework.reference(), {name: array[0] for name, array in samples.items()})
+    (call,) = acme.calls
+    assert {name: (type(array), array.shape) for name, array in call.items()} == {
+        "rate": (np.ndarray, ()),
+        "x": (np.ndarray, (2,)),
+    }
+
+
 def test_expectations_come_from_files_or_from_the_framework(tmp_path: Path, registry: Registry) -> None:
     x, y = np.full((2, 1, 3, 4, 5), -2, np.float32), np.zeros((2, 1, 3, 4, 5), np.float32)
     np.save(tmp_path / "x.npy", x)

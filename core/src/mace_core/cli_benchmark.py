@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,10 @@ from mace_core.cli_options import (
     exit_on_error,
     print_result,
 )
+from mace_core.errors import MaceError
+
+if TYPE_CHECKING:
+    from mace_core.commands import BuiltModels
 
 
 @click.command()
@@ -55,11 +60,29 @@ def benchmark(
         times = time_operators(models, rounds)
         print_result([time.as_json() for time in times], show_operators(times), as_json)
         return
+    if against_framework:
+        _benchmark_against_framework(models, rounds, as_json)
+        return
     parsed, choice, registry = models.open()
-    counter = None if against_framework else find_counter(parsed, choice, registry)
+    counter = find_counter(parsed, choice, registry)
     if counter:
         counts = count_library(parsed, builds / parsed.library, choice, registry, counter)
         print_result([count.as_json() for count in counts], show_counts(counts, layers), as_json)
         return
-    timings = benchmark_models(models, rounds, layers, against_framework)
+    timings = benchmark_models(models, rounds, layers)
     print_result([asdict(timing) for timing in timings], show_timings(timings), as_json)
+
+
+def _benchmark_against_framework(models: BuiltModels, rounds: int, as_json: bool) -> None:
+    """Print the times of all models that can be compared, then raise the problems of the others."""
+    from mace_core.commands import compare_speeds
+    from mace_core.run.results import Failure
+    from mace_core.run.tables import show_timings
+
+    results = compare_speeds(models, rounds)
+    problems = [result.problem for result in results if isinstance(result, Failure)]
+    timings = [result for result in results if not isinstance(result, Failure)]
+    print_result([asdict(result) for result in results], show_timings(timings) if timings else "", as_json)
+    if problems:
+        # A library that is not built is one problem of all its models.
+        raise MaceError.of(list(dict.fromkeys(problems)))

@@ -144,18 +144,27 @@ def _validation_jobs(built_models: BuiltModels) -> list[ValidationJob]:
     return [ValidationJob(built, model, registry, built_models.threads) for model in models]
 
 
-def benchmark_models(
-    models: BuiltModels, rounds: int, layers: bool = False, against_framework: bool = False
-) -> list[Timing]:
-    """Time every model with mace_benchmark, or in this process in turn with the model's framework."""
+def benchmark_models(models: BuiltModels, rounds: int, layers: bool = False) -> list[Timing]:
+    """Time every model with mace_benchmark."""
     parsed, choice, registry = models.open()
     folder = models.builds / parsed.library
-    if against_framework:
-        from mace_core.run.compare_speed import compare_speed
-
-        return [compare_speed(folder, choice, model, registry, rounds) for model in parsed.models]
     built = BuiltLibrary.open(folder, choice.text, registry.find_runner(choice, parsed.models))
     return [built.time(model.name, models.threads, rounds, layers) for model in parsed.models]
+
+
+def compare_speeds(models: BuiltModels, rounds: int) -> list[Timing | Failure]:
+    """Time every model in this process in turn with its framework; one that cannot be is a Failure."""
+    from mace_core.run.compare_speed import compare_speed
+
+    parsed, choice, registry = models.open()
+    folder = models.builds / parsed.library
+    results: list[Timing | Failure] = []
+    for model in parsed.models:
+        try:
+            results.append(compare_speed(folder, choice, model, registry, rounds))
+        except MaceError as error:
+            results.append(Failure(model.name, choice.text, str(error)))
+    return results
 
 
 def explain_deployment(deployment: Path, target: str, no_fallback: bool) -> list[Explanation]:

@@ -66,7 +66,8 @@ class Framework:
         values = execute(self.entry, sample)
         hidden = {state.input for state in self.inside} - {port.name for port in self.model.inputs}
         ports = zip(self.graph.port_inputs, self.entry.outputs, strict=True)
-        inputs = {name: values[entry] for name, entry in ports if name not in hidden}
+        # numpy gives one of several samples without axes as a number; frameworks take arrays alone.
+        inputs = {name: np.asarray(values[entry]) for name, entry in ports if name not in hidden}
         return inputs | {state.input: state.start for state in self.paired}
 
     def run(
