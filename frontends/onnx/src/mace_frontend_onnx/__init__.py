@@ -47,6 +47,12 @@ class Onnx(Frontend):
 
         return reference(files, model)
 
+    def fast_reference(self, files: Files, model: Model) -> Reference | None:
+        """Return the model in ONNX Runtime on one CPU thread, quantized layers always in integers."""
+        from mace_frontend_onnx.reference import USUAL, reference
+
+        return reference(files, model, USUAL)
+
     def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
         """Return the initializers of inputs, which are their values where the user states no others."""
         from mace_frontend_onnx.load import default_inputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,18 +25,47 @@ ToArrays = Callable[[Any], Mapping[str, Array]]
 """Turns an output of ONNX Runtime into the arrays of the library's outputs by name."""
 
 
-def reference(files: Files, model: Model) -> Reference | None:
+@dataclass(frozen=True)
+class SessionSetting:
+    """A key of ONNX Runtime's sessions that is switched on, and what a report then adds to its name."""
+
+    key: str = ""
+    note: str = ""
+
+
+# Without it, products of int8 weights saturate at 16 bits on x86-64 processors without VNNI, so that the
+# reference would depend on the machine (onnxruntime_session_options_config_keys.h).
+PRECISE = SessionSetting("session.x64quantprecision")
+# ONNX Runtime 1.32 fails to make a model precise whose weights share a zero point. Then QuantizeLinear and
+# DequantizeLinear are computed as the standard defines them, with floats between them.
+LITERAL = SessionSetting("session.disable_quant_qdq", ", quantized layers in floats")
+# The same layers as integers, for benchmarks: that is how an application would run them.
+USUAL = SessionSetting("", ", sums of 8-bit products may saturate")
+
+
+def reference(files: Files, model: Model, alternative: SessionSetting = LITERAL) -> Reference | None:
     """Return what runs the model, cut where the deployment file cuts it, on one CPU thread.
 
     None if ONNX Runtime is not installed. The callable takes arrays by input name, in ONNX's order of axes,
     and returns arrays by output name for those outputs whose types the file describes.
+
+    alternative: how a model is run that ONNX Runtime cannot make precise.
     """
     if find_spec("onnxruntime") is None:
         return None
     import onnxruntime as ort
 
     inputs, fixed = [port.name for port in model.inputs], fixed_values(read(files[0]), model)
-    session, names = _open_session(files[0], inputs, fixed, [port.name for port in model.outputs])
+    open_session = partial(_open_session, files[0], inputs, fixed, [port.name for port in model.outputs])
+    setting = PRECISE
+    try:
+        session, names = open_session(setting)
+    except MaceError as error:
+        setting = alternative
+        try:
+            session, names = open_session(setting)
+        except MaceError:
+            raise error from None
     required = {value.name for value in session.get_inputs()}
     fixed = {name: array for name, array in fixed.items() if name in required}
     conversions = _conversions(files, model, session)
@@ -47,11 +77,15 @@ def reference(files: Files, model: Model) -> Reference | None:
             outputs.update(convert(value) if convert else {name: value})
         return outputs
 
-    return Reference(run, f"ONNX Runtime {ort.__version__}")
+    return Reference(run, f"ONNX Runtime {ort.__version__}{setting.note}")
 
 
 def _open_session(
-    path: Path, inputs: Sequence[str], fixed: Mapping[str, Array], outputs: Sequence[str]
+    path: Path,
+    inputs: Sequence[str],
+    fixed: Mapping[str, Array],
+    outputs: Sequence[str],
+    setting: SessionSetting,
 ) -> tuple[Any, list[str]]:
     """Open a session of the part of a model between these ports on one thread; () for the model's own ports.
 
@@ -61,10 +95,10 @@ def _open_session(
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Without it, products of int8 weights saturate at 16 bits on x86-64 processors without VNNI, so that the
-    # reference would depend on the machine (onnxruntime_session_options_config_keys.h).
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    # Errors are raised as well; ONNX Runtime would print those of a first try, too.
+    options.log_severity_level = 4
+    if setting.key:
+        options.add_session_config_entry(setting.key, "1")
     try:
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         own_inputs = [value.name for value in session.get_inputs()]
