@@ -187,12 +187,12 @@ def make_project(case: Case, builds: Path) -> Result:
 
 def arena_bytes(builds: Path) -> int | None:
     """The sum of the models' arenas, as the report of the build has them wherever it lies."""
-    found = [
+    results = [
         number
         for path in builds.rglob("*.json")
         for number in _numbers(json.loads(path.read_text()), "arena_bytes")
     ]
-    return sum(found) if found else None
+    return sum(results) if results else None
 
 
 def _numbers(value: object, key: str) -> Iterator[int]:

@@ -114,11 +114,11 @@ class Entry:
 
     def expected(self, inputs: list[Tensor], outputs: list[Tensor]) -> dict[str, Array]:
         """What the framework's plain kernels gave for them, where they are told apart, else what it gave."""
-        made = {}
+        results = {}
         for i, tensor in enumerate(outputs):
             kind = "ref" if f"ref_{i}_0" in self.golden else "out"
-            made[tensor.name] = np.stack([self.golden[f"{kind}_{i}_{s}"] for s in self._fitting(inputs)])
-        return made
+            results[tensor.name] = np.stack([self.golden[f"{kind}_{i}_{s}"] for s in self._fitting(inputs)])
+        return results
 
     def _fitting(self, tensors: list[Tensor]) -> list[int]:
         return [

@@ -80,9 +80,9 @@ def write_network(folder: Path, fallback: bool = False) -> Path:
         helper.make_tensor_value_info("y", TensorProto.FLOAT, [ROWS, INNER[3]]),
         helper.make_tensor_value_info("r", TensorProto.FLOAT, [ROWS, INNER[1]]),
     ]
-    made = [helper.make_node(op, inputs, [output], output) for op, inputs, output in nodes]
+    results = [helper.make_node(op, inputs, [output], output) for op, inputs, output in nodes]
     initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(made, "relay", ports[:1], ports[1:], initializers)
+    graph = helper.make_graph(results, "relay", ports[:1], ports[1:], initializers)
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8),
         folder / "relay.onnx",

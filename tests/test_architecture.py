@@ -133,8 +133,8 @@ def test_core_names_no_framework_vendor_or_chip() -> None:
             text = code_alone(path) if defines_operators else text_of(path)
             # A value of the key `numerics`: it says whose rounding is imitated.
             text = text.replace("tflite-reference", "")
-            found = [line for line in text.splitlines() if VENDORS.search(line) and "ONNX" not in line]
-            assert not found, f"{path.name}: {found[0]}"
+            results = [line for line in text.splitlines() if VENDORS.search(line) and "ONNX" not in line]
+            assert not results, f"{path.name}: {results[0]}"
 
 
 def code_alone(path: Path) -> str:
@@ -307,8 +307,8 @@ def core_modules() -> list[str]:
 
     Not the operators, which `test_ops.py` tests all alike, nor what is itself for tests.
     """
-    found = sorted(p.relative_to(CORE) for p in CORE.glob("**/*.py") if p.name != "__init__.py")
-    return [str(p.with_suffix("")) for p in found if p.parts[0] not in ("ops", "testing", "scaffold_files")]
+    result = sorted(p.relative_to(CORE) for p in CORE.glob("**/*.py") if p.name != "__init__.py")
+    return [str(p.with_suffix("")) for p in result if p.parts[0] not in ("ops", "testing", "scaffold_files")]
 
 
 def own_tests(module: str) -> list[Path]:

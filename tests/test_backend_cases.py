@@ -47,12 +47,12 @@ class Case:
 
     def fault(self, found: Mapping[str, Array]) -> str:
         """What is wrong with what the library gives by output; "" if nothing."""
-        for name, wanted in zip(self.graph.outputs, self.outputs, strict=True):
-            if found[name].dtype != wanted.dtype:
+        for name, expected in zip(self.graph.outputs, self.outputs, strict=True):
+            if found[name].dtype != expected.dtype:
                 return f"{name} is {found[name].dtype}"
             try:
                 np.testing.assert_allclose(
-                    found[name], wanted.reshape(found[name].shape), rtol=self.case.rtol, atol=self.case.atol
+                    found[name], expected.reshape(found[name].shape), rtol=self.case.rtol, atol=self.case.atol
                 )
             except AssertionError as error:
                 return " ".join(str(error).split())[:200]
@@ -69,26 +69,26 @@ def ready(folder: Path, refused: Counter[str]) -> Iterator[Case]:
     """Every case that can be compiled; why the others cannot goes to `refused`."""
     registry, target = Registry.load(), Cpu()
     for number, case in enumerate(cases()):
-        found = graph_of(case, folder / "case.onnx")
-        if isinstance(found, str):
+        result = graph_of(case, folder / "case.onnx")
+        if isinstance(result, str):
             refused["frontend"] += 1
             continue
-        graph = run_phases(found[0], registry)
+        graph = run_phases(result[0], registry)
         reasons = [r for n in graph.nodes if (r := target.refuses(n, graph))]
         if reasons or any(t.dtype is DType.F16 for t in graph.tensors.values() if is_float_case(case)):
             refused[reasons[0] if reasons else "f16"] += 1
             continue
-        yield Case(case, number, graph, found[1:])
+        yield Case(case, number, graph, result[1:])
 
 
 def faults(batch: list[Case], folder: Path) -> dict[str, str]:
     """By name of the case what is wrong with it, of one library with all of the batch."""
     folder.mkdir()
-    given = {case.name: case.inputs for case in batch}
-    found = run_merged(
-        Cpu(), [case.graph for case in batch], folder, given, levels_here(Cpu().levels("host"))[:1]
+    inputs = {case.name: case.inputs for case in batch}
+    actual = run_merged(
+        Cpu(), [case.graph for case in batch], folder, inputs, levels_here(Cpu().levels("host"))[:1]
     )
-    return {case.case.name: case.fault(found[case.name]) for case in batch}
+    return {case.case.name: case.fault(actual[case.name]) for case in batch}
 
 
 @pytest.mark.slow

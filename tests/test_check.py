@@ -22,19 +22,19 @@ ARM_COMPILER = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three models: a convolution, a sine, which the accelerator lacks, and one of an open shape."""
-    made = tmp_path_factory.mktemp("check")
+    result = tmp_path_factory.mktemp("check")
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
     convolution = helper.make_node("Conv", ["a", "w"], ["y"], pads=[1, 1, 1, 1])
     save(
-        made / "good.onnx",
+        result / "good.onnx",
         convolution,
         [1, 3, 8, 8],
         [1, 4, 8, 8],
         [onnx.numpy_helper.from_array(weights, "w")],
     )
-    save(made / "sine.onnx", helper.make_node("Sin", ["a"], ["y"], name="wave"), [1, 4], [1, 4])
-    save(made / "open.onnx", helper.make_node("Relu", ["a"], ["y"]), ["n", "m"], ["n", "m"])
-    return made
+    save(result / "sine.onnx", helper.make_node("Sin", ["a"], ["y"], name="wave"), [1, 4], [1, 4])
+    save(result / "open.onnx", helper.make_node("Relu", ["a"], ["y"]), ["n", "m"], ["n", "m"])
+    return result
 
 
 def save(
@@ -97,10 +97,10 @@ def test_wrong_options_of_the_accelerator_are_told_together(folder: Path) -> Non
     lines = ["target_options:", "  max78000: {timer: x, sofmax: true, energy: true, clock_divider: 3}"]
     status, output = check(folder, "good", *lines, target="max78000")
     assert status == 2
-    found = [line.partition("target_options: max78000: ")[2] for line in output.splitlines()]
-    assert [text.partition(":")[0] for text in found] == ["timer", "sofmax", "energy", "clock_divider"]
-    assert found[1] == "sofmax: no such option; did you mean 'softmax'?"
-    assert "write one of 1, 2, 4, 8, 16" in found[3]
+    results = [line.partition("target_options: max78000: ")[2] for line in output.splitlines()]
+    assert [text.partition(":")[0] for text in results] == ["timer", "sofmax", "energy", "clock_divider"]
+    assert results[1] == "sofmax: no such option; did you mean 'softmax'?"
+    assert "write one of 1, 2, 4, 8, 16" in results[3]
 
 
 @pytest.mark.parametrize("size", ["2147483648", "99999999999999999999"])
@@ -129,12 +129,12 @@ def test_stated_shapes_of_outputs_are_those_of_the_model(
     folder: Path, order: str, shape: str, expected: str
 ) -> None:
     lines = ["subgraphs:", "  - output_tensors: y", f"    output_shapes: {shape}"]
-    found = check(folder, "good", *lines, *([f"    output_data_formats: {order}"] if order else []))
+    actual = check(folder, "good", *lines, *([f"    output_data_formats: {order}"] if order else []))
     if not expected:
-        assert found[0] == 0, found[1]
+        assert actual[0] == 0, actual[1]
         return
     assert (
-        one_message(found)
+        one_message(actual)
         == f"mace: output 'y': output_shapes {expected}; correct output_shapes, or leave it out"
     )
 

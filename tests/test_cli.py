@@ -32,8 +32,8 @@ def test_run_writes_each_output(project: Path) -> None:
         project, "run", "digits.yml", "--output", "out", "--input", "image=test_inputs.npy", "--threads", "2"
     )
     assert "computed by cpu: " in shown
-    found, expected = np.load(project / "out/probabilities.npy"), np.load(project / "test_outputs.npy")
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    actual, expected = np.load(project / "out/probabilities.npy"), np.load(project / "test_outputs.npy")
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 @pytest.mark.slow

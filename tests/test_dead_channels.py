@@ -88,6 +88,6 @@ def test_models_in_use_keep_every_bit(file: str, monkeypatch: pytest.MonkeyPatch
     if after is not before:
         assert after.notes[-1].startswith(f"{REAL[file]} channels of convolutions")
         inputs = networks.full_range(before, 3)
-        expected, found = execute(before, inputs), execute(after, inputs)
+        expected, actual = execute(before, inputs), execute(after, inputs)
         for name in before.outputs:
-            np.testing.assert_array_equal(found[name], expected[name])
+            np.testing.assert_array_equal(actual[name], expected[name])

@@ -123,20 +123,20 @@ def build(made: Plan, folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [Fake(), Shared(), Importing()], ids=["own-memory", "shared", "importing"])
 def test_a_graph_divided_with_a_device(target: Fake, tmp_path: Path) -> None:
-    made = plan(target, graph(outputs=("y", "first", "x")))
-    assert len(made.drivers) == 1
-    assert bool(made.transfers) == (target.space is SPACE)
-    model = native.load(build(made, tmp_path), "lib")["net"]
+    result = plan(target, graph(outputs=("y", "first", "x")))
+    assert len(result.drivers) == 1
+    assert bool(result.transfers) == (target.space is SPACE)
+    model = native.load(build(result, tmp_path), "lib")["net"]
     assert "fake: Mark 1" in model.devices() or "fake" in model.devices()
     assert any(device.startswith("cpu: ") for device in model.devices())
     for seed in range(3):
         x = np.random.default_rng(seed).standard_normal(VALUES).astype(np.float32)
         seen: dict[str, np.ndarray] = {}
-        found = model.run({"x": x}, seen.__setitem__)
-        np.testing.assert_allclose(found["y"], expected(x), rtol=1e-6)
-        np.testing.assert_allclose(found["first"], 3 * x + 10, rtol=1e-6)
-        np.testing.assert_array_equal(found["x"], x)
-        assert len(seen) == len(made.program.calls)
+        actual = model.run({"x": x}, seen.__setitem__)
+        np.testing.assert_allclose(actual["y"], expected(x), rtol=1e-6)
+        np.testing.assert_allclose(actual["first"], 3 * x + 10, rtol=1e-6)
+        np.testing.assert_array_equal(actual["x"], x)
+        assert len(seen) == len(result.program.calls)
 
 
 class Buffer(c.Structure):
@@ -225,16 +225,16 @@ class Absent(Fake):
 
 
 def test_two_drivers_of_one_space_are_refused() -> None:
-    made = plan(Fake(), graph(outputs=("y", "first")))
-    last = max(i for i, part in enumerate(made.parts) if part.driver)
-    parts = [replace(part, driver="other") if i == last else part for i, part in enumerate(made.parts)]
+    result = plan(Fake(), graph(outputs=("y", "first")))
+    last = max(i for i, part in enumerate(result.parts) if part.driver)
+    parts = [replace(part, driver="other") if i == last else part for i, part in enumerate(result.parts)]
     with pytest.raises(PluginError, match="memory space 'fake': is used by the drivers fake_own, other"):
-        code.library("lib", [replace(made, parts=tuple(parts))], {"cpu": Cpu().levels("host")})
+        code.library("lib", [replace(result, parts=tuple(parts))], {"cpu": Cpu().levels("host")})
 
 
 def test_payloads_lie_in_the_file_of_weights() -> None:
-    made = plan(Fake(), graph(outputs=("y",)))
-    sources = code.library("lib", [made], {"cpu": Cpu().levels("host")})
+    result = plan(Fake(), graph(outputs=("y",)))
+    sources = code.library("lib", [result], {"cpu": Cpu().levels("host")})
     stored = bytes(sources.files["lib_net_weights.bin"])  # type: ignore[arg-type]
     assert stored.count(fake_code()) == 2
     assert stored.count(b"weights of a device") == 2
@@ -271,8 +271,10 @@ def test_a_generated_library_links_without_an_allocator(tmp_path: Path) -> None:
     compiler = chain.compiler("cortex-m4")
     whole = merge("net", [sample(op, DType.F32) for op in ("Conv", "MatMul", "MaxPool", "Add", "Concat")])
     config = BuildConfig("cortex-m4", "cortex-m4", Model("net", ()))
-    made = make_plan(whole, [compile_region(region, config) for region in partition(whole, [Cpu()]).regions])
-    sources = code.library("lib", [made], {"cpu": Cpu().levels("cortex-m4")})
+    result = make_plan(
+        whole, [compile_region(region, config) for region in partition(whole, [Cpu()]).regions]
+    )
+    sources = code.library("lib", [result], {"cpu": Cpu().levels("cortex-m4")})
     (symbol,) = re.findall(r"^extern const mace_model (\w+);$", str(sources.files["lib.c"]), re.MULTILINE)
     text = f'#include "mace.h"\nextern const mace_model {symbol};\nextern const mace_model *const MODEL;\n'
     main = {"main.c": f"{text}const mace_model *const MODEL = &{symbol};\n" + (FAKE / "bare.c").read_text()}

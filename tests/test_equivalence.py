@@ -73,9 +73,9 @@ def test_equal_objects_of_every_changed_unit_are_the_proof(
 ) -> None:
     before = write_units(tmp_path / "before", UNITS)
     after = write_units(tmp_path / "after", UNITS | changed)
-    found = equivalence._compare(before, after)
-    assert found.startswith(proof)
-    assert bool(found) == bool(proof)
+    result = equivalence._compare(before, after)
+    assert result.startswith(proof)
+    assert bool(result) == bool(proof)
 
 
 def test_units_with_other_flags_or_headers_are_not_equal(tmp_path: Path) -> None:

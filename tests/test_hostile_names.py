@@ -28,9 +28,9 @@ def test_the_programs_and_the_report(tmp_path: Path) -> None:
         program(name, sources, host(), tmp_path, ("-O0",))
     built = BuiltLibrary(tmp_path, Native(), LibraryReport({"names": report_plan(plan)}))
     inputs = {name: np.full((1, 4), -1, np.float32) for name in graph.inputs}
-    found = built.run("names", inputs)
-    assert set(found) == set(graph.outputs)
-    assert all((array == 1).all() for array in found.values())
+    actual = built.run("names", inputs)
+    assert set(actual) == set(graph.outputs)
+    assert all((array == 1).all() for array in actual.values())
     assert set(hostile.NAMES) <= set(built.layers("names", inputs))
     timed = built.time("names", rounds=1, layers=True).layers
     told = {layer.name for layer in timed}

@@ -89,9 +89,9 @@ def test_run_takes_a_sample_or_a_batch_of_samples(
         "--output",
         str(tmp_path),
     )
-    found = np.load(tmp_path / "y.npy")
-    assert found.shape == (samples, 1, 4)
-    np.testing.assert_array_equal(found.ravel(), array.ravel())
+    result = np.load(tmp_path / "y.npy")
+    assert result.shape == (samples, 1, 4)
+    np.testing.assert_array_equal(result.ravel(), array.ravel())
 
 
 @pytest.mark.slow

@@ -79,14 +79,14 @@ def run_samples(samples: Sequence[Sample], level: Level, folder: Path) -> None:
     graph = merge("merged", [s.graph for s in samples])
     model = compile_graphs(with_levels(Cpu(), [level]), [graph], folder)["merged"]
     for number in range(len(samples[0].inputs)):
-        given = {f"{s.graph.name}/{n}": a for s in samples for n, a in s.inputs[number].items()}
-        results = model.run(given)
+        inputs = {f"{s.graph.name}/{n}": a for s in samples for n, a in s.inputs[number].items()}
+        results = model.run(inputs)
         for sample in samples:
             (result,) = split_by_graph(results, sample.graph).values()
-            wanted = sample.outputs[number]
-            assert result.dtype == wanted.dtype, sample.graph.name
-            differ = np.flatnonzero(result.reshape(-1) != wanted.reshape(-1))
-            assert not differ.size, f"{sample.graph.name}: {differ.size} of {wanted.size} differ"
+            expected = sample.outputs[number]
+            assert result.dtype == expected.dtype, sample.graph.name
+            differ = np.flatnonzero(result.reshape(-1) != expected.reshape(-1))
+            assert not differ.size, f"{sample.graph.name}: {differ.size} of {expected.size} differ"
 
 
 @pytest.mark.slow
@@ -133,8 +133,8 @@ def test_networks_have_the_bits_of_the_interpreter(name: str, level: Level, tmp_
         {port.name: rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)}
         for _ in range(NETWORKS[name])
     ]
-    for given, wanted in zip(inputs, interpret(file, inputs), strict=True):
-        np.testing.assert_array_equal(model.run(given)[output.name], wanted)
+    for given, expected in zip(inputs, interpret(file, inputs), strict=True):
+        np.testing.assert_array_equal(model.run(given)[output.name], expected)
 
 
 def test_what_is_not_imitated_is_refused(tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def test_models_compute_what_their_framework_does(folder: Path, choice: str) -> 
             inputs, expected = (
                 {n: a[:EMULATED_SAMPLES] for n, a in side.items()} for side in (inputs, expected)
             )
-        found = built.run(name, inputs)
+        actual = built.run(name, inputs)
         for tensor in built.model(name)["outputs"]:
-            judge(ENTRIES[name], tensor, found[tensor.name], expected[tensor.name])
+            judge(ENTRIES[name], tensor, actual[tensor.name], expected[tensor.name])
 
 
 @pytest.mark.exhaustive
@@ -156,17 +156,17 @@ def test_ultraface_is_the_same_from_three_frameworks(folder: Path) -> None:
     """The Caffe and TFLite files end before the boxes are decoded from their anchors (SSD, 4.1): that is done here."""
     built = build(folder, "host")
     image = np.random.default_rng(0).uniform(-1, 1, (1, 3, 240, 320)).astype(np.float32)
-    found = []
+    results = []
     for name in ULTRAFACE:
         (port,) = built.model(name)["inputs"]
         given = image if port.shape[1] == image.shape[1] else image.transpose(0, 2, 3, 1)
         outputs = sorted(
             (a[0, 0] for a in built.run(name, {port.name: given[None]}).values()), key=lambda a: a.shape[-1]
         )
-        found.append((outputs[0], outputs[1] if name == ULTRAFACE[0] else decoded(outputs[1])))
-    for scores, boxes in found[1:]:
-        np.testing.assert_allclose(scores, found[0][0], atol=1e-4)
-        np.testing.assert_allclose(boxes, found[0][1], atol=1e-4)
+        results.append((outputs[0], outputs[1] if name == ULTRAFACE[0] else decoded(outputs[1])))
+    for scores, boxes in results[1:]:
+        np.testing.assert_allclose(scores, results[0][0], atol=1e-4)
+        np.testing.assert_allclose(boxes, results[0][1], atol=1e-4)
 
 
 def decoded(deltas: Array) -> Array:
@@ -192,10 +192,10 @@ def test_a_model_of_integers_is_what_onnx_runtime_computes(folder: Path) -> None
     model = Model(entry.name, tuple(entry.files))
     reference = Registry.load().frontend(model).reference(model.files, model)
     assert reference is not None, "onnxruntime is a development requirement"
-    found = built.run(entry.name, inputs)
+    actual = built.run(entry.name, inputs)
     for s in range(2):
         for name, array in reference({n: a[s] for n, a in inputs.items()}).items():
-            assert cosine(found[name][s], array) > MIN_COSINE
+            assert cosine(actual[name][s], array) > MIN_COSINE
 
 
 @pytest.mark.exhaustive
@@ -250,10 +250,10 @@ In all others only an input may be.
 
 @pytest.mark.exhaustive
 def test_convolutions_see_one_order_of_axes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = {name: model.transposes for name, model in build(folder, "host").report.models.items()}
+    results = {name: model.transposes for name, model in build(folder, "host").report.models.items()}
     with capsys.disabled():
-        sys.stdout.write(f"\ntransposes: {found}\n")
-    assert {n: c for n, c in found.items() if c > TRANSPOSES.get(n, 1)} == {}
+        sys.stdout.write(f"\ntransposes: {results}\n")
+    assert {n: c for n, c in results.items() if c > TRANSPOSES.get(n, 1)} == {}
 
 
 @pytest.mark.exhaustive

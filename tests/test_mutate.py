@@ -45,8 +45,8 @@ def test_decorators_are_left_alone() -> None:
 
 def changes_of_c(text: str) -> list[tuple[str, str]]:
     """What is changed, and into what, in the order of the text."""
-    found = sorted(set(faults.c_changes(text.encode())))
-    return [(text[start:end].strip(), new.strip()) for start, end, new in found]
+    result = sorted(set(faults.c_changes(text.encode())))
+    return [(text[start:end].strip(), new.strip()) for start, end, new in result]
 
 
 @pytest.mark.parametrize(

@@ -192,9 +192,9 @@ def test_libraries_of_every_name(tmp_path: Path) -> None:
 def test_names_that_cannot_be_are_one_message(name: str, tmp_path: Path) -> None:
     for library, model in ((name, "m"), ("lib", name)):
         file = deployment(tmp_path, library, [model])
-        with pytest.raises(MaceError) as told:
+        with pytest.raises(MaceError) as error:
             load_deployment(file)
-        text = str(told.value)
+        text = str(error.value)
         assert len(text.splitlines()) == 1
         assert len(text) < 400
         assert "d.yml:" in text

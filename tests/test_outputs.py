@@ -36,13 +36,13 @@ def graph(outputs: tuple[str, ...]) -> Graph:
     for source, name in ((x, "x_view"), ("y", "y_view"), (unread, "unread_view")):
         builder.add("Reshape", [source], {"shape": (builder.tensors[source].elements,)}, outputs=[name])
     assert w == "w"
-    made = builder.finish(["x", "unread", "y", "x_view", "y_view", "unread_view"])
+    result = builder.finish(["x", "unread", "y", "x_view", "y_view", "unread_view"])
     return Graph(
-        made.name,
-        made.nodes,
-        {**made.tensors, "w": builder.tensors["w"]},
+        result.name,
+        result.nodes,
+        {**result.tensors, "w": builder.tensors["w"]},
         {"w": builder.weights["w"]},
-        made.inputs,
+        result.inputs,
         outputs,
     )
 
@@ -75,10 +75,10 @@ def test_every_output_is_written(outputs: tuple[str, ...], tmp_path: Path) -> No
         "w": W,
     }
     assert [t.name for t in model.outputs] == list(outputs)
-    found = model.run({"x": x, "unread": unread})
-    assert set(found) == set(outputs)
+    actual = model.run({"x": x, "unread": unread})
+    assert set(actual) == set(outputs)
     # Of two outputs of one name the last counts, which was the one that nobody wrote.
-    for name, array in found.items():
+    for name, array in actual.items():
         np.testing.assert_array_equal(array, expected[name].reshape(array.shape), err_msg=name)
 
 
@@ -103,15 +103,15 @@ def test_a_library_and_its_validation(tmp_path: Path) -> None:
     )
     registry = Registry.load()
     deployment = load_deployment(file)
-    made = generate(Job(deployment, registry.select("host")[0]), registry)
+    result = generate(Job(deployment, registry.select("host")[0]), registry)
     programs = tmp_path / "builds" / "bin" / "host"
     for name in ("mace_run", "mace_benchmark"):
-        program(name, made.sources, host(), programs, ("-O0",))
-    built = BuiltLibrary(programs, Native(), made.report)
+        program(name, result.sources, host(), programs, ("-O0",))
+    built = BuiltLibrary(programs, Native(), result.report)
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 2, 3)
-    found = built.run("outputs", {"x": x, "unread": x})
+    actual = built.run("outputs", {"x": x, "unread": x})
     expected = {"x": x, "w": W[None], "y": np.maximum(x, 0), "v": x.reshape(1, 6)}
-    assert set(found) == set(expected)
+    assert set(actual) == set(expected)
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
     assert validate(ValidationJob(built, deployment.models[0], registry)).passed

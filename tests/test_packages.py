@@ -115,13 +115,13 @@ def _imports(file: Path) -> Iterator[str]:
         if id(node) in checked:
             continue
         if isinstance(node, ast.Import):
-            found = [alias.name for alias in node.names]
+            results = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found = [node.module]
+            results = [node.module]
         else:
             continue
         yield from (
-            name for name in (n.partition(".")[0] for n in found) if name not in sys.stdlib_module_names
+            name for name in (n.partition(".")[0] for n in results) if name not in sys.stdlib_module_names
         )
 
 

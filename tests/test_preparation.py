@@ -167,9 +167,9 @@ def test_one_number_holds_for_every_input_and_axis(tmp_path: Path) -> None:
 def test_what_cannot_be_prepared_is_refused(tmp_path: Path, lines: list[str], said: str) -> None:
     file = deployment(tmp_path, convolution(tmp_path, 0, np.ones((2, 3, 3, 3), np.float32)), *lines)
     registry = Registry.load()
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load(load_with(registry, file).models[0], registry)
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
 @pytest.mark.exhaustive

@@ -198,8 +198,8 @@ def faulty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A target and its probe under sanitizers, which look for leaks as well, with a fallback in the library."""
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     folder = tmp_path_factory.mktemp("faulty")
-    made = generate_network(folder, f"host+{request.param}", [request.param], fallback=True)
-    return request.param, Probe.build(made, Compiler(("gcc",), ("ar",)), folder, SANITIZED)
+    result = generate_network(folder, f"host+{request.param}", [request.param], fallback=True)
+    return request.param, Probe.build(result, Compiler(("gcc",), ("ar",)), folder, SANITIZED)
 
 
 def with_fault(name: str, fault: str, runtime: dict[str, str]) -> dict[str, str]:
@@ -335,8 +335,8 @@ def test_valgrind_finds_nothing(tmp_path: Path, runtime: dict[str, str]) -> None
     for name in DEVICES:
         folder = tmp_path / name
         folder.mkdir()
-        made = generate_network(folder, f"host+{name}", [name], fallback=True)
-        probe = Probe.build(made, host(), folder, ("-O1", "-g"))
+        result = generate_network(folder, f"host+{name}", [name], fallback=True)
+        probe = Probe.build(result, host(), folder, ("-O1", "-g"))
         checked = replace(probe, command=("valgrind", "-q", "--leak-check=full", "--error-exitcode=9"))
         for fault in ("", *(fault for fault, *_ in (*FAULTS[name], *RUN_FAULTS[name]))):
             checked.run(AT_OPEN, "3", environment={**runtime, f"MACE_{name.upper()}_FAULT": fault})
@@ -367,9 +367,9 @@ def test_the_same_as_arm(name: str, tmp_path: Path) -> None:
     for plugins in ((), (name,)):
         folder = tmp_path / "-".join(("arm", *plugins))
         folder.mkdir()
-        made = generate_network(folder, "+".join(("arm64", *plugins)), plugins)
+        result = generate_network(folder, "+".join(("arm64", *plugins)), plugins)
         probe = replace(
-            Probe.build(made, compiler, folder), command=(*emulate, "-E", f"LD_LIBRARY_PATH={vendor}")
+            Probe.build(result, compiler, folder), command=(*emulate, "-E", f"LD_LIBRARY_PATH={vendor}")
         )
         probed = probe.run(NEVER, "2")
         assert probed.said("run") == ["run 0 "] * 2

@@ -41,16 +41,16 @@ def clean(deployment: Path, folder: Path) -> None:
     """
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     registry = Registry.load()
-    made = generate(Job(load_deployment(deployment), registry.select("host")[0]), registry)
+    result = generate(Job(load_deployment(deployment), registry.select("host")[0]), registry)
     gcc = Compiler(("gcc",), ("ar",))
-    tool = program("mace_run", made.sources, gcc, folder, FLAGS)
-    built = BuiltLibrary(tool.parent, Native(), made.report)
+    tool = program("mace_run", result.sources, gcc, folder, FLAGS)
+    built = BuiltLibrary(tool.parent, Native(), result.report)
     rng = np.random.default_rng(0)
-    for name in made.report.models:
+    for name in result.report.models:
         inputs = {t.name: numbers(rng, t) for t in built.model(name)["inputs"]}
         for threads in (1, 3):
-            found = built.run(name, inputs, threads)
-            assert all(np.isfinite(a).all() for a in found.values()), name
+            actual = built.run(name, inputs, threads)
+            assert all(np.isfinite(a).all() for a in actual.values()), name
 
 
 def numbers(rng: np.random.Generator, tensor: Tensor) -> Array:

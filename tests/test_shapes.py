@@ -81,8 +81,8 @@ def test_an_inner_tensor_may_have_nine_axes(tmp_path: Path) -> None:
         "Transpose", [new.one("Reshape", [x], {"shape": (2,) * 9})], {"perm": (8, 1, 6, 3, 4, 5, 2, 7, 0)}
     )
     graph = new.finish([new.one("Reshape", [new.one("Exp", [wide])], {"shape": (512,)})])
-    given = {"x": np.linspace(-1, 1, 512, dtype=np.float32).reshape(4, 8, 16)}
-    found = compile_graphs(Cpu(), [graph], tmp_path)["nine"].run(given)
-    for name, expected in execute(graph, given).items():
+    inputs = {"x": np.linspace(-1, 1, 512, dtype=np.float32).reshape(4, 8, 16)}
+    actual = compile_graphs(Cpu(), [graph], tmp_path)["nine"].run(inputs)
+    for name, expected in execute(graph, inputs).items():
         if name in graph.outputs:
-            np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+            np.testing.assert_allclose(actual[name], expected, rtol=1e-5)

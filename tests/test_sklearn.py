@@ -104,16 +104,16 @@ def difference(found: Array, wanted: Array) -> float:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.LoadedModel]]) -> None:
     case, compiled = library[name]
-    found = compiled.run({compiled.inputs[0].name: case.x})
-    labels, *others = found.values()
+    actual = compiled.run({compiled.inputs[0].name: case.x})
+    labels, *others = actual.values()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = case.model.predict(case.x)
+        expected = case.model.predict(case.x)
         probabilities = case.model.predict_proba(case.x) if hasattr(case.model, "predict_proba") else None
-    if wanted.dtype.kind == "i":
-        np.testing.assert_array_equal(labels.reshape(wanted.shape), wanted)
+    if expected.dtype.kind == "i":
+        np.testing.assert_array_equal(labels.reshape(expected.shape), expected)
     else:
-        assert difference(labels, wanted) < TOLERANCE
+        assert difference(labels, expected) < TOLERANCE
     if isinstance(probabilities, list):
         for mine, theirs in zip(others, probabilities, strict=True):
             assert difference(mine, theirs) < TOLERANCE
@@ -122,8 +122,8 @@ def test_pipeline(name: str, library: Mapping[str, tuple[Trained, native.LoadedM
             difference(np.column_stack(others) if len(others) > 1 else others[0], probabilities) < TOLERANCE
         )
     for output, value in by_onnxruntime(case).items():
-        assert difference(found[output], value) < TOLERANCE, output
-        assert found[output].dtype == value.dtype
+        assert difference(actual[output], value) < TOLERANCE, output
+        assert actual[output].dtype == value.dtype
 
 
 def test_enough_kinds() -> None:
@@ -136,9 +136,9 @@ def with_text() -> Trained:
 
 
 def test_text_labels_are_refused_with_the_lines_to_write(tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         read(with_text(), tmp_path)
-    assert str(caught.value).splitlines() == [
+    assert str(error.value).splitlines() == [
         "m.onnx: output 'output_label' is text, which a library does not give; write in the deployment file the others:",
         "  output_tensors: [output_probability]",
         "or take the index of its text in ('setosa', 'versicolor', 'virginica') instead:",

@@ -72,12 +72,12 @@ class InProcess:
         self.loaded.reset()
         each = []
         for i in range(len(next(iter(samples.values())))):
-            given = {n: a[i] for n, a in samples.items()}
+            inputs = {n: a[i] for n, a in samples.items()}
             if self.forgets:
-                given = {n: np.zeros_like(a) if a.ndim == 2 else a for n, a in given.items()}
+                inputs = {n: np.zeros_like(a) if a.ndim == 2 else a for n, a in inputs.items()}
             if (reset and i % reset == 0) or (self.forgets and self.states):
                 self.loaded.reset()
-            each.append(self.loaded.run(given))
+            each.append(self.loaded.run(inputs))
         return {n: np.stack([e[n] for e in each]) for n in each[0]}
 
 
@@ -201,11 +201,11 @@ def check_stream(model: Model, library: InProcess) -> None:
     """Run a streaming model beside its framework, twice from the start."""
     assert library.states
     samples = random_steps(library.loaded.inputs)
-    found, expected, _ = run_steps(question(library, model), samples)
+    actual, expected, _ = run_steps(question(library, model), samples)
     for tensor in library.loaded.outputs:
-        assert len(found[tensor.name]) == ROUNDS * RUNS
-        judge(tensor, found[tensor.name], expected[tensor.name])
-        np.testing.assert_array_equal(found[tensor.name][:RUNS], found[tensor.name][RUNS:])
+        assert len(actual[tensor.name]) == ROUNDS * RUNS
+        judge(tensor, actual[tensor.name], expected[tensor.name])
+        np.testing.assert_array_equal(actual[tensor.name][:RUNS], actual[tensor.name][RUNS:])
     assert _effect(model, samples, expected) > 1e-3, "the states change nothing: the test shows nothing"
 
 
@@ -226,8 +226,8 @@ def _effect(model: Model, samples: dict[str, Array], expected: dict[str, Array])
 def test_validation_finds_a_session_that_forgets(streams: Streams) -> None:
     for name in MADE:
         model, library = streams[name]
-        found, expected, _ = outcomes(question(library, model))
-        assert all(len(array) == ROUNDS * STEPS for array in found.values())
+        actual, expected, _ = outcomes(question(library, model))
+        assert all(len(array) == ROUNDS * STEPS for array in actual.values())
         lost, expected, _ = outcomes(question(replace(library, forgets=True), model))
         assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 20 for n in lost)
 
@@ -240,9 +240,9 @@ def test_stored_outputs_are_those_of_the_steps_in_a_row(streams: Streams, tmp_pa
     lines = ["input_tensors: [x]", "output_tensors: [y]", "states: {cache: cache_out}"]
     lines += ["validation_inputs_data: [x.npy]", "validation_outputs_data: [y.npy]"]
     stored = deployed(tmp_path, "onnx", model.files[0], *(f"    {line}" for line in lines))
-    found, expected, source = outcomes(question(library, stored))
+    actual, expected, source = outcomes(question(library, stored))
     assert source == "stored outputs"
-    np.testing.assert_array_equal(found["y"], expected["y"])
+    np.testing.assert_array_equal(actual["y"], expected["y"])
 
 
 @pytest.fixture(scope="module")
@@ -303,15 +303,15 @@ def test_a_command_resets_states_after_so_many_samples(built: Path, tmp_path: Pa
     """Two sequences of three steps in one file are two sequences, and are one without `--reset`."""
     steps = np.random.default_rng(5).standard_normal((3, *SHAPE)).astype(np.float32)
     np.save(tmp_path / "x.npy", np.concatenate([steps, steps]))
-    found = {}
+    results = {}
     for reset in (0, 3):
         arguments = ["run", str(built / "stream.yml"), "--builds", str(built / "builds"), f"--reset={reset}"]
         arguments += ["--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path)]
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0, result.output
-        found[reset] = np.load(tmp_path / "y.npy")
-    assert found[3][:3].tobytes() == found[3][3:].tobytes() == found[0][:3].tobytes()
-    assert found[0][3:].tobytes() != found[0][:3].tobytes()
+        results[reset] = np.load(tmp_path / "y.npy")
+    assert results[3][:3].tobytes() == results[3][3:].tobytes() == results[0][:3].tobytes()
+    assert results[0][3:].tobytes() != results[0][:3].tobytes()
 
 
 @pytest.fixture(
@@ -330,20 +330,20 @@ def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_a_library_whose_application_carries_the_states_equals_the_framework(carried: Stream) -> None:
     model, library = carried
     (image,) = [t for t in library.loaded.inputs if not t.name.startswith(("model/", "tfl."))]
-    found, expected, _ = run_steps(question(library, model), random_steps([image]))
+    actual, expected, _ = run_steps(question(library, model), random_steps([image]))
     for tensor in library.loaded.outputs:
-        assert len(found[tensor.name]) == ROUNDS * RUNS
-        judge(tensor, found[tensor.name], expected[tensor.name])
+        assert len(actual[tensor.name]) == ROUNDS * RUNS
+        judge(tensor, actual[tensor.name], expected[tensor.name])
 
 
 @pytest.mark.exhaustive
 @needs_models
 def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried: Stream) -> None:
     model, library = carried
-    found, expected, _ = outcomes(question(library, model))
-    assert all(len(array) == ROUNDS * STEPS for array in found.values())
+    actual, expected, _ = outcomes(question(library, model))
+    assert all(len(array) == ROUNDS * STEPS for array in actual.values())
     for tensor in library.loaded.outputs:
-        judge(tensor, found[tensor.name], expected[tensor.name])
+        judge(tensor, actual[tensor.name], expected[tensor.name])
     lost, expected, _ = outcomes(question(replace(library, forgets=True), model))
     assert any(np.abs(lost[n].astype(float) - expected[n]).max() > np.ptp(expected[n]) / 10 for n in lost)
 
@@ -354,10 +354,10 @@ def test_validation_carries_states_and_finds_a_library_that_forgets_them(carried
 def test_sessions_of_a_recurrent_model_of_integers_equal_the_framework(tmp_path: Path) -> None:
     model = deployed(tmp_path, "lstm", MODELS / INTEGER)
     library = compiled([model], tmp_path / "library")["lstm"]
-    found, expected, _ = run_steps(question(library, model), random_steps(library.loaded.inputs))
+    actual, expected, _ = run_steps(question(library, model), random_steps(library.loaded.inputs))
     for tensor in library.loaded.outputs:
-        judge(tensor, found[tensor.name], expected[tensor.name])
-        np.testing.assert_array_equal(found[tensor.name][:RUNS], found[tensor.name][RUNS:])
+        judge(tensor, actual[tensor.name], expected[tensor.name])
+        np.testing.assert_array_equal(actual[tensor.name][:RUNS], actual[tensor.name][RUNS:])
 
 
 @needs_models
@@ -374,8 +374,8 @@ def test_states_that_are_reset_equal_the_framework_of_its_first_run(file: str, t
         tensor = graph.tensors[name]
         x = {name: rng.integers(-128 if tensor.quant else 0, 2, tensor.shape).astype(tensor.dtype.numpy)}
         values = execute(graph, x)
-        for output, wanted in reference(x).items():
-            assert np.abs(values[output].astype(float) - wanted).max() <= (1 if tensor.quant else 1e-5)
+        for output, expected in reference(x).items():
+            assert np.abs(values[output].astype(float) - expected).max() <= (1 if tensor.quant else 1e-5)
 
 
 @needs_models

@@ -33,8 +33,8 @@ def test_operators_compute_in_c_what_litert_computes(tmp_path: Path) -> None:
         graph = run_phases(graph.with_name(f"case{number}"), registry)
         wanted[graph.name] = case, graph, arrays, expected(tmp_path, arrays)
     graphs = [graph for _, graph, _, _ in wanted.values()]
-    given = {name: arrays for name, (_, _, arrays, _) in wanted.items()}
-    results = run_merged(Cpu(), graphs, tmp_path, given, levels_here(Cpu().levels("host"))[:1])
+    inputs = {name: arrays for name, (_, _, arrays, _) in wanted.items()}
+    results = run_merged(Cpu(), graphs, tmp_path, inputs, levels_here(Cpu().levels("host"))[:1])
     faults = {}
     for name, (case, graph, _, outputs) in wanted.items():
         found = results[name]

@@ -52,8 +52,8 @@ class Tuned(Cpu):
 
 @pytest.fixture
 def registry() -> Registry:
-    found = Registry.load()
-    return replace(found, targets={**found.targets, "cpu": Tuned()})
+    result = Registry.load()
+    return replace(result, targets={**result.targets, "cpu": Tuned()})
 
 
 def tuned(folder: Path, text: str) -> Path:

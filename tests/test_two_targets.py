@@ -71,12 +71,12 @@ VARIANTS = [Acme(), OtherTiles(), OtherPanel(), Picky()]
 def test_each_part_calls_the_kernels_of_its_own_target(target: Acme, tmp_path: Path) -> None:
     """A library that took one target's kernels for both was off by 20 of a range of 20, without a word."""
     work, registry = job(target)
-    made = generate(work, registry)
-    (plan,) = (model.plan for model in made.models)
+    result = generate(work, registry)
+    (plan,) = (model.plan for model in result.models)
     used = {part.target for part in plan.parts}
     assert used == ({"acme", "cpu"} if isinstance(target, Picky) else {"acme"})
     both = native.load(
-        shared_library(with_quick_flags(made.sources), host(), tmp_path / "both", ()), "digits"
+        shared_library(with_quick_flags(result.sources), host(), tmp_path / "both", ()), "digits"
     )["digits"]
     alone = Job(work.deployment, registry.select("host")[0])
     plain = with_quick_flags(generate(alone, registry).sources)
@@ -84,17 +84,17 @@ def test_each_part_calls_the_kernels_of_its_own_target(target: Acme, tmp_path: P
     assert {device.partition(":")[0] for device in both.devices()} == used
     (image,) = both.inputs
     for seed in range(3):
-        given = {image.name: np.random.default_rng(seed).standard_normal(image.shape).astype(np.float32)}
-        for name, expected in cpu.run(given).items():
-            np.testing.assert_allclose(both.run(given)[name], expected, rtol=1e-4, atol=1e-4)
+        inputs = {image.name: np.random.default_rng(seed).standard_normal(image.shape).astype(np.float32)}
+        for name, expected in cpu.run(inputs).items():
+            np.testing.assert_allclose(both.run(inputs)[name], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_runtime_of_a_model_brings_the_kernels_of_its_target() -> None:
     work, registry = job(OtherTiles(), "host")
     models = tuple(replace(m, runtimes=("acme",)) for m in work.deployment.models)
-    made = generate(replace(work, deployment=replace(work.deployment, models=models)), registry)
-    assert "digits_acme_kernels_wide.c" in made.sources.files
-    assert {part.target for part in made.models[0].plan.parts} == {"acme"}
+    result = generate(replace(work, deployment=replace(work.deployment, models=models)), registry)
+    assert "digits_acme_kernels_wide.c" in result.sources.files
+    assert {part.target for part in result.models[0].plan.parts} == {"acme"}
 
 
 def test_kernels_for_other_levels_than_the_weights_are_packed_for_are_refused() -> None:

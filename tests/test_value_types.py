@@ -67,9 +67,9 @@ def dataclasses_of(package: str) -> dict[str, type]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_which_values_change_and_which_are_compared_by_identity(package: str) -> None:
-    found, expected = dataclasses_of(package), PACKAGES[package]
-    assert len(found) > expected.count
-    parameters = {name.rpartition(".")[2]: kind.__dataclass_params__ for name, kind in found.items()}  # type: ignore[attr-defined]
+    actual, expected = dataclasses_of(package), PACKAGES[package]
+    assert len(actual) > expected.count
+    parameters = {name.rpartition(".")[2]: kind.__dataclass_params__ for name, kind in actual.items()}  # type: ignore[attr-defined]
     assert {name for name, given in parameters.items() if not given.frozen} == expected.mutable
     assert {name for name, given in parameters.items() if not given.eq} == expected.by_identity
 

@@ -53,8 +53,8 @@ def test_the_same_bits_on_every_level(name: str, tmp_path: Path) -> None:
         outputs[form] = {}
         for model in MODELS:
             x = np.random.default_rng(1).standard_normal(models[model].inputs[0].shape)
-            given = {"x": x.astype(models[model].inputs[0].dtype.numpy)}
-            outputs[form][model] = models[model].run(given)["y"]
+            inputs = {"x": x.astype(models[model].inputs[0].dtype.numpy)}
+            outputs[form][model] = models[model].run(inputs)["y"]
     for model in MODELS:
         assert outputs["packed"][model].any()
         assert outputs["packed"][model].tobytes() == outputs["as-stored"][model].tobytes(), model

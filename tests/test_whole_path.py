@@ -80,8 +80,8 @@ def chain() -> Graph:
     x = new.input("x", DType.F32, (5,))
     for name in ("a", "b", "c"):
         x = new.one("Exp" if name != "b" else "Tanh", [x], outputs=[name])
-    made = new.add("Add", [x, new.weight("w", np.ones(5, np.float32))], outputs=["y"])
-    return new.finish(made)
+    result = new.add("Add", [x, new.weight("w", np.ones(5, np.float32))], outputs=["y"])
+    return new.finish(result)
 
 
 def test_tensors_of_a_spaced_program_share_no_byte() -> None:
@@ -129,8 +129,10 @@ def test_a_kernel_that_reads_beside_its_tensor_is_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_sound_program_runs_under_sanitizers(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 5, dtype=np.float32)
-    found = Sanitized({"chain": lowered(chain())}, Cpu().levels("host")[-1:], tmp_path).run("chain", {"x": x})
-    np.testing.assert_allclose(found["y"], np.exp(np.tanh(np.exp(x))) + 1, rtol=1e-5)
+    actual = Sanitized({"chain": lowered(chain())}, Cpu().levels("host")[-1:], tmp_path).run(
+        "chain", {"x": x}
+    )
+    np.testing.assert_allclose(actual["y"], np.exp(np.tanh(np.exp(x))) + 1, rtol=1e-5)
 
 
 def test_a_missing_toolchain_is_one_error_and_no_finding(

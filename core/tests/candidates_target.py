@@ -152,8 +152,8 @@ def check_numbers(target: Grouping, graph: Graph, program: Program, folder: Path
     ]
     inputs = random_inputs(graph)
     seen: list[str] = []
-    found = model.run(inputs, lambda layer, result: seen.append(layer))
-    np.testing.assert_array_equal(found["r"], execute(graph, inputs)["r"])
+    actual = model.run(inputs, lambda layer, result: seen.append(layer))
+    np.testing.assert_array_equal(actual["r"], execute(graph, inputs)["r"])
     # Both levels' calls one after another would compute the same numbers, so those that were made are
     # counted.
     level = "fast" if target.is_fast else "base"

@@ -59,10 +59,10 @@ def test_attributes_are_values() -> None:
 )
 def test_values_become_those_of_their_types(given: dict[str, Any], expected: object) -> None:
     ((name, _),) = given.items()
-    found = getattr(complete(Sample, {"count": 1, **given}), name)
-    assert (found, type(found)) == (expected, type(expected))
-    if isinstance(found, tuple):
-        assert [type(v) for v in found] == [type(v) for v in expected]  # type: ignore[attr-defined]
+    actual = getattr(complete(Sample, {"count": 1, **given}), name)
+    assert (actual, type(actual)) == (expected, type(expected))
+    if isinstance(actual, tuple):
+        assert [type(v) for v in actual] == [type(v) for v in expected]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_mistyped_values_are_told(given: dict[str, Any], problem: str) -> None:
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(AttributesError) as told:
+    with pytest.raises(AttributesError) as error:
         complete(Sample, {"typo": 1, "flag": 2})
-    assert str(told.value) == (
+    assert str(error.value) == (
         "no attribute 'typo', attribute 'count' is required, attribute 'flag' is 2, expected a boolean"
     )
 

@@ -130,7 +130,7 @@ def test_code_for_another_abi_is_compiled_by_its_toolchain_and_lies_beside_the_l
     (tmp_path / "out").mkdir()
     compiler = registry.find_toolchain("arm64").compiler("arm64")
     assert words(step_of(variant, "obj/host+acme/arm64/helper.o"))[0] == compiler.cc[0]
-    made = [
+    results = [
         "lib/host+acme/acme_helper",
         "lib/host+acme/libacme_dsp.so",
         "bin/host+acme/acme_helper",
@@ -141,13 +141,13 @@ def test_code_for_another_abi_is_compiled_by_its_toolchain_and_lies_beside_the_l
         "gen/host+acme/dsp.c",
         "obj/host+acme/arm64/helper.o",
         "obj/host+acme/arm64/dsp.o",
-        *made,
+        *results,
     ):
         (tmp_path / "out" / product).parent.mkdir(parents=True, exist_ok=True)
         step_of(variant, product).run(print)
-    assert all((tmp_path / "out" / product).read_bytes()[:4] == b"\x7fELF" for product in made)
+    assert all((tmp_path / "out" / product).read_bytes()[:4] == b"\x7fELF" for product in results)
     if emulator := shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static"):
-        assert subprocess.run([emulator, tmp_path / "out" / made[2]], check=False).returncode == 7
+        assert subprocess.run([emulator, tmp_path / "out" / results[2]], check=False).returncode == 7
     assert variant.library is not None
     assert "obj/host+acme/arm64/helper.o" not in step_of(variant, "lib/host+acme/libdigits.a").sources
 

@@ -39,9 +39,9 @@ def execute(folder: Path, runner: Runner) -> str:
     "runner", [Native(), Scripted("raise SystemExit(1)")], ids=["native", "silent emulator"]
 )
 def test_a_missing_program_is_named_with_the_command_that_builds_it(tmp_path: Path, runner: Runner) -> None:
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         execute(tmp_path, runner)
-    assert str(raised.value) == (
+    assert str(error.value) == (
         f"{tmp_path / 'arm64' / 'mace_run'}: is not there: its build is not finished, or failed; "
         "run: scons target=arm64, or mace build FILE --target arm64"
     )
@@ -159,10 +159,10 @@ class NotReady(Native):
 
 def test_what_is_built_is_opened_and_what_is_missing_named(tmp_path: Path) -> None:
     folder = tmp_path / "lib"
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         BuiltLibrary.open(folder, "arm64", Native())
     remedy = "run: scons target=arm64, or mace build FILE --target arm64"
-    assert str(raised.value) == f"{folder}: is not built for arm64; {remedy}"
+    assert str(error.value) == f"{folder}: is not built for arm64; {remedy}"
     with pytest.raises(MaceError, match="is not built for"):
         BuiltLibrary.open(tmp_path / ("x" * 5000), "arm64", Native())
     (folder / "model").mkdir(parents=True)

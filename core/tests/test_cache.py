@@ -81,7 +81,7 @@ def test_a_file_in_the_way_is_none(tmp_path: Path) -> None:
 @not_windows
 def test_another_users_file_is_not_own(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = (tmp_path / "file").stat()
-    assert is_own(found)
-    stranger = os.stat_result([*found[:4], os.geteuid() + 1, *found[5:10]])
+    result = (tmp_path / "file").stat()
+    assert is_own(result)
+    stranger = os.stat_result([*result[:4], os.geteuid() + 1, *result[5:10]])
     assert not is_own(stranger)

@@ -129,8 +129,8 @@ def test_arguments_and_weights_differ_between_levels_where_a_lowering_asks_for_p
     target.lowerings = {**target.lowerings, "Add": target.add_turned}
     program = target.lower(graph)
     is_same = strides[0] == strides[1]
-    found = [(call.args["stride"], call.levels) for call in program.calls if call.kernel.name == "turned"]
-    assert found == ([(2, ())] * 2 if is_same else [(3, ("fast",)), (2, ("base",))] * 2)
+    results = [(call.args["stride"], call.levels) for call in program.calls if call.kernel.name == "turned"]
+    assert results == ([(2, ())] * 2 if is_same else [(3, ("fast",)), (2, ("base",))] * 2)
     assert names(program)[0] == ("relu", ())
     assert len(program.weights) == (2 if is_same else 4)
     check_numbers(target, graph, program, tmp_path)
@@ -182,17 +182,17 @@ def test_an_unknown_name_is_one_message_with_the_known_ones(
 ) -> None:
     target, graph = Grouping(tmp_path), network()
     tuning = entries(replace(entry, node=graph.nodes[1].name) if entry.node == "NODE" else entry)
-    with pytest.raises(MaceError, match=message) as told:
+    with pytest.raises(MaceError, match=message) as error:
         check_tuning(tuning, target.lower(graph, tuning=tuning).selections)
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_all_wrong_entries_are_told_together(tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
     tuning = entries(*(replace(entry, line=10 + number) for number, (entry, _) in enumerate(FAULTS[:2])))
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         check_tuning(tuning, target.lower(graph, tuning=tuning).selections)
-    assert [line.partition(": ")[0] for line in str(told.value).splitlines()] == [
+    assert [line.partition(": ")[0] for line in str(error.value).splitlines()] == [
         "tuning.yml:10",
         "tuning.yml:11",
     ]

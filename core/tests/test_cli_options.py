@@ -17,9 +17,8 @@ def test_a_result_is_for_programs_or_for_people(capsys: pytest.CaptureFixture[st
 
 def test_an_input_is_a_name_and_a_file() -> None:
     assert parse_input("x=a=b.npy") == ("x", "a=b.npy")
-    with pytest.raises(MaceError) as refusal:
+    with pytest.raises(MaceError) as error:
         parse_input("x.npy")
     assert (
-        str(refusal.value)
-        == "--input: 'x.npy' is not of the form NAME=FILE; write for example --input x=x.npy"
+        str(error.value) == "--input: 'x.npy' is not of the form NAME=FILE; write for example --input x=x.npy"
     )

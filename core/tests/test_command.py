@@ -31,7 +31,7 @@ def test_nothing_waits_for_a_user(tmp_path: Path) -> None:
 
 
 def test_a_failure_tells_what_was_printed_and_the_command(tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         python("import sys; print('out'); print('why', file=sys.stderr); sys.exit(3)", tmp_path).execute(
             print
         )
@@ -39,7 +39,7 @@ def test_a_failure_tells_what_was_printed_and_the_command(tmp_path: Path) -> Non
         Path(sys.executable).name,
         "import sys; print('out'); print('why', file=sys.stderr); sys.exit(3)",
     )
-    first, *printed, last = str(told.value).splitlines()
+    first, *printed, last = str(error.value).splitlines()
     assert first == f"lib.a: {tool} failed with exit status 3"
     assert sorted(printed) == ["out", "why"]
     assert last == f"command: {sys.executable} -c {code}; correct it, or report a bug"

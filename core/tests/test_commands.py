@@ -247,14 +247,14 @@ def test_a_defect_has_status_3(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_convert_writes_sources_and_headers(folder: Path) -> None:
-    found = json.loads(mace("convert", "digits.yml", "--output", "c", "--json"))
+    result = json.loads(mace("convert", "digits.yml", "--output", "c", "--json"))
     files = sorted(str(p) for p in Path("c").rglob("*") if p.is_file())
-    assert sorted(found["files"]) == files
+    assert sorted(result["files"]) == files
     assert {"c/digits.h", "c/digits.c", "c/mace.h"} & {
         f.replace("include/", "").replace("src/", "") for f in files
     }
     lines = mace("convert", "digits.yml", "--output", "c").splitlines()
-    assert lines == [*(f"note: {note}" for note in found["notes"]), *found["files"]]
+    assert lines == [*(f"note: {note}" for note in result["notes"]), *result["files"]]
 
 
 def test_explain_and_check_say_what_is_decided(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_the_module_is_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["mace", "--version"])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as error:
         runpy.run_module("mace_core.cli", run_name="__main__")
-    assert ended.value.code == 0
+    assert error.value.code == 0
     assert capsys.readouterr().out.startswith("mace, version ")

@@ -57,20 +57,20 @@ def graph() -> Graph:
 
 
 def test_the_ledger_names_who_took_and_who_refused_each_node() -> None:
-    made = compile_graph(Model("m", ()), graph(), compilation())
-    found = explain(made)
+    result = compile_graph(Model("m", ()), graph(), compilation())
+    found = explain(result)
     assert [(line.op, line.target) for line in found.ledger] == [
         ("Exp", "cpu"),
         ("Relu", "picky"),
         ("Tanh", "cpu"),
     ]
-    assert [(r.op, r.target, r.refusal.code) for r in made.refusals] == [
+    assert [(r.op, r.target, r.refusal.code) for r in result.refusals] == [
         ("Exp", "picky", "unsupported-op"),
         ("Tanh", "picky", "unsupported-op"),
     ]
     text = show_explanations([found])
     assert "(Exp): on cpu; not on picky: the chip has no Exp; replace it by Relu [unsupported-op]" in text
-    assert made.notes == ("computed by something picky",)
+    assert result.notes == ("computed by something picky",)
     (described,) = [found.as_json()]
     assert [node["target"] for node in described["nodes"]] == ["cpu", "picky", "cpu"]
     assert described["refusals"][0]["remedy"] == "replace it by Relu"
@@ -107,9 +107,9 @@ def test_options_of_a_model_decide_what_a_target_refuses() -> None:
 
 
 def test_without_fallback_every_node_outside_the_named_targets_is_a_fault() -> None:
-    with pytest.raises(MaceError) as refused:
+    with pytest.raises(MaceError) as error:
         compile_graph(Model("m", ()), graph(), compilation(no_fallback=True))
-    lines = str(refused.value).splitlines()
+    lines = str(error.value).splitlines()
     assert len(lines) == 2
     assert "(Exp): would fall back to cpu; picky: the chip has no Exp; replace it by Relu" in lines[0]
     compile_graph(Model("m", ()), graph(), compilation("host+picky+cpu", no_fallback=True))
@@ -183,15 +183,15 @@ def counting() -> Graph:
 
 
 def test_states_are_told_by_plan_and_report_and_are_no_ports() -> None:
-    made = compile_graph(Model("m", ()), counting(), compilation())
-    assert [part.target for part in made.plan.parts] == ["cpu", "picky", "cpu"]
-    assert (made.plan.inputs, made.plan.outputs) == (("x",), ("y",))
+    result = compile_graph(Model("m", ()), counting(), compilation())
+    assert [part.target for part in result.plan.parts] == ["cpu", "picky", "cpu"]
+    assert (result.plan.inputs, result.plan.outputs) == (("x",), ("y",))
     report = LibraryReport.of_json(
-        JsonObject.parse(json.dumps(LibraryReport({"m": made.report()}).as_json()), "report")
+        JsonObject.parse(json.dumps(LibraryReport({"m": result.report()}).as_json()), "report")
     ).models["m"]
     assert [(state.tensor.name, state.start) for state in report.states] == [("total", "2.0")]
     assert [tensor.name for tensor in (*report.inputs, *report.outputs)] == ["x", "y"]
-    assert "state total: f32 1 x 8, at first 2.0" in show_explanations([explain(made)])
+    assert "state total: f32 1 x 8, at first 2.0" in show_explanations([explain(result)])
 
 
 class Whole(Cpu):
@@ -214,13 +214,13 @@ def test_a_target_of_whole_models_keeps_no_states() -> None:
 
 
 def test_a_report_survives_its_file() -> None:
-    made = compile_graph(Model("m", ()), graph(), compilation())
-    report = LibraryReport({"m": made.report()}, ("a note of the file",))
+    result = compile_graph(Model("m", ()), graph(), compilation())
+    report = LibraryReport({"m": result.report()}, ("a note of the file",))
     again = LibraryReport.of_json(JsonObject.parse(json.dumps(report.as_json()), "report"))
     assert again.as_json() == report.as_json()
     model = again.models["m"]
     assert [part.target for part in model.parts] == ["cpu", "picky", "cpu"]
-    assert model.refusals == made.refusals
+    assert model.refusals == result.refusals
     assert model.arena_bytes >= model.arena_lower_bound > 0
 
 
@@ -230,11 +230,10 @@ def test_regions_are_counted_from_0() -> None:
 
 def test_a_file_that_is_not_there_is_no_model(tmp_path: Path) -> None:
     registry = Registry.load()
-    with pytest.raises(MaceError) as refusal:
+    with pytest.raises(MaceError) as error:
         read_file(tmp_path / "m.onnx", registry)
     assert (
-        str(refusal.value)
-        == f"{tmp_path / 'm.onnx'}: no such file; correct its path, or leave the option out"
+        str(error.value) == f"{tmp_path / 'm.onnx'}: no such file; correct its path, or leave the option out"
     )
     (tmp_path / "m.unheard_of").write_bytes(b"x")
     with pytest.raises(MaceError, match="unheard_of"):
@@ -245,10 +244,10 @@ def test_every_dimension_that_the_engine_cannot_hold_is_named() -> None:
     shapes = {"x": (2, 2**31), "y": (2**31 - 1, 1), "z": (), "w": (2**40,)}
     tensors = {name: SimpleNamespace(shape=shape) for name, shape in shapes.items()}
     plan: Any = SimpleNamespace(name="m", program=SimpleNamespace(tensors=tensors))
-    with pytest.raises(MaceError) as refusal:
+    with pytest.raises(MaceError) as error:
         compilation_module._with_small_dimensions(plan)
     remedy = f"a dimension above {2**31 - 1}; state a smaller one under input_shapes"
-    assert str(refusal.value).splitlines() == [
+    assert str(error.value).splitlines() == [
         f"m: tensor 'x' has shape [2, {2**31}], {remedy}",
         f"m: tensor 'w' has shape [{2**40}], {remedy}",
     ]

@@ -34,10 +34,10 @@ def run(steps: Steps, x: Array) -> Array:
 
 def test_space_to_batch_takes_every_other_pixel() -> None:
     x = np.arange(2 * 5 * 6 * 3, dtype=np.float32).reshape(2, 5, 6, 3)
-    found = run(space_to_batch(x.shape, (2, 3), ((1, 0), (0, 0))), x)
+    actual = run(space_to_batch(x.shape, (2, 3), ((1, 0), (0, 0))), x)
     padded = np.pad(x, ((0, 0), (1, 0), (0, 0), (0, 0)))
     np.testing.assert_array_equal(
-        found, np.concatenate([padded[:, i::2, j::3] for i in range(2) for j in range(3)])
+        actual, np.concatenate([padded[:, i::2, j::3] for i in range(2) for j in range(3)])
     )
 
 

@@ -58,25 +58,25 @@ def write_deployment(folder: Path, text: str) -> Path:
 
 
 def faults(folder: Path, text: str) -> list[str]:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load_deployment(write_deployment(folder, text), ("onnx",))
-    return [line.removeprefix(f"{folder}/") for line in str(told.value).splitlines()]
+    return [line.removeprefix(f"{folder}/") for line in str(error.value).splitlines()]
 
 
 def test_list_form(tmp_path: Path) -> None:
-    found = load_deployment(write_deployment(tmp_path, LIST_FORM), ("onnx",))
-    assert (found.library, found.abis) == ("vision", ("armeabi-v7a", "arm64-v8a"))
-    (model,) = found.models
+    result = load_deployment(write_deployment(tmp_path, LIST_FORM), ("onnx",))
+    assert (result.library, result.abis) == ("vision", ("armeabi-v7a", "arm64-v8a"))
+    (model,) = result.models
     assert (model.name, model.platform, model.runtimes) == ("net", "onnx", ("cpu", "gpu"))
     assert model.files == (tmp_path / "net.onnx",)
     a, b = model.inputs
     assert (a.name, a.shape, a.order, a.data) == ("a", (1, 224, 224, 3), "NHWC", (str(tmp_path / "a.npy"),))
     assert (b.name, b.shape, b.order) == ("b", (1, 10), "NONE")
     assert model.outputs[0].shape == (1, 1001)
-    assert [n.removeprefix(f"{tmp_path}/") for n in found.notes] == [
+    assert [n.removeprefix(f"{tmp_path}/") for n in result.notes] == [
         "vision.yml:11: quantize_large_weights: accepted; has no effect yet: weights are stored as they are"
     ]
-    assert found.ignored == found.notes
+    assert result.ignored == result.notes
 
 
 def test_dict_form_inherits_the_models_keys(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_a_model_that_is_described_by_name_or_not_at_all_is_not_read(tmp_path: P
     ],
 )
 def test_shapes_that_fit_no_names_are_told(tmp_path: Path, names: Any, said: str) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load_deployment(write_deployment(tmp_path, NAMELESS + "    input_shapes: 1,10\n"), own_names=names)
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
 def test_a_model_that_cannot_be_read_for_its_names_is_told_with_the_line(tmp_path: Path) -> None:
@@ -260,9 +260,9 @@ def test_a_list_is_asked_for_where_a_comma_was_meant(tmp_path: Path) -> None:
 )
 def test_unknown_hardware_is_refused(tmp_path: Path, line: str, said: str) -> None:
     runtimes = ("cpu", "gpu", "dsp", "hta", "htp", "apu", "mdla")
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load_deployment(write_deployment(tmp_path, f"{NAMELESS}    {line}\n"), runtimes=runtimes)
-    assert said in str(told.value)
+    assert said in str(error.value)
     for fine in ("runtime: cpu+gpu", "runtime: mdla", "validation_threshold: {QUANTIZE: 0.9, GPU: 0.9}"):
         load_deployment(write_deployment(tmp_path, f"{NAMELESS}    {fine}\n"), runtimes=runtimes)
 
@@ -289,9 +289,9 @@ def test_unknown_hardware_is_refused(tmp_path: Path, line: str, said: str) -> No
 def test_files_that_are_no_deployment(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "vision.yml"
     file.write_bytes(content)
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load_deployment(file)
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
 def test_paths_that_lead_to_no_file(tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
     write_deployment(tmp_path, LIST_FORM)
-    with pytest.raises(MaceError, match="cannot be read: ") as told:
+    with pytest.raises(MaceError, match="cannot be read: ") as error:
         load_deployment(tmp_path / path)
-    assert len(str(told.value)) < 600
+    assert len(str(error.value)) < 600
 
 
 WITHOUT_EFFECT = {
@@ -354,12 +354,12 @@ def test_every_key_without_effect_is_noted(tmp_path: Path) -> None:
         else:
             inner += f"    {name}: {value}\n"
     text = f"library_name: vision\n{head}models:\n  net:\n    model_file_path: net.onnx\n{inner}"
-    found = load_deployment(write_deployment(tmp_path, text))
+    result = load_deployment(write_deployment(tmp_path, text))
     for name, part in marked.items():
         effect = "no effect yet" if "x-not-yet" in part else "no effect"
-        assert any(f": {name}: accepted; has {effect}: " in note for note in found.ignored), name
-    assert len(found.ignored) == len(marked)
-    assert set(found.ignored) <= set(found.notes)
+        assert any(f": {name}: accepted; has {effect}: " in note for note in result.ignored), name
+    assert len(result.ignored) == len(marked)
+    assert set(result.ignored) <= set(result.notes)
 
 
 def test_keys_that_ask_for_what_happens_anyway_are_not_noted(tmp_path: Path) -> None:

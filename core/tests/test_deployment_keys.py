@@ -96,9 +96,9 @@ KEYS, DOCUMENTS = read_cases("keys"), read_cases("documents")
 @pytest.mark.parametrize(("lines", "expected"), KEYS, ids=[case[0].partition(":")[0] for case in KEYS])
 def test_a_key_of_a_model(tmp_path: Path, lines: str, expected: list[str]) -> None:
     text = BASE + "".join(f"    {line}\n" for line in lines.splitlines())
-    found = outcome(tmp_path, text)
+    actual = outcome(tmp_path, text)
     known = {"port a", "port b", "port y", "model net None cpu net.onnx"}
-    assert [line for line in found if line not in known] == expected
+    assert [line for line in actual if line not in known] == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), DOCUMENTS)
@@ -117,19 +117,22 @@ def test_limits_of_size_depth_and_number(tmp_path: Path) -> None:
         "v.yml: is larger than 256 KiB; split it: each library can have a file of its own"
     ]
     for brackets, is_deep in ((DEPTH - 1, False), (DEPTH, True)):
-        found = outcome(tmp_path, f"x: {'[' * brackets}{']' * brackets}\n")
-        assert (found == [f"v.yml:1: nested deeper than {DEPTH} levels; write it flat"]) == is_deep, found
+        actual = outcome(tmp_path, f"x: {'[' * brackets}{']' * brackets}\n")
+        assert (actual == [f"v.yml:1: nested deeper than {DEPTH} levels; write it flat"]) == is_deep, actual
     for count, is_many in ((VALUES - 3, False), (VALUES - 2, True)):
-        found = outcome(tmp_path, f"x: [{'1,' * count}]\n")
-        assert (f"v.yml:1: more than {VALUES} values; remove aliases or split the file" in found) == is_many
+        actual = outcome(tmp_path, f"x: [{'1,' * count}]\n")
+        assert (f"v.yml:1: more than {VALUES} values; remove aliases or split the file" in actual) == is_many
 
 
 def test_aliases_count_with_all_below(tmp_path: Path) -> None:
     """A list of a thousand values, repeated by name: 18 times fit, 19 times do not."""
     for times, is_many in ((18, False), (19, True)):
-        found = outcome(tmp_path, f"x: &x [{'1,' * 999}]\ny: [{'*x,' * times}]\n")
-        assert ("v.yml:2: more than 20000 values; remove aliases or split the file" in found) == is_many
+        actual = outcome(tmp_path, f"x: &x [{'1,' * 999}]\ny: [{'*x,' * times}]\n")
+        assert ("v.yml:2: more than 20000 values; remove aliases or split the file" in actual) == is_many
     deep = f"x: &x {'[' * 8}{']' * 8}\n"
     for brackets, is_deep in ((7, False), (8, True)):
-        found = outcome(tmp_path, f"{deep}y: {'[' * brackets}*x{']' * brackets}\n")
-        assert ("v.yml:2: nested deeper than 16 levels; write it flat" in found) == is_deep, (brackets, found)
+        actual = outcome(tmp_path, f"{deep}y: {'[' * brackets}*x{']' * brackets}\n")
+        assert ("v.yml:2: nested deeper than 16 levels; write it flat" in actual) == is_deep, (
+            brackets,
+            actual,
+        )

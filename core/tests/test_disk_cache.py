@@ -20,12 +20,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_kept_is_recalled(folder: Path) -> None:
     assert disk_cache.read_cached("things", "key") is None
     disk_cache.write_cached("things", "key", b"content")
-    found = disk_cache.read_cached("things", "key")
-    assert found == (folder / "key").resolve()
-    assert found.read_bytes() == b"content"
+    result = disk_cache.read_cached("things", "key")
+    assert result == (folder / "key").resolve()
+    assert result.read_bytes() == b"content"
     assert disk_cache.read_cached("others", "key") is None
     disk_cache.write_cached("things", "key", b"newer")
-    assert found.read_bytes() == b"newer"
+    assert result.read_bytes() == b"newer"
 
 
 def test_a_link_and_another_users_file_are_not_recalled(folder: Path, tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # http.server's name
-            wanted = self.headers.get("Range", "")
-            made.asked.append(wanted)
+            expected = self.headers.get("Range", "")
+            made.asked.append(expected)
             made.paths.append(self.path)
-            start = int(found[1]) if made.ranges and (found := re.fullmatch(r"bytes=(\d+)-", wanted)) else 0
+            start = int(found[1]) if made.ranges and (found := re.fullmatch(r"bytes=(\d+)-", expected)) else 0
             if made.redirect:
                 self.send_response(302)
                 self.send_header("Location", made.redirect)
@@ -306,9 +306,9 @@ def test_no_variable_of_the_environment_reaches_a_url(
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("SERVER", server.url)
     text = path.format(server=server.url, host=server.url.removeprefix("http://"))
-    with pytest.raises(MaceError, match=r"net\.yml:4: .*a URL takes no environment variables") as told:
+    with pytest.raises(MaceError, match=r"net\.yml:4: .*a URL takes no environment variables") as error:
         load_deployment(deployment(tmp_path, text))
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(error.value)
     assert server.asked == []
 
 
@@ -346,7 +346,7 @@ def test_a_file_of_another_checksum_stays_where_it_may_be_continued(
 ) -> None:
     part = tmp_path / "net.part"
     part.write_bytes(bytes(size))
-    with pytest.raises(MaceError) as refused:
+    with pytest.raises(MaceError) as error:
         download_module._refuse("http://a", part, ("aa", "bb"), download_module._Fetched(*fetched))
-    assert str(refused.value).startswith(f"http://a: {said}")
+    assert str(error.value).startswith(f"http://a: {said}")
     assert part.exists() == stays

@@ -70,12 +70,12 @@ def test_the_largest_size_counts_what_was_there(length: str | None, most: int, f
         return
     file = io.BytesIO(b"before")
     file.seek(0, os.SEEK_END)
-    with pytest.raises(download_module._LimitError) as reached:
+    with pytest.raises(download_module._LimitError) as error:
         copy_to(file, Answer(length, b"ab", b"cd"), most)
     # What was announced as too large never began; what turns out so is no beginning of a file.
     assert file.getvalue() == (b"before" if length else b"")
-    assert reached.value.problem == f"it is larger than {9 / (1 << 20):g} MiB"
-    assert reached.value.remedy == "raise download_max_mib in the deployment file, or download it by hand"
+    assert error.value.problem == f"it is larger than {9 / (1 << 20):g} MiB"
+    assert error.value.remedy == "raise download_max_mib in the deployment file, or download it by hand"
 
 
 def test_progress_counts_what_was_there(

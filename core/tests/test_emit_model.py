@@ -161,9 +161,9 @@ def test_a_device_in_host_memory_imports_buffers_and_needs_no_copy() -> None:
 
 
 def test_scratch_in_host_memory_lies_beside_what_the_device_reads_and_writes() -> None:
-    made = plan(chain("Exp", "Relu", "Exp"), Island(MemorySpace("host")))
-    assert made.host.bytes == 448 + 448 + 1024
-    assert set(made.host.offsets) >= {"t0", "t1", "island1.scratch"}
+    result = plan(chain("Exp", "Relu", "Exp"), Island(MemorySpace("host")))
+    assert result.host.bytes == 448 + 448 + 1024
+    assert set(result.host.offsets) >= {"t0", "t1", "island1.scratch"}
     assert plan(chain("Exp", "Relu", "Exp"), Island()).host.bytes == 448, "of a device, in its own space"
 
 
@@ -174,11 +174,11 @@ def test_a_space_of_two_drivers_is_refused() -> None:
         def refuses(self, node: Node, graph: Graph) -> Refusal | None:
             return None if node.op.name == "Abs" else Refusal("unsupported-op", "no", "")
 
-    made = plan(chain("Relu", "Abs"), Island(), Other(driver="bcme"))
+    result = plan(chain("Relu", "Abs"), Island(), Other(driver="bcme"))
     with pytest.raises(
         PluginError, match="memory space 'island': is used by the drivers acme, bcme; name the space of each"
     ):
-        view(made).values()
+        view(result).values()
 
 
 def recurrent() -> Graph:
@@ -250,16 +250,16 @@ def test_a_fallback_lies_behind_the_weights_of_its_model() -> None:
 
 
 def test_a_call_of_some_levels_has_their_condition_and_argument_types_have_limits() -> None:
-    made = plan(chain("Exp"))
-    (call,) = made.program.calls
+    result = plan(chain("Exp"))
+    (call,) = result.program.calls
     fast = Level("fast", (), "some", TEMPLATE)
     tables = {"cpu": KernelTable(CIdentifier("mk"), "cpu", (fast, replace(fast, name="mid"), BASE), ())}
 
     def shown(**changes: object) -> ModelView:
-        program = replace(made.program, calls=(replace(call, **changes),))  # type: ignore[arg-type]
-        part = made.parts[0]
+        program = replace(result.program, calls=(replace(call, **changes),))  # type: ignore[arg-type]
+        part = result.parts[0]
         body = CallsBody(program, (BASE,))
-        return ModelView("lib", replace(made, program=program, parts=(replace(part, body=body),)), tables)
+        return ModelView("lib", replace(result, program=program, parts=(replace(part, body=body),)), tables)
 
     assert shown().values().calls[0].condition == ""
     assert (
@@ -279,11 +279,13 @@ def test_a_call_of_some_levels_has_their_condition_and_argument_types_have_limit
 
 
 def test_a_model_calls_kernels_of_eight_targets_at_most() -> None:
-    made = plan(chain("Exp"))
+    result = plan(chain("Exp"))
     names = [f"cpu{i}" for i in range(MAX_TABLES + 1)]
     tables = {name: KernelTable(CIdentifier(name), name, (BASE,), ()) for name in names}
     for count in (MAX_TABLES, MAX_TABLES + 1):
-        several = replace(made, parts=tuple(replace(made.parts[0], target=name) for name in names[:count]))
+        several = replace(
+            result, parts=tuple(replace(result.parts[0], target=name) for name in names[:count])
+        )
         if count == MAX_TABLES:
             assert len(ModelView("lib", several, tables).tables) == MAX_TABLES
         else:

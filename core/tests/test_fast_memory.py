@@ -90,19 +90,19 @@ def test_tensors_that_others_use_stay_where_they_are() -> None:
 
 
 def test_a_tensor_that_is_read_often_comes_first() -> None:
-    made = program(
+    result = program(
         (SLOW, ["x"], "rare", 256),
         (QUICK, ["rare"], "often", 256),
         (QUICK, ["often", "rare"], "e", 0),
         (QUICK, ["often"], "f", 0),
         (QUICK, ["e", "f", "often", "rare"], "o", 64),
     )
-    assert "often" in divide(made, 256)[0].offsets
+    assert "often" in divide(result, 256)[0].offsets
 
 
 def test_temporaries_that_nobody_reads_gain_nothing() -> None:
-    made = program((QUICK, ["x"], "unread", 64), (QUICK, ["x"], "o", 64))
-    assert divide(made, 1 << 20)[0].offsets == {}
+    result = program((QUICK, ["x"], "unread", 64), (QUICK, ["x"], "o", 64))
+    assert divide(result, 1 << 20)[0].offsets == {}
 
 
 class NearCpu(Cpu):

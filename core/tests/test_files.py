@@ -85,9 +85,9 @@ def test_the_same_content_keeps_its_date(tmp_path: Path) -> None:
 )
 def test_nothing_is_written_outside_or_under_names_of_others(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    with pytest.raises(MaceError, match="write only plain names") as told:
+    with pytest.raises(MaceError, match="write only plain names") as error:
         write_all(folder, {"first.c": "text", name: "text"})
-    assert len(str(told.value)) < 500
+    assert len(str(error.value)) < 500
     assert list(tmp_path.iterdir()) == []  # all names are checked before the first file
 
 
@@ -127,9 +127,9 @@ def test_two_names_for_one_file_are_refused(tmp_path: Path) -> None:
 
 def test_a_path_too_long_is_one_message(tmp_path: Path) -> None:
     for path in (tmp_path / ("x" * 5000), tmp_path.joinpath(*["deep" * 20] * 60, "x")):
-        with pytest.raises(MaceError, match="choose shorter names") as told:
+        with pytest.raises(MaceError, match="choose shorter names") as error:
             write(path, "text")
-        assert len(str(told.value)) < 500
+        assert len(str(error.value)) < 500
 
 
 def test_names_of_tensors_as_names_of_files() -> None:
@@ -151,9 +151,9 @@ def test_names_of_tensors_as_names_of_files() -> None:
         "y_2",
         *hostile.NAMES,
     ]
-    found = plain_names(names)
-    assert list(found) == list(dict.fromkeys(names))
-    assert found["y"] == "y"
-    assert len({stem.lower() for stem in found.values()}) == len(found)
-    for stem in found.values():
+    result = plain_names(names)
+    assert list(result) == list(dict.fromkeys(names))
+    assert result["y"] == "y"
+    assert len({stem.lower() for stem in result.values()}) == len(result)
+    for stem in result.values():
         assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,110}", stem), stem

@@ -142,11 +142,11 @@ def test_inputs_and_outputs_are_turned_and_named(tmp_path: Path, registry: Regis
     image = np.random.default_rng(0).standard_normal((1, 4, 5, 3)).astype(np.float32)
     given = framework.convert_inputs({"image": image})
     np.testing.assert_array_equal(given["x"], image.transpose(0, 3, 1, 2))
-    found = framework.run(framework.reference(), {"image": image})
-    assert list(found) == ["y", "z"] or set(found) == {"map", "z"}
-    np.testing.assert_array_equal(found["map"], np.maximum(image, 0))
-    np.testing.assert_array_equal(found["z"], -image.transpose(0, 3, 1, 2))
-    assert found["map"].dtype == np.float32
+    actual = framework.run(framework.reference(), {"image": image})
+    assert list(actual) == ["y", "z"] or set(actual) == {"map", "z"}
+    np.testing.assert_array_equal(actual["map"], np.maximum(image, 0))
+    np.testing.assert_array_equal(actual["z"], -image.transpose(0, 3, 1, 2))
+    assert actual["map"].dtype == np.float32
     acme.gives = {"z"}
     with pytest.raises(
         MaceError, match="model 'm': its framework does not give y; name files under validation_outputs_data"
@@ -175,9 +175,9 @@ def test_a_framework_that_is_missing_is_told(
     acme, model, changed = setting(tmp_path, registry, picture())
     monkeypatch.setattr(Acme, "needs", needs)
     acme.is_installed = False
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         Framework.of(model, changed).reference()
-    assert said in str(caught.value)
+    assert said in str(error.value)
     assert installation(acme) == f"pip install '{needs}'"
     assert absence(acme) in said
 
@@ -291,11 +291,15 @@ def test_expectations_come_from_files_or_from_the_framework(tmp_path: Path, regi
         "outputs": (Port("y", data=(str(tmp_path / "y.npy"),)),),
     }
     _, described = job(tmp_path, registry, picture(), **stored)
-    found = expectation(described)
-    assert (found.source, found.samples["x"].shape, set(found.outputs)) == ("stored outputs", x.shape, {"y"})
+    result = expectation(described)
+    assert (result.source, result.samples["x"].shape, set(result.outputs)) == (
+        "stored outputs",
+        x.shape,
+        {"y"},
+    )
     _, described = job(tmp_path, registry, picture(), inputs=stored["inputs"])
-    found = expectation(described)
-    assert (found.source, found.outputs["y"].tolist()) == ("Acme 1.0", y.tolist())
+    result = expectation(described)
+    assert (result.source, result.outputs["y"].tolist()) == ("Acme 1.0", y.tolist())
     _, described = job(tmp_path, registry, picture(), outputs=stored["outputs"])
     with pytest.raises(
         MaceError,
@@ -303,9 +307,9 @@ def test_expectations_come_from_files_or_from_the_framework(tmp_path: Path, regi
     ):
         expectation(described)
     _, described = job(tmp_path, registry, picture())
-    found = expectation(described)
-    assert (len(found.samples["x"]), found.outputs["z"].shape) == (3, (3, 1, 3, 4, 5))
-    np.testing.assert_array_equal(found.outputs["z"], -found.samples["x"])
+    result = expectation(described)
+    assert (len(result.samples["x"]), result.outputs["z"].shape) == (3, (3, 1, 3, 4, 5))
+    np.testing.assert_array_equal(result.outputs["z"], -result.samples["x"])
 
 
 RANDOM: tuple[tuple[Tensor, Port, tuple[float, float]], ...] = (

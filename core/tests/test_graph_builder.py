@@ -149,7 +149,7 @@ def test_outputs_are_named_as_stated() -> None:
 def test_small_constants_are_computed_at_once(size: int, folds: bool) -> None:
     new = Builder("g")
     one = new.weight("one", np.ones(1, np.float32))
-    found = new.one("Expand", [one], {"shape": (size,)})
-    assert (found in new.weights) == folds
+    result = new.one("Expand", [one], {"shape": (size,)})
+    assert (result in new.weights) == folds
     same = new.one("Neg", [new.weight("w", np.zeros(size, np.float32))])
     assert same in new.weights, "no more bytes than what it reads"

@@ -38,9 +38,9 @@ def test_is_complete(dims: tuple[int, ...] | None, complete: bool) -> None:
 
 
 def test_the_lines_end_the_message_where_a_shape_is_open() -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         refuse_shapes("m", ["first", "second"], {"x": (1, None)})
-    text = str(told.value)
+    text = str(error.value)
     assert text.startswith(
         "m: first\nm: second; write in the deployment file, each name and ? replaced by a number:"
     )
@@ -51,7 +51,7 @@ def test_the_lines_end_the_message_where_a_shape_is_open() -> None:
 
 
 def test_known_shapes_are_not_repeated_and_no_fault_is_no_error() -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         refuse_shapes("m", ["first"], {"x": (1, 2)})
-    assert str(told.value) == "m: first"
+    assert str(error.value) == "m: first"
     refuse_shapes("m", [], {"x": None})

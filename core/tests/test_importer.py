@@ -34,9 +34,9 @@ def test_faults_are_collected_over_all_nodes_and_what_reads_them_is_skipped() ->
         ExampleNode(importer, "skipped", writes=("s",)),
     ):
         importer.scope.bind(node.writes, importer.translate(node))
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         importer.finish(lambda: pytest.fail("outputs are looked up though a node failed"), ["y"])
-    assert str(told.value).splitlines() == [
+    assert str(error.value).splitlines() == [
         "m.example: node 'refused-of-p' (refused): this operator is not supported; do without",
         "m.example: node 'damaged-of-r' (damaged): its inputs or attributes make no sense (KeyError('k')); "
         "export the model again",
@@ -46,9 +46,9 @@ def test_faults_are_collected_over_all_nodes_and_what_reads_them_is_skipped() ->
 def test_unknown_operators_are_all_refused_before_anything_is_translated() -> None:
     importer = ExampleImporter()
     nodes = [ExampleNode(importer, kind) for kind in ("Relu", "Foo", "Bar", "Foo")]
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         importer.refuse_unknown(nodes, lambda node: None if node.op == "Relu" else "is unknown")
-    assert str(told.value).splitlines() == [
+    assert str(error.value).splitlines() == [
         "m.example: node 'Foo-of-y' (Foo): is unknown",
         "m.example: node 'Bar-of-y' (Bar): is unknown",
     ]

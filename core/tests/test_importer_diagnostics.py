@@ -12,9 +12,9 @@ NONSENSE = Damage("its numbers", "export it again")
 
 
 def test_refuse_names_suggests_the_most_similar_and_reports_all() -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         refuse_names("m.model", "input", ["imgae", "nothing_like_it"], ["image", "hidden"], ["image"])
-    lines = str(told.value).splitlines()
+    lines = str(error.value).splitlines()
     assert lines[0] == "m.model: no tensor 'imgae' for the deployment file's input; did you mean 'image'?"
     assert lines[1].endswith("; the model's inputs are image")
     refuse_names("m.model", "input", [], ["image"], ["image"])

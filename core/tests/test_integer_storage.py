@@ -29,9 +29,9 @@ def test_floats_have_steps_of_one() -> None:
 
 
 def test_scales_along_an_axis_are_refused() -> None:
-    with pytest.raises(Refused, match="a scale for every index of axis 0") as caught:
+    with pytest.raises(Refused, match="a scale for every index of axis 0") as error:
         Scale.from_tensor(Tensor("w", DType.I8, (2, 2), PER_CHANNEL))
-    assert caught.value.refusal.code == "quantization"
+    assert error.value.refusal.code == "quantization"
 
 
 def test_only_quantized_tensors_of_some_types_are_read() -> None:

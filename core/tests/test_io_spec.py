@@ -54,11 +54,11 @@ def test_nothing_is_added_where_nothing_is_stated() -> None:
     ("framework", "stated", "perm"), [("NHWC", "NCHW", (0, 3, 1, 2)), ("NCHW", "NHWC", (0, 2, 3, 1))]
 )
 def test_axes_are_turned_at_both_ends(framework: str, stated: str, perm: tuple[int, ...]) -> None:
-    wanted = model(Port("x", order=stated), outputs=(Port("y", order=stated),))
-    graph = apply_io_spec(identity(), wanted, framework)
-    given = np.transpose(IMAGE, perm)
-    assert graph.tensors[graph.inputs[0]].shape == given.shape
-    np.testing.assert_array_equal(run(graph, given), given)
+    expected = model(Port("x", order=stated), outputs=(Port("y", order=stated),))
+    graph = apply_io_spec(identity(), expected, framework)
+    inputs = np.transpose(IMAGE, perm)
+    assert graph.tensors[graph.inputs[0]].shape == inputs.shape
+    np.testing.assert_array_equal(run(graph, inputs), inputs)
 
 
 @pytest.mark.parametrize("order", ["NHWC", "NCHW"])
@@ -83,20 +83,20 @@ def test_other_ranks_and_orders_are_not_turned() -> None:
 
 
 def test_types_are_converted_and_names_given() -> None:
-    wanted = model(
+    expected = model(
         Port("x", dtype=DType.U8, alias="pixels"), outputs=(Port("y", dtype=DType.I32, alias="numbers"),)
     )
-    graph = apply_io_spec(identity(), wanted, "NHWC")
+    graph = apply_io_spec(identity(), expected, "NHWC")
     assert (graph.inputs, graph.outputs) == (("pixels",), ("numbers",))
-    found = run(graph, IMAGE.astype(np.uint8))
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, IMAGE)
+    actual = run(graph, IMAGE.astype(np.uint8))
+    assert actual.dtype == np.int32
+    np.testing.assert_array_equal(actual, IMAGE)
 
 
 def test_a_quantized_model_takes_and_gives_numbers_where_floats_are_stated() -> None:
     quant = Quant.of(0.5, 3)
-    wanted = model(Port("x", dtype=DType.F32), outputs=(Port("y", dtype=DType.F32),))
-    graph = apply_io_spec(identity(DType.I8, quant), wanted, "NHWC")
+    expected = model(Port("x", dtype=DType.F32), outputs=(Port("y", dtype=DType.F32),))
+    graph = apply_io_spec(identity(DType.I8, quant), expected, "NHWC")
     np.testing.assert_array_equal(run(graph, IMAGE * 0.5), IMAGE * 0.5)
     assert not any(graph.tensors[name].quant for name in (*graph.inputs, *graph.outputs))
     kept = apply_io_spec(identity(DType.I8, quant), model(Port("x", alias="z")), "NHWC")
@@ -138,12 +138,12 @@ def test_preparations_that_fit_no_channels_are_refused(prepared: Preparation, or
 
 
 def test_the_entry_and_the_exit_alone_do_what_the_whole_does() -> None:
-    wanted = model(Port("x", order="NCHW", alias="in"), outputs=(Port("y", order="NCHW", alias="out"),))
+    expected = model(Port("x", order="NCHW", alias="in"), outputs=(Port("y", order="NCHW", alias="out"),))
     graph = identity()
-    given = IMAGE.transpose(0, 3, 1, 2)
-    inner = run(entry_graph(graph, wanted, "NHWC"), given)
+    inputs = IMAGE.transpose(0, 3, 1, 2)
+    inner = run(entry_graph(graph, expected, "NHWC"), inputs)
     np.testing.assert_array_equal(inner, IMAGE)
-    np.testing.assert_array_equal(run(exit_graph(graph, wanted, "NHWC"), inner), given)
+    np.testing.assert_array_equal(run(exit_graph(graph, expected, "NHWC"), inner), inputs)
 
 
 @pytest.mark.parametrize(

@@ -33,15 +33,19 @@ def report() -> JsonObject:
 
 
 def test_each_value_is_read_by_its_type() -> None:
-    found = report()
-    assert (found.string("text"), found.integer("integer"), found.flag("flag")) == ("a", 3, True)
-    assert (found.number("number"), found.number("integer"), found.number("infinite")) == (0.5, 3, math.inf)
-    assert (found.strings("texts"), found.integers("integers")) == (("a", "b"), (1, 2))
-    assert found.numbers("numbers") == (1, 2.5)
-    assert found.object("object").integer("inner") == 1
-    assert [item.integer("inner") for item in found.objects("objects")] == [2]
-    assert "text" in found
-    assert "other" not in found
+    result = report()
+    assert (result.string("text"), result.integer("integer"), result.flag("flag")) == ("a", 3, True)
+    assert (result.number("number"), result.number("integer"), result.number("infinite")) == (
+        0.5,
+        3,
+        math.inf,
+    )
+    assert (result.strings("texts"), result.integers("integers")) == (("a", "b"), (1, 2))
+    assert result.numbers("numbers") == (1, 2.5)
+    assert result.object("object").integer("inner") == 1
+    assert [item.integer("inner") for item in result.objects("objects")] == [2]
+    assert "text" in result
+    assert "other" not in result
 
 
 @pytest.mark.parametrize(
@@ -64,9 +68,9 @@ def test_each_value_is_read_by_its_type() -> None:
 def test_a_damaged_value_is_refused_with_its_place(
     read: Callable[[JsonObject], object], message: str
 ) -> None:
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         read(report())
-    assert str(raised.value).startswith(f"{message}; build again")
+    assert str(error.value).startswith(f"{message}; build again")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +78,9 @@ def test_a_damaged_value_is_refused_with_its_place(
     [("{", "report.json: is no JSON"), ("[]", "report.json: is of type list, expected an object")],
 )
 def test_a_damaged_file_is_refused(text: str, message: str) -> None:
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         JsonObject.parse(text, "report.json")
-    assert str(raised.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 def test_a_list_of_objects_is_read() -> None:

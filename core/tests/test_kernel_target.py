@@ -195,10 +195,10 @@ def test_constants_become_floats_once_at_build_time() -> None:
     assert [call.kernel.name for call in program.calls] == ["dequantize", "concat", "concat"]
     half = Builder("m")
     weight = half.weight("w", np.array([1.5, 2], np.float16))
-    made = Integers().lower(
+    result = Integers().lower(
         half.finish([half.one("Concat", [half.input("x", DType.F16, (2,)), weight], {"axis": 0})])
     )
-    assert "concat" in [call.kernel.name for call in made.calls]
+    assert "concat" in [call.kernel.name for call in result.calls]
 
 
 @pytest.mark.parametrize(
@@ -254,12 +254,12 @@ def test_arguments_have_room_in_their_type(ctype: str, bits: int) -> None:
         if not bits:
             lower(graph.nodes[0], Lowering(graph, None), number)
             continue
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refused) as error:
             lower(graph.nodes[0], Lowering(graph, None), number)
-        assert str(refused.value.refusal) == (
+        assert str(error.value.refusal) == (
             f"its n would be {number}; kernel relu counts in {bits} bits; make its tensors smaller, as with input_shapes"
         )
-        assert refused.value.refusal.code == "too-large"
+        assert error.value.refusal.code == "too-large"
 
 
 def test_a_target_widens_weights_if_it_has_the_kernels() -> None:

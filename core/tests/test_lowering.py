@@ -43,9 +43,9 @@ def test_a_call_states_its_node_and_source_and_the_levels_of_the_lowering() -> N
 
 @pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1])
 def test_an_argument_beyond_its_type_refuses_the_node(number: int) -> None:
-    with pytest.raises(Refused, match=f"its n would be {number}; kernel k counts in 32 bits") as refused:
+    with pytest.raises(Refused, match=f"its n would be {number}; kernel k counts in 32 bits") as error:
         lower(number)
-    assert refused.value.refusal.code == "too-large"
+    assert error.value.refusal.code == "too-large"
     assert lower((1 << 31) - 1).calls
 
 

@@ -53,9 +53,9 @@ def build_manifest() -> Manifest:
     ],
 )
 def test_contradictions_are_refused_with_the_name(fields: dict[str, object], problem: str) -> None:
-    with pytest.raises(PluginError, match="manifest 'vision'") as caught:
+    with pytest.raises(PluginError, match="manifest 'vision'") as error:
         Manifest("vision", **fields)  # type: ignore[arg-type]
-    assert problem in str(caught.value)
+    assert problem in str(error.value)
 
 
 def test_shares_join_into_one_library() -> None:
@@ -84,9 +84,9 @@ def test_shares_join_into_one_library() -> None:
     ],
 )
 def test_shares_that_disagree_about_a_file_are_refused(other: Manifest, problem: str) -> None:
-    with pytest.raises(PluginError) as caught:
+    with pytest.raises(PluginError) as error:
         build_manifest().join([driver(), other])
-    assert problem in str(caught.value)
+    assert problem in str(error.value)
 
 
 def test_every_unit_of_a_library_says_how_it_is_compiled() -> None:

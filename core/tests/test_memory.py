@@ -91,13 +91,13 @@ def test_live_tensors_never_overlap(made: Program) -> None:
 
 
 def test_a_chain_takes_its_two_largest_neighbours() -> None:
-    made = program([16, 32, 64, 16, 16], [[0], [0], [1], [2], [3]], [False] * 5)
-    assert arena(made).bytes == arena(made).bound == (32 + 64) * 4
+    result = program([16, 32, 64, 16, 16], [[0], [0], [1], [2], [3]], [False] * 5)
+    assert arena(result).bytes == arena(result).bound == (32 + 64) * 4
 
 
 def test_a_result_may_take_over_its_input() -> None:
-    made = program([64, 64, 64], [[0], [0], [1]], [False, True, True])
-    plan = arena(made)
+    result = program([64, 64, 64], [[0], [0], [1]], [False, True, True])
+    plan = arena(result)
     assert plan.offsets["t0"] == plan.offsets["t1"]
     assert plan.bytes == 64 * 4
 
@@ -131,8 +131,8 @@ def unrolled(count: int) -> list[list[int]]:
 def test_twenty_thousand_calls_are_planned(reads: Callable[[int], list[list[int]]]) -> None:
     count = 20_000
     sizes = [16 * (1 + i * 37 % 101) for i in range(count)]
-    made = program(sizes, reads(count), [False] * count)
-    plan = arena(made)
+    result = program(sizes, reads(count), [False] * count)
+    plan = arena(result)
     assert plan.bound <= plan.bytes <= 1.25 * plan.bound
 
 
@@ -141,13 +141,17 @@ def test_twenty_thousand_calls_are_planned(reads: Callable[[int], list[list[int]
 )
 @settings(max_examples=100, deadline=None)
 def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]]) -> None:
-    made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
-    timeline = _Timeline(1 + max(s.last for s in made))
-    for i, span in enumerate(made):
-        assert {o.name for o in timeline.overlapping(span)} == {o.name for o in made[:i] if o.overlaps(span)}
+    results = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
+    timeline = _Timeline(1 + max(s.last for s in results))
+    for i, span in enumerate(results):
+        assert {o.name for o in timeline.overlapping(span)} == {
+            o.name for o in results[:i] if o.overlaps(span)
+        }
         assert len(timeline.overlapping(span)) == len({o.name for o in timeline.overlapping(span)})
         timeline.add(span)
-    assert _overlapping_pairs(made) == sum(a.overlaps(b) for i, a in enumerate(made) for b in made[:i])
+    assert _overlapping_pairs(results) == sum(
+        a.overlaps(b) for i, a in enumerate(results) for b in results[:i]
+    )
 
 
 @pytest.mark.slow
@@ -156,10 +160,10 @@ def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]])
 )
 @settings(max_examples=100, deadline=None)
 def test_plans_of_sweeps_keep_living_buffers_apart(spans: list[tuple[int, int, int]]) -> None:
-    made = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
-    for plan in _sweeps(made, lower_bound(made)):
-        for i, a in enumerate(made):
-            for b in made[:i]:
+    results = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
+    for plan in _sweeps(results, lower_bound(results)):
+        for i, a in enumerate(results):
+            for b in results[:i]:
                 apart = plan[a.name] + a.size <= plan[b.name] or plan[b.name] + b.size <= plan[a.name]
                 assert apart or not a.overlaps(b)
 
@@ -191,9 +195,9 @@ def fit_naively(order: Sequence[Span]) -> dict[str, int]:
 def test_plans_reach_the_lower_bound(seed: int) -> None:
     """They do for these programs; a worse order, sweep or shuffle misses it."""
     spans = random_spans(seed)
-    found = arrange(spans)
+    result = arrange(spans)
     live = [sum(s.size for s in spans if s.first <= step <= s.last) for step in range(25)]
-    assert found.bytes == found.bound == max(live)
+    assert result.bytes == result.bound == max(live)
     assert _fit(spans) == fit_naively(spans)
     assert _overlapping_pairs(spans) == sum(a.overlaps(b) for a, b in combinations(spans, 2))
 
@@ -246,9 +250,9 @@ def test_a_result_that_nothing_reads_frees_its_bytes_at_once() -> None:
     """Only the first call uses the first result, so it shares no moment with the second and the third."""
     plan = arena(program([64, 64, 64], [[0], [3], [1]], [False] * 3))
     assert plan.offsets == {"t0": 0, "t1": 256}
-    made = program([64, 64, 64], [[0], [0], [1]], [False] * 3)
-    first = replace(made.calls[1], reads=("x",))
-    alone = arena(replace(made, calls=(made.calls[0], first, made.calls[2])))
+    result = program([64, 64, 64], [[0], [0], [1]], [False] * 3)
+    first = replace(result.calls[1], reads=("x",))
+    alone = arena(replace(result, calls=(result.calls[0], first, result.calls[2])))
     assert (alone.offsets, alone.bytes) == ({"t0": 0, "t1": 0}, 256)
 
 

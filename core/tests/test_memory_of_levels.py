@@ -13,11 +13,11 @@ from mace_core.program import Call, Kernel, Program
 def calls(*rows: tuple[Sequence[str], str, bool, tuple[str, ...]]) -> Program:
     kernel = Kernel("k", Path("none"))
     tensors = {name: Tensor(name, DType.F32, (16,)) for row in rows for name in (*row[0], row[1])}
-    made = tuple(
+    result = tuple(
         Call(kernel, {}, tuple(reads), (write,), inplace=inplace, levels=levels)
         for reads, write, inplace, levels in rows
     )
-    return Program("p", made, tensors, {}, {}, ("x",), (rows[-1][1],))
+    return Program("p", result, tensors, {}, {}, ("x",), (rows[-1][1],))
 
 
 def test_alternatives_write_one_tensor_that_takes_over_their_operand_if_both_may() -> None:
@@ -37,7 +37,7 @@ def test_alternatives_write_one_tensor_that_takes_over_their_operand_if_both_may
 
 
 def test_temporaries_of_alternatives_share_bytes() -> None:
-    made = calls(
+    result = calls(
         (["x"], "a", False, ()),
         (["a"], "t1", False, ("l1",)),
         (["t1"], "b", False, ("l1",)),
@@ -45,13 +45,13 @@ def test_temporaries_of_alternatives_share_bytes() -> None:
         (["t2"], "b", False, ("l2",)),
         (["b"], "o", False, ()),
     )
-    plan = arena(made)
+    plan = arena(result)
     assert plan.offsets["t1"] == plan.offsets["t2"]
     assert len({plan.offsets["a"], plan.offsets["b"], plan.offsets["t1"]}) == 3
 
 
 def test_what_one_target_reads_at_its_levels_lives_whatever_level_another_target_chose() -> None:
-    made = calls(
+    result = calls(
         (["x"], "a", False, ()),
         (["a"], "b", True, ("l1",)),
         (["a"], "b", True, ("l2",)),
@@ -59,6 +59,6 @@ def test_what_one_target_reads_at_its_levels_lives_whatever_level_another_target
         (["b"], "c", False, ("m2",)),
         (["c"], "o", False, ()),
     )
-    touches = touches_of(made, "one")[:3] + touches_of(made, "other")[3:]
-    plan = arena(made, touches)
+    touches = touches_of(result, "one")[:3] + touches_of(result, "other")[3:]
+    plan = arena(result, touches)
     assert plan.offsets["a"] != plan.offsets["b"]

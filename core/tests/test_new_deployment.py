@@ -169,9 +169,9 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     ):
         if not file.startswith("none"):
             (tmp_path / file).write_bytes(b"damaged")
-        with pytest.raises(MaceError) as caught:
+        with pytest.raises(MaceError) as error:
             write_deployment(InitRequest((tmp_path / file,), new, {}), registry(network(("a", "b"))))
-        assert said in str(caught.value)
+        assert said in str(error.value)
         assert not new.exists()
     monkeypatch.setenv("MACE_NET", "other")
     (tmp_path / "other.acme").touch()

@@ -46,12 +46,15 @@ def test_the_reference_gives_what_inference_announces(op: str) -> None:
 )
 def test_an_op_that_moves_makes_no_new_numbers(op: str) -> None:
     for graph in graphs(op):
-        given = random_inputs(graph)
+        inputs = random_inputs(graph)
         data = np.concatenate(
-            [np.zeros(1), *(a.astype(np.float64).ravel() for a in (*given.values(), *graph.weights.values()))]
+            [
+                np.zeros(1),
+                *(a.astype(np.float64).ravel() for a in (*inputs.values(), *graph.weights.values())),
+            ]
         )
         moved, *_ = graph.outputs  # further ones are places
-        assert np.isin(execute(graph, given)[moved].astype(np.float64), data).all(), "a padding is 0"
+        assert np.isin(execute(graph, inputs)[moved].astype(np.float64), data).all(), "a padding is 0"
 
 
 def test_the_ops_that_only_move_data() -> None:

@@ -63,8 +63,8 @@ def test_boxes_by_their_centers() -> None:
 def test_suppression_over_classes_and_images() -> None:
     boxes = np.stack([BOXES[0, :3], BOXES[0, :3]])[:, :, None]
     scores = f32([[[0.1, 0.6], [0.9, 0.2], [0.3, 0.3]], [[0, 0], [0, 0.5], [0, 0]]])
-    found = run("CombinedNonMaxSuppression", [boxes, scores], per_class=2, total=3, score_threshold=0.1)
-    detections, confidences, classes, indices, count = found
+    actual = run("CombinedNonMaxSuppression", [boxes, scores], per_class=2, total=3, score_threshold=0.1)
+    detections, confidences, classes, indices, count = actual
     assert count.tolist() == [3, 1]
     assert np.round(confidences, 6).tolist() == np.round(f32([[0.9, 0.6, 0.3], [0.5, 0, 0]]), 6).tolist()
     assert (classes.tolist(), indices.tolist()) == ([[0, 1, 0], [1, 0, 0]], [[1, 0, 2], [1, 0, 0]])

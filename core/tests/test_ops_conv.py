@@ -62,10 +62,10 @@ def places(
 @pytest.mark.parametrize(("x_shape", "w_shape", "attrs"), CASES)
 def test_conv(x_shape: tuple[int, ...], w_shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
     x, w, bias = arrays(x_shape, w_shape)
-    found = compute("Conv", [x, w, bias], attrs)
+    actual = compute("Conv", [x, w, bias], attrs)
     depth, results = w.shape[-1], w.shape[0] // attrs.get("group", 1)
-    expected = np.zeros(found.shape) + bias
-    for out, tap, at in places(found, x, w.shape[1:-1], attrs):
+    expected = np.zeros(actual.shape) + bias
+    for out, tap, at in places(actual, x, w.shape[1:-1], attrs):
         for n, o in product(range(len(x)), range(w.shape[0])):
             first = o // results * depth
             if at is not None:
@@ -73,7 +73,7 @@ def test_conv(x_shape: tuple[int, ...], w_shape: tuple[int, ...], attrs: dict[st
                     float(x[(n, *at, first + i)]) * float(w[(o, *tap, i)]) for i in range(depth)
                 )
     expected = np.clip(expected, attrs.get("low", -np.inf), attrs.get("high", np.inf))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("x_shape", "w_shape", "attrs"), CASES)
@@ -82,12 +82,12 @@ def test_conv_transpose(
     x_shape: tuple[int, ...], w_shape: tuple[int, ...], attrs: dict[str, Any], extra: int
 ) -> None:
     x, w, bias = arrays(x_shape, w_shape)
-    found = compute("ConvTranspose", [x, w, bias], {**attrs, "output_padding": (extra,) * (x.ndim - 2)})
+    actual = compute("ConvTranspose", [x, w, bias], {**attrs, "output_padding": (extra,) * (x.ndim - 2)})
     depth, results = w.shape[-1], w.shape[0] // attrs.get("group", 1)
-    expected = np.zeros(found.shape) + bias
+    expected = np.zeros(actual.shape) + bias
     # The transpose exchanges the roles of the two images: the pixel of x is the result pixel of a Conv, and
     # the other way round.
-    for pixel, tap, at in places(x, found, w.shape[1:-1], attrs):
+    for pixel, tap, at in places(x, actual, w.shape[1:-1], attrs):
         for n, o in product(range(len(x)), range(w.shape[0])):
             first = o // results * depth
             if at is not None:
@@ -95,7 +95,7 @@ def test_conv_transpose(
                     float(x[(n, *pixel, first + i)]) * float(w[(o, *tap, i)]) for i in range(depth)
                 )
     expected = np.clip(expected, attrs.get("low", -np.inf), attrs.get("high", np.inf))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def window(x: Array, out: int, attrs: dict[str, Any]) -> list[float]:
@@ -160,8 +160,8 @@ def test_padding_counts_in_a_mean_only_if_asked_for_and_what_lies_beyond_it_neve
 
 def test_matmul() -> None:
     a, b, bias = (*arrays((2, 3, 4), (4, 5))[:2], np.linspace(-1, 1, 5, dtype="f4"))
-    found = compute("MatMul", [a, b, bias], {"low": -0.5, "high": 0.5})
-    np.testing.assert_allclose(found, np.clip(np.matmul(a, b) + bias, -0.5, 0.5), rtol=1e-5, atol=1e-6)
+    actual = compute("MatMul", [a, b, bias], {"low": -0.5, "high": 0.5})
+    np.testing.assert_allclose(actual, np.clip(np.matmul(a, b) + bias, -0.5, 0.5), rtol=1e-5, atol=1e-6)
     assert compute("MatMul", [a[0, 0], b[:, 0]], {}).shape == ()
     whole = np.arange(6, dtype="i8").reshape(2, 3)
     np.testing.assert_array_equal(compute("MatMul", [whole, whole.T], {}), whole @ whole.T)

@@ -24,9 +24,9 @@ def read_attributes(text: str) -> AttributeValues:
 def read_tensor(name: str, text: str) -> Tensor | None:
     if text == "-":
         return None
-    found = TENSOR.fullmatch(text)
-    assert found, f"{text!r} is no tensor"
-    return Tensor(name, DType(found[1]), tuple(int(size) for size in found[2].split(",") if size))
+    result = TENSOR.fullmatch(text)
+    assert result, f"{text!r} is no tensor"
+    return Tensor(name, DType(result[1]), tuple(int(size) for size in result[2].split(",") if size))
 
 
 def read_table() -> dict[str, list[tuple[str, str]]]:
@@ -130,12 +130,12 @@ def test_defaults_of_attributes() -> None:
     for line in DEFAULTS.strip().splitlines():
         names, _, text = line.partition(" | ")
         stated.update(dict.fromkeys(names.split(","), text))
-    found = {}
+    results = {}
     for op in core_ops().values():
         optional = [field for field in fields_of(op.attrs).values() if not field.is_required]
         if optional:
-            found[op.name] = ", ".join(f"{field.name}={field.default!r}" for field in optional)
-    assert found == stated
+            results[op.name] = ", ".join(f"{field.name}={field.default!r}" for field in optional)
+    assert results == stated
 
 
 def test_an_op_is_clamped_by_either_limit() -> None:

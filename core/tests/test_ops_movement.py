@@ -80,8 +80,10 @@ def test_gather_along_axes() -> None:
 
 def test_scatter_reductions_meet_in_order() -> None:
     x, at, u = np.array([2, 5], np.int32), np.array([0, 0, 1]), np.array([3, 1, 4], np.int32)
-    found = {r: one("ScatterElements", [x, at, u], reduction=r) for r in ("none", "add", "mul", "max", "min")}
-    assert found == {"none": [1, 4], "add": [6, 9], "mul": [6, 20], "max": [3, 5], "min": [1, 4]}
+    results = {
+        r: one("ScatterElements", [x, at, u], reduction=r) for r in ("none", "add", "mul", "max", "min")
+    }
+    assert results == {"none": [1, 4], "add": [6, 9], "mul": [6, 20], "max": [3, 5], "min": [1, 4]}
     assert one("ScatterND", [floats(2, 2), np.array([[1]]), np.array([[7, 8]], np.float32)]) == [
         [0, 1],
         [7, 8],
@@ -264,9 +266,9 @@ FAULTS: tuple[tuple[str, list[Array], dict[str, Any], str], ...] = (
 
 @pytest.mark.parametrize(("op", "inputs", "attrs", "text"), FAULTS)
 def test_faults_are_told(op: str, inputs: list[Array], attrs: dict[str, Any], text: str) -> None:
-    with pytest.raises(OpError) as caught:
+    with pytest.raises(OpError) as error:
         run(op, inputs, **attrs)
-    assert text in str(caught.value)
+    assert text in str(error.value)
 
 
 MOVABLE: tuple[tuple[str, list[Array], dict[str, Any]], ...] = (
@@ -311,8 +313,8 @@ def test_move_keeps_what_is_computed(op: str, inputs: list[Array], attrs: dict[s
         if answer is None:
             continue
         before = [a.transpose(np.argsort(perm)) for a in inputs]
-        found = run(op, before, **values_of(answer[0]))
-        for expected, got in zip(run(op, inputs, **values_of(complete)), found, strict=True):
+        actual = run(op, before, **values_of(answer[0]))
+        for expected, got in zip(run(op, inputs, **values_of(complete)), actual, strict=True):
             np.testing.assert_allclose(got.transpose(answer[1]), expected, rtol=1e-6)
         moved += 1
     assert moved == (2 if op == "Trilu" else 6)

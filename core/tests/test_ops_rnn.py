@@ -42,9 +42,9 @@ def test_onnx_cases(onnx_cases: Callable[..., list[Any]]) -> None:
             continue
         attrs = op.complete(given)
         for inputs, expected in case.data_sets:
-            found = op.compute(inputs, attrs)
-            assert infer(op, inputs, attrs) == [(DType.of(f), f.shape) for f in found]
-            named = [f for f, name in zip(found, node.output, strict=False) if name]
+            actual = op.compute(inputs, attrs)
+            assert infer(op, inputs, attrs) == [(DType.of(f), f.shape) for f in actual]
+            named = [f for f, name in zip(actual, node.output, strict=False) if name]
             for array, right in zip(named, expected, strict=True):
                 np.testing.assert_allclose(array, right, rtol=1e-6, atol=1e-6, err_msg=case.name)
 
@@ -124,10 +124,10 @@ def test_options_as_onnxruntime(
     name: str, direction: str, options: dict[str, Any], missing: tuple[str, ...]
 ) -> None:
     arrays = random_inputs(name, direction, missing)
-    given = {"hidden": 6, "direction": direction, **options}
+    inputs = {"hidden": 6, "direction": direction, **options}
     op = core_ops()[name]
-    found = op.compute(arrays, op.complete(given))
-    for array, right in zip(found, by_onnxruntime(name, arrays, given), strict=True):
+    actual = op.compute(arrays, op.complete(inputs))
+    for array, right in zip(actual, by_onnxruntime(name, arrays, inputs), strict=True):
         np.testing.assert_allclose(array, right, rtol=2e-5, atol=2e-6)
 
 
@@ -195,8 +195,8 @@ def test_inference_refuses(change: dict[int, Any], given: dict[str, Any], text: 
 )
 def test_activations_at_their_limits(name: str, expected: list[float]) -> None:
     x = np.array([-2, -1, 0, 0.5, 2])
-    found = replace(ACTIVATIONS[name], alpha=3.0, beta=1.0)(x)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    actual = replace(ACTIVATIONS[name], alpha=3.0, beta=1.0)(x)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 def test_what_is_at_the_threshold_is_not_above_it() -> None:

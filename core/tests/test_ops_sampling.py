@@ -20,10 +20,10 @@ def run(op: str, *arrays: Array, **attrs: Attribute) -> tuple[Array, ...]:
     """What an op's reference computes, its outputs as the inference says."""
     count = len(core_ops()[op].outputs)
     graph = case("t", op, arrays, attrs, outputs=count)
-    found = core_ops()[op].compute(arrays, core_ops()[op].complete(attrs))
-    for name, array in zip(graph.outputs, found, strict=True):
+    actual = core_ops()[op].compute(arrays, core_ops()[op].complete(attrs))
+    for name, array in zip(graph.outputs, actual, strict=True):
         assert (array.shape, array.dtype) == (graph.tensors[name].shape, graph.tensors[name].dtype.numpy)
-    return found
+    return actual
 
 
 def image(height: int, width: int) -> Array:

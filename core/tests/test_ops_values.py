@@ -183,10 +183,10 @@ def test_every_test_of_a_tree_and_missing_values(code: int) -> None:
     for missing in (0, MISSING):
         modes = np.array([code + missing, 0, 0])
         arrays = [x, f32([1, 0, 0]), links, modes, np.array([0]), np.array([0, 0]), f32([10, 20]), f32([5])]
-        found = run("TreeEnsemble", arrays, outputs=1)[0].ravel().tolist()
+        result = run("TreeEnsemble", arrays, outputs=1)[0].ravel().tolist()
         holds = [eval(f"v {TESTS[code]} 1", {"v": v}) for v in (0, 1, 2, NAN)]
         holds[3] = holds[3] or bool(missing)
-        assert found == [15 if h else 25 for h in holds], missing
+        assert result == [15 if h else 25 for h in holds], missing
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ def test_reflection_repeats() -> None:
     x, places = f32([[[1], [2], [3]]]), np.arange(-9, 10)
     for corners, cycle in ((True, [1, 2, 3, 2]), (False, [1, 2, 3, 3, 2, 1])):
         grid = f32((places if corners else places + 0.5) * (1 if corners else 2 / 3) - 1)[None, :, None]
-        found = run("GridSample", [x, grid], mode="nearest", padding="reflection", align_corners=corners)[
+        result = run("GridSample", [x, grid], mode="nearest", padding="reflection", align_corners=corners)[
             0
         ].ravel()
-        assert found.tolist() == [cycle[i % len(cycle)] for i in places], corners
+        assert result.tolist() == [cycle[i % len(cycle)] for i in places], corners
 
 
 def test_deformed_windows_are_those_of_a_loop() -> None:
@@ -251,9 +251,9 @@ def test_deformed_windows_are_those_of_a_loop() -> None:
     }
     offset = (3 * rng.standard_normal((2, 3, 3, groups * 8))).astype(np.float32)
     mask = rng.standard_normal((2, 3, 3, groups * 4)).astype(np.float32)
-    found = run("DeformIm2Col", [x, offset, mask], groups=groups, **attrs)[0].reshape(2, 3, 3, 4, 4)
+    result = run("DeformIm2Col", [x, offset, mask], groups=groups, **attrs)[0].reshape(2, 3, 3, 4, 4)
     plain = run("DeformIm2Col", [x, offset], groups=groups, **attrs)[0].reshape(2, 3, 3, 4, 4)
-    for n, row, column, tap, c in np.ndindex(found.shape):
+    for n, row, column, tap, c in np.ndindex(result.shape):
         group = c // 2
         shift = offset[n, row, column].reshape(groups, 4, 2)[group, tap]
         y = row * 2 + tap // 2 - 1 + float(shift[0])
@@ -263,7 +263,7 @@ def test_deformed_windows_are_those_of_a_loop() -> None:
             total += max(0.0, 1 - abs(y - i)) * max(0.0, 1 - abs(z - j)) * float(x[n, i, j, c])
         np.testing.assert_allclose(plain[n, row, column, tap, c], total, atol=1e-5)
         weight = mask[n, row, column].reshape(groups, 4)[group, tap]
-        np.testing.assert_allclose(found[n, row, column, tap, c], total * weight, atol=1e-5)
+        np.testing.assert_allclose(result[n, row, column, tap, c], total * weight, atol=1e-5)
 
 
 def test_overlapping_rows_are_summed_into_an_image() -> None:

@@ -43,9 +43,9 @@ def test_contradictions_name_the_target_and_the_part(change: dict[str, object], 
         "driver": "acme_driver",
         **change,
     }
-    with pytest.raises(PluginError) as refused:
+    with pytest.raises(PluginError) as error:
         Part("p0", "acme", **stated)  # type: ignore[arg-type]
-    assert str(refused.value).startswith(f"target 'acme': part 'p0': {problem}; ")
+    assert str(error.value).startswith(f"target 'acme': part 'p0': {problem}; ")
 
 
 @pytest.mark.parametrize(("size", "rounded"), [(0, 0), (1, 4096), (4096, 4096), (4097, 8192)])

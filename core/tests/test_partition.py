@@ -32,13 +32,13 @@ class Only(Target):
 def random(seed: int) -> Graph:
     rng = np.random.default_rng(seed)
     new = Builder("random")
-    made = [new.input("x", DType.F32, (2,))]
+    results = [new.input("x", DType.F32, (2,))]
     for _ in range(14):
-        a, b = (made[int(i)] for i in rng.integers(0, len(made), 2))
-        made.append(
+        a, b = (results[int(i)] for i in rng.integers(0, len(results), 2))
+        results.append(
             new.one("Relu", [a]) if rng.random() < 0.5 else new.one(str(rng.choice(["Add", "Mul"])), [a, b])
         )
-    return new.finish(made[-3:])
+    return new.finish(results[-3:])
 
 
 TARGETS = {
@@ -74,12 +74,12 @@ def test_a_region_too_small_goes_to_the_next_target() -> None:
 
 
 def test_every_node_without_a_target_is_told() -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         partition(random(1), (Only("cpu", {"Relu"}),))
     graph = random(1)
     lost = [n.name for n in graph.nodes if n.op.name != "Relu"]
-    assert all(f"node {name!r}" in str(told.value) for name in lost)
-    assert "cpu: no Add here" in str(told.value)
+    assert all(f"node {name!r}" in str(error.value) for name in lost)
+    assert "cpu: no Add here" in str(error.value)
 
 
 # With the set of regions before each region it takes many minutes, with counts a few seconds.

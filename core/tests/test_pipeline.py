@@ -112,9 +112,9 @@ def test_ports_have_as_many_axes_as_a_library_describes(
     if not refused:
         load(model, registry)
         return
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(model, registry)
-    lines = str(caught.value).splitlines()
+    lines = str(error.value).splitlines()
     assert [line.partition(" has ")[0] for line in lines] == ["m: 'x'", "m: 'h'", "m: 'y'"]
     assert "has 9 axes; at most 8 are supported: let the model reshape it" in lines[0]
 

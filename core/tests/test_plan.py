@@ -75,25 +75,25 @@ def steps(made: Plan) -> list[object]:
 
 def test_a_model_of_cpu_parts_has_one_part_and_the_arena_of_its_program() -> None:
     graph = chain("Exp", "Tanh", "Relu")
-    made = plan(graph, Cpu())
-    assert steps(made) == ["cpu0"]
-    assert made.transfers == ()
-    assert made.drivers == ()
-    assert made.host == arena(join(graph, [Cpu().lower(graph)]))
+    result = plan(graph, Cpu())
+    assert steps(result) == ["cpu0"]
+    assert result.transfers == ()
+    assert result.drivers == ()
+    assert result.host == arena(join(graph, [Cpu().lower(graph)]))
 
 
 def test_a_device_between_two_regions_of_the_cpu_gets_two_transfers() -> None:
-    made = plan(chain("Exp", "Relu", "Tanh"), Device("island", {"Relu"}, ISLAND), Cpu())
-    assert steps(made) == ["cpu0", ("t0", "host", "island"), "island1", ("t1", "island", "host"), "cpu2"]
-    assert made.drivers == ("island_driver",)
-    assert {step.size for step in made.transfers} == {400}
-    assert made.arenas["island"].bytes == made.arenas["island"].bound == 2 * 512
+    result = plan(chain("Exp", "Relu", "Tanh"), Device("island", {"Relu"}, ISLAND), Cpu())
+    assert steps(result) == ["cpu0", ("t0", "host", "island"), "island1", ("t1", "island", "host"), "cpu2"]
+    assert result.drivers == ("island_driver",)
+    assert {step.size for step in result.transfers} == {400}
+    assert result.arenas["island"].bytes == result.arenas["island"].bound == 2 * 512
 
 
 def test_inputs_and_outputs_of_the_application_are_transferred_too() -> None:
-    made = plan(chain("Relu"), Device("island", {"Relu"}, ISLAND), Cpu())
-    assert steps(made) == [("x", "host", "island"), "island0", ("t0", "island", "host")]
-    assert made.host.bytes == 0
+    result = plan(chain("Relu"), Device("island", {"Relu"}, ISLAND), Cpu())
+    assert steps(result) == [("x", "host", "island"), "island0", ("t0", "island", "host")]
+    assert result.host.bytes == 0
 
 
 def test_parts_of_one_space_share_tensors_without_a_copy() -> None:
@@ -104,8 +104,8 @@ def test_parts_of_one_space_share_tensors_without_a_copy() -> None:
     c = new.one("Relu", [b], outputs=["c"])
     graph = new.finish([new.one("Add", [c, a], outputs=["y"])])
     space = ISLAND
-    made = plan(graph, Device("first", {"Relu", "Add"}, space), Device("second", {"Abs"}, space), Cpu())
-    assert [step for step in steps(made) if isinstance(step, tuple)] == [
+    result = plan(graph, Device("first", {"Relu", "Add"}, space), Device("second", {"Abs"}, space), Cpu())
+    assert [step for step in steps(result) if isinstance(step, tuple)] == [
         ("x", "host", "island"),
         ("y", "island", "host"),
     ]
@@ -113,11 +113,11 @@ def test_parts_of_one_space_share_tensors_without_a_copy() -> None:
 
 def test_between_two_devices_a_tensor_goes_through_host_memory() -> None:
     other = MemorySpace("other")
-    made = plan(
+    result = plan(
         chain("Relu", "Abs"), Device("island", {"Relu"}, ISLAND), Device("remote", {"Abs"}, other), Cpu()
     )
-    assert steps(made)[1:4] == ["island0", ("t0", "island", "host"), ("t0", "host", "other")]
-    assert made.host.bytes == 448  # t0 on its way, in steps of 64 bytes
+    assert steps(result)[1:4] == ["island0", ("t0", "island", "host"), ("t0", "host", "other")]
+    assert result.host.bytes == 448  # t0 on its way, in steps of 64 bytes
 
 
 def test_a_transferred_tensor_has_host_bytes_that_nothing_else_uses_meanwhile() -> None:
@@ -127,18 +127,18 @@ def test_a_transferred_tensor_has_host_bytes_that_nothing_else_uses_meanwhile() 
     a = new.one("Relu", [x], outputs=["a"])
     b = new.one("Exp", [x], outputs=["b"])
     graph = new.finish([new.one("Add", [a, b], outputs=["y"])])
-    made = plan(graph, Device("island", {"Relu"}, ISLAND), Cpu())
-    offsets = made.host.offsets
+    result = plan(graph, Device("island", {"Relu"}, ISLAND), Cpu())
+    offsets = result.host.offsets
     if {"a", "b"} <= set(offsets):
         assert abs(offsets["a"] - offsets["b"]) >= 400
-    assert made.host.bytes >= 448
+    assert result.host.bytes >= 448
 
 
 def test_scratch_and_slack_of_a_device_are_in_its_arena() -> None:
     space = replace(ISLAND, slack=100)
-    made = plan(chain("Relu"), Device("island", {"Relu"}, space, scratch=1000), Cpu())
-    assert scratch_name(made.parts[0]) in made.arenas["island"].offsets
-    assert made.arenas["island"].bytes == 2 * 512 + 1024 + 256
+    result = plan(chain("Relu"), Device("island", {"Relu"}, space, scratch=1000), Cpu())
+    assert scratch_name(result.parts[0]) in result.arenas["island"].offsets
+    assert result.arenas["island"].bytes == 2 * 512 + 1024 + 256
 
 
 def test_a_space_that_is_too_small_is_one_message() -> None:
@@ -154,22 +154,22 @@ def test_every_part_finds_its_inputs_where_it_wants_them(seed: int) -> None:
     """Random graphs over three spaces: replaying the steps never reads a tensor from a space where it is not."""
     rng = np.random.default_rng(seed)
     new = Builder("m")
-    made = [new.input("x", DType.F32, (1, 100))]
+    results = [new.input("x", DType.F32, (1, 100))]
     for _ in range(12):
         op = str(rng.choice(["Relu", "Abs", "Exp", "Add"]))
-        operands = [made[int(i)] for i in rng.integers(0, len(made), 2 if op == "Add" else 1)]
-        made.append(new.one(op, operands))
-    graph = new.finish(made[-2:])
+        operands = [results[int(i)] for i in rng.integers(0, len(results), 2 if op == "Add" else 1)]
+        results.append(new.one(op, operands))
+    graph = new.finish(results[-2:])
     targets = (Device("island", {"Relu"}, ISLAND), Device("remote", {"Abs"}, MemorySpace("remote")), Cpu())
-    found = plan(graph, *targets)
+    result = plan(graph, *targets)
     at: dict[str, set[str]] = {name: {HOST.name} for name in graph.inputs}
-    for step in found.steps:
+    for step in result.steps:
         if isinstance(step, Transfer):
             assert step.source in at[step.tensor]
             assert step.destination not in at[step.tensor], "a copy of what is there already"
             at[step.tensor].add(step.destination)
             continue
-        part = found.parts[step.part]
+        part = result.parts[step.part]
         assert all(port.space.name in at[port.tensor.name] for port in part.inputs)
         for port in part.outputs:
             at[port.tensor.name] = {port.space.name}
@@ -184,10 +184,10 @@ def test_inner_names_of_two_parts_are_kept_apart() -> None:
     a = new.one("MatMul", [x, w], outputs=["a"])
     b = new.one("Relu", [a], outputs=["b"])
     graph = new.finish([new.one("MatMul", [b, w], outputs=["y"])])
-    made = plan(graph, Device("island", {"Relu"}, ISLAND), Cpu())
-    reads = [name for call in made.program.calls for name in call.reads]
-    assert len(made.program.weights) == len({name for name in reads if name in made.program.weights})
-    assert len(made.program.weights) == 2
+    result = plan(graph, Device("island", {"Relu"}, ISLAND), Cpu())
+    reads = [name for call in result.program.calls for name in call.reads]
+    assert len(result.program.weights) == len({name for name in reads if name in result.program.weights})
+    assert len(result.program.weights) == 2
 
 
 def broken(graph: Graph, change: Mapping[str, object]) -> Part:
@@ -223,10 +223,10 @@ def test_two_descriptions_of_one_space_are_refused() -> None:
 
 def blob(scratch: int = 0, **ports: tuple[MemorySpace, int]) -> Part:
     """Return a part that a driver runs: inputs are named x..., outputs y...; each port asks for the given bytes in its memory space."""
-    made = {
+    results = {
         name: PartPort(Tensor(name, DType.U8, (100,)), where, size) for name, (where, size) in ports.items()
     }
-    inputs, outputs = (tuple(p for n, p in made.items() if n.startswith(first)) for first in "xy")
+    inputs, outputs = (tuple(p for n, p in results.items() if n.startswith(first)) for first in "xy")
     return Part("p", "npu", inputs, outputs, BlobBody(b"c" * 65, b"w"), "driver", scratch)
 
 
@@ -259,8 +259,8 @@ def test_the_arena_of_a_device() -> None:
     """A tensor lives from its first step to its last, with the most bytes that a port asks for."""
     first = blob(x=(ISLAND, 0), y=(ISLAND, 257))
     second = blob(x2=(ISLAND, 0), y=(ISLAND, 0))
-    made = _device_arena(ISLAND, [first, second], [Run(0), Run(1)])
-    assert (made.offsets, made.bytes) == ({"x": 512, "y": 0, "x2": 512}, 768)
+    result = _device_arena(ISLAND, [first, second], [Run(0), Run(1)])
+    assert (result.offsets, result.bytes) == ({"x": 512, "y": 0, "x2": 512}, 768)
     assert _device_arena(replace(ISLAND, slack=1), [first, second], [Run(0), Run(1)]).bytes == 1024
     assert _device_arena(ISLAND, [], []).bytes == 0
 
@@ -274,13 +274,13 @@ def test_a_space_may_be_filled_to_its_capacity() -> None:
 
 def test_sizes_and_names_of_a_plan() -> None:
     """States are neither inputs nor outputs; zeros need no bytes; each size is rounded up to 64."""
-    made = plan(chain("Relu", "Abs"), Cpu())
-    assert (made.worker_bytes, made.weight_bytes, made.drivers) == (0, 0, ())
-    calls = [replace(call, scratch=size) for call, size in zip(made.program.calls, (65, 3), strict=True)]
-    states = (State("x", made.outputs[0], np.ones(20, np.float32)), State("", "", np.zeros(5, np.float32)))
-    parts = (*made.parts, blob(), blob())
-    changed = replace(made, program=replace(made.program, calls=tuple(calls)), states=states, parts=parts)
+    result = plan(chain("Relu", "Abs"), Cpu())
+    assert (result.worker_bytes, result.weight_bytes, result.drivers) == (0, 0, ())
+    calls = [replace(call, scratch=size) for call, size in zip(result.program.calls, (65, 3), strict=True)]
+    states = (State("x", result.outputs[0], np.ones(20, np.float32)), State("", "", np.zeros(5, np.float32)))
+    parts = (*result.parts, blob(), blob())
+    changed = replace(result, program=replace(result.program, calls=tuple(calls)), states=states, parts=parts)
     assert changed.worker_bytes == 128
     assert changed.weight_bytes == 128 + 2 * (128 + 64)
     assert (changed.inputs, changed.outputs, changed.drivers) == ((), (), ("driver",))
-    assert (made.inputs, made.outputs) == (("x",), made.program.outputs)
+    assert (result.inputs, result.outputs) == (("x",), result.program.outputs)

@@ -65,15 +65,15 @@ def job(target: Board) -> tuple[Job, Registry]:
 
 def test_a_model_is_compiled_whole_and_its_files_are_those_of_the_manifest() -> None:
     work, registry = job(Board())
-    made = generate(work, registry)
-    assert sorted(made.sources.files) == ["digits/app.h", "digits/link.ld", "digits/main.c"]
-    (model,) = made.models
+    result = generate(work, registry)
+    assert sorted(result.sources.files) == ["digits/app.h", "digits/link.ld", "digits/main.c"]
+    (model,) = result.models
     assert (
-        str(made.sources.files["digits/main.c"])
+        str(result.sources.files["digits/main.c"])
         == f"/* {len(model.graph.nodes)} nodes of digits for host+board */\n"
     )
     assert "a note" in model.notes
-    (manifest,) = made.sources.manifests
+    (manifest,) = result.sources.manifests
     assert manifest.product is Product.PROGRAM
     assert manifest.holds == ("digits",)
     assert manifest.includes == ("digits", "digits/inc")
@@ -96,9 +96,9 @@ def test_its_runner_executes_models_that_name_it_with_runtime() -> None:
     )
     assert isinstance(registry.find_runner(host, [named]), Simulator)
     assert isinstance(registry.find_runner(work.choice, [plain, named]), Simulator)
-    found = registry.find_runner(host, [plain])
-    assert found is not None
-    assert found.name == "native"
+    actual = registry.find_runner(host, [plain])
+    assert actual is not None
+    assert actual.name == "native"
     with pytest.raises(
         MaceError, match=r"different runners: a by native; b by simulator; choose one with --model"
     ):
@@ -115,8 +115,8 @@ def test_what_cannot_be_built_can_be_written(tmp_path: Path) -> None:
 def test_a_file_that_the_layout_does_not_name_is_a_fault_of_the_target() -> None:
     class Other(Board):
         def emit(self, graph: Graph, config: BuildConfig) -> Project:
-            made = super().emit(graph, config)
-            return replace(made, files={**made.files, "more.c": ""})
+            result = super().emit(graph, config)
+            return replace(result, files={**result.files, "more.c": ""})
 
     with pytest.raises(MaceError, match=r"names no digits/more\.c"):
         generate(*job(Other()))

@@ -84,8 +84,8 @@ def test_scales_lie_along_their_axis() -> None:
     ],
 )
 def test_faults_of_a_storage(tensor: Tensor, said: str | None) -> None:
-    found = fault(tensor)
-    assert found is None if said is None else said in (found or "")
+    result = fault(tensor)
+    assert result is None if said is None else said in (result or "")
 
 
 def test_an_op_that_moves_keeps_the_storage() -> None:

@@ -123,9 +123,9 @@ def test_keys_without_effect_are_notes_or_faults(file: Path, registry: Registry)
     change(file, "    runtime: cpu\n", "    runtime: cpu\n    obfuscate: 1\n")
     (note,) = notes(file, registry)
     assert "obfuscate: accepted; has no effect yet" in note
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         list(check(file, "", registry, strict=True))
-    assert str(caught.value) == f"{note}; remove the key"
+    assert str(error.value) == f"{note}; remove the key"
 
 
 def add_part(monkeypatch: pytest.MonkeyPatch, abi: str) -> list[str]:
@@ -163,14 +163,14 @@ def test_a_part_for_an_abi_without_a_toolchain_is_a_fault(
 def test_faults_of_all_stages_are_told_together(file: Path, registry: Registry) -> None:
     change(file, "model_file_path: digits.onnx", "model_file_path: damaged.onnx")
     (file.parent / "damaged.onnx").write_bytes(b"damaged")
-    found = []
-    with pytest.raises(MaceError) as caught:
-        found.extend(check(file, "nowhere", registry))
-    lines = str(caught.value).splitlines()
+    results = []
+    with pytest.raises(MaceError) as error:
+        results.extend(check(file, "nowhere", registry))
+    lines = str(error.value).splitlines()
     assert len(lines) == 2
     assert "nowhere" in lines[0]
     assert "damaged.onnx" in lines[1]
-    assert found == []
+    assert results == []
     file.write_text("library_name: [\n")
     with pytest.raises(MaceError, match="not valid YAML"):
         list(check(file, "", registry))

@@ -107,9 +107,9 @@ def test_the_most_specific_cpu_target_comes_last() -> None:
     ],
 )
 def test_mistakes_are_told(text: str, said: str) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         REGISTRY.select(text)
-    assert str(told.value) == said
+    assert str(error.value) == said
 
 
 def test_a_toolchain_that_is_insisted_on_must_know_the_abi_and_be_ready() -> None:
@@ -259,9 +259,9 @@ def test_one_runner_executes_a_library() -> None:
 )  # fmt: skip
 def test_advice_for_files_that_no_frontend_claims(file: str, installed: bool, remedy: str) -> None:
     registry = FORMATS if installed else Registry((), {}, {}, {}, {}, {}, {})
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         registry.frontend(Model("m", (Path(file),)))
-    assert str(caught.value).endswith(f"; {remedy}")
+    assert str(error.value).endswith(f"; {remedy}")
 
 
 def test_an_unknown_platform_is_told_with_what_installs_it() -> None:
@@ -270,9 +270,9 @@ def test_an_unknown_platform_is_told_with_what_installs_it() -> None:
         ("tow", "did you mean 'two'?"),
         ("zzz", "choose one of one, two"),
     ):
-        with pytest.raises(MaceError) as caught:
+        with pytest.raises(MaceError) as error:
             FORMATS.frontend(Model("m", (Path("x.a"),), platform=name))
-        assert str(caught.value) == f"model 'm': no frontend {name!r}; {remedy}"
+        assert str(error.value) == f"model 'm': no frontend {name!r}; {remedy}"
 
 
 def point(name: str, module: str) -> EntryPoint:

@@ -128,8 +128,8 @@ def test_the_cache_of_another_owner_is_not_used(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 4711)
     if os.getuid() != 0:  # what belongs to root counts as safe
         assert private_folder(tmp_path / "templates") is None
-    found = os.stat_result((0o40755, 1, 1, 1, 12345, 0, 0, 0, 0, 0))
-    assert not is_own(found)
+    result = os.stat_result((0o40755, 1, 1, 1, 12345, 0, 0, 0, 0, 0))
+    assert not is_own(result)
     assert is_own(os.stat_result((0o40755, 1, 1, 1, 0, 0, 0, 0, 0, 0)))
 
 

@@ -216,8 +216,8 @@ def test_a_producer_that_moves_integers_as_they_are_does_not_round(
     builder = Builder("moved")
     x = builder.input("x", DType.I8, (1, 2), Q.quant)
     [moved] = builder.add(op, [x], attrs, outputs=[builder.reserve_output("m", storage)])
-    found = Match(Node("r", core_ops()["Relu"], (moved,), ("y",)), builder, {moved: 1}).sole_producer(0)
-    assert (found is not None) == is_found
+    result = Match(Node("r", core_ops()["Relu"], (moved,), ("y",)), builder, {moved: 1}).sole_producer(0)
+    assert (result is not None) == is_found
 
 
 def test_nodes_are_inferred_anew_where_what_they_read_has_changed() -> None:

@@ -70,9 +70,9 @@ def test_other_orders_of_bytes_and_of_axes_in_memory_hold_the_same_numbers() -> 
 
 
 def test_all_faults_of_the_inputs_are_told_together() -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         fit_inputs([IMAGE, ROW, NUMBER], {"image": np.zeros(3), "rwo": np.zeros(7)})
-    lines = str(told.value).splitlines()
+    lines = str(error.value).splitlines()
     assert lines[0] == "input 'rwo': the model has no such input; it has 'image', 'row', 'number'"
     assert lines[1].startswith("input 'image': expected float32[1, 4, 5, 3], found float64[3]")
     assert lines[2].startswith("input 'row': no data given")
@@ -95,9 +95,9 @@ def test_an_archive_holds_several_inputs(tmp_path: Path) -> None:
     file = str(tmp_path / "all.npz")
     np.savez(file, image=np.ones((2, 4, 5, 3), np.float32), own_row=np.full((2, 7), 3, np.uint8))
     ports = [Port("image", data=(file,)), Port("own_row", alias="row", data=(file,))]
-    found = stored_samples(ports, [IMAGE, ROW])
-    assert {n: a.shape for n, a in found.items()} == {"image": (2, 1, 4, 5, 3), "row": (2, 7)}
-    assert (found["row"] == 3).all()
+    result = stored_samples(ports, [IMAGE, ROW])
+    assert {n: a.shape for n, a in result.items()} == {"image": (2, 1, 4, 5, 3), "row": (2, 7)}
+    assert (result["row"] == 3).all()
     with pytest.raises(MaceError, match="has no array 'number'; it holds image, own_row"):
         read_array(file, NUMBER)
     with pytest.raises(MaceError, match="holds 2 arrays"):
@@ -137,9 +137,9 @@ def test_raw_files_hold_the_elements_alone(tmp_path: Path) -> None:
 def test_what_is_no_file_is_told(tmp_path: Path, name: str) -> None:
     for folder in ("folder.npy", "folder.npz", "folder"):
         (tmp_path / folder).mkdir()
-    with pytest.raises(MaceError, match="cannot be read as an array") as told:
+    with pytest.raises(MaceError, match="cannot be read as an array") as error:
         read_array(f"{tmp_path}/{name}", IMAGE)
-    assert len(str(told.value)) < 500
+    assert len(str(error.value)) < 500
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])

@@ -80,7 +80,7 @@ REMEDY = "is not a plugin name; use small letters, digits and single hyphens, a 
 def test_refused_plugins_leave_nothing(
     tmp_path: Path, kind: str, name: str, hardware: str, said: str
 ) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         write_plugin(kind, name, tmp_path, hardware)
-    assert said in str(caught.value)
+    assert said in str(error.value)
     assert list(tmp_path.iterdir()) == []

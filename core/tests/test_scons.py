@@ -73,19 +73,19 @@ def step_of(node: Any) -> Step:
 def test_mistakes_in_arguments_end_scons(
     arguments: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as error:
         build(**arguments)
-    assert ended.value.code == 2
+    assert error.value.code == 2
     assert said in capsys.readouterr().err
     assert not Path("builds").exists()
 
 
 def test_arguments_have_defaults(folder: Path) -> None:
-    made = build()
-    assert [choice.text for choice in made.choices] == ["host"]
-    assert (made.no_fallback, made._folder) == (False, BuildFolder(folder / "builds"))
+    result = build()
+    assert [choice.text for choice in result.choices] == ["host"]
+    assert (result.no_fallback, result._folder) == (False, BuildFolder(folder / "builds"))
     assert (folder / "builds").is_dir()
-    assert set(made.rules()) == {"mace_library", "mace_test", "mace_benchmark", "mace_package"}
+    assert set(result.rules()) == {"mace_library", "mace_test", "mace_benchmark", "mace_package"}
     other = build(target="host,arm64", builds="o/p", fallback="no", toolchain="")
     assert [choice.text for choice in other.choices] == ["host", "arm64"]
     assert (other.no_fallback, build(fallback="yes").no_fallback, other._folder.path) == (
@@ -114,8 +114,8 @@ def test_a_library_is_declared_for_each_choice(folder: Path, monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("OTHER", "x")
-    made = build(target="host,arm64")
-    library = made.library("models/digits.yml")
+    result = build(target="host,arm64")
+    library = result.library("models/digits.yml")
     assert (library.name, library.folder, library.deployment.library) == (
         "digits",
         folder / "builds/digits",
@@ -140,11 +140,11 @@ def test_a_library_is_declared_for_each_choice(folder: Path, monkeypatch: pytest
 
 
 def test_another_name_or_the_same_twice_is_refused() -> None:
-    made = build()
+    result = build()
     with pytest.raises(MaceError, match="library_name is 'digits'; call the rule with name='digits'"):
-        made.mace_library(name="other", deployment="models/digits.yml")
+        result.mace_library(name="other", deployment="models/digits.yml")
     with pytest.raises(SystemExit):
-        made.library("models/digits.yml")
+        result.library("models/digits.yml")
     assert isinstance(build(builds="b2").mace_library(name="digits", deployment="models/digits.yml"), Library)
 
 
@@ -157,10 +157,10 @@ def test_a_question_is_about_the_products(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_checks_of_all_choices_end_in_one_table(folder: Path) -> None:
-    made = build(target="host,arm64")
-    library = made.library("models/digits.yml")
-    made.mace_test(library=library, labels="models/test_labels.npy", accuracy=0.5)
-    alias = made._env.Alias("check")[0]
+    result = build(target="host,arm64")
+    library = result.library("models/digits.yml")
+    result.mace_test(library=library, labels="models/test_labels.npy", accuracy=0.5)
+    alias = result._env.Alias("check")[0]
     assert paths(alias.sources) == ["builds/digits/check/host.json", "builds/digits/check/arm64.json"]
     step = step_of(alias.sources[0])
     assert (step.announcement, step.inputs) == (
@@ -170,23 +170,23 @@ def test_checks_of_all_choices_end_in_one_table(folder: Path) -> None:
     assert {*paths(library.variants["host"])} < {*paths(alias.sources[0].sources)}
     assert alias.sources[0].always_build
     assert len(alias.get_executor().get_action_list()) == 1
-    made.mace_benchmark(library=library, rounds=7)
-    times = made._env.Alias("benchmark")[0]
+    result.mace_benchmark(library=library, rounds=7)
+    times = result._env.Alias("benchmark")[0]
     assert paths(times.sources) == ["builds/digits/benchmark/host.json", "builds/digits/benchmark/arm64.json"]
     assert times.sources[0].always_build
 
 
 def test_without_labels_nothing_more_is_read() -> None:
-    made = build()
-    made.mace_test(library=made.library("models/digits.yml"))
-    assert step_of(made._env.Alias("check")[0].sources[0]).inputs == ()
+    result = build()
+    result.mace_test(library=result.library("models/digits.yml"))
+    assert step_of(result._env.Alias("check")[0].sources[0]).inputs == ()
 
 
 def test_a_package_holds_the_products_of_all_choices() -> None:
-    made = build()
-    library = made.library("models/digits.yml")
-    made.mace_package(name="all", libraries=[library])
-    ((package,),) = (made._env.Alias("package")[0].sources,)
+    result = build()
+    library = result.library("models/digits.yml")
+    result.mace_package(name="all", libraries=[library])
+    ((package,),) = (result._env.Alias("package")[0].sources,)
     assert paths([package]) == ["builds/all.tar.gz"]
     assert {*paths(library.variants["host"])} <= {*paths(package.sources)}
 
@@ -232,9 +232,9 @@ def test_rules_end_scons_by_status_and_leave_its_own_errors() -> None:
 
 
 def test_folders_are_shown_from_where_scons_was_called(folder: Path) -> None:
-    made = build()
-    assert made._path_to_show(folder / "builds/x") == "builds/x"
-    assert made._path_to_show(folder.parent / "x") == str(folder.parent / "x")
+    result = build()
+    assert result._path_to_show(folder / "builds/x") == "builds/x"
+    assert result._path_to_show(folder.parent / "x") == str(folder.parent / "x")
 
 
 def test_streams_print_what_their_encoding_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

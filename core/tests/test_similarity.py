@@ -21,8 +21,8 @@ ZERO, ONES = np.zeros(4, np.float32), np.ones(4, np.float32)
 
 
 def test_equal_results_are_as_alike_as_can_be() -> None:
-    found = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
-    same = Similarity.of(found, found.reshape(6, 4))
+    result = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    same = Similarity.of(result, result.reshape(6, 4))
     assert same.cosine == pytest.approx(1)
     assert (same.sqnr, same.error, same.pixels) == (MOST_DECIBELS, 0, 1)
 
@@ -50,15 +50,15 @@ def test_the_error_is_over_the_range() -> None:
 
 
 def test_unsigned_integers_do_not_wrap() -> None:
-    found, expected = np.array([0, 255], np.uint8), np.array([255, 0], np.uint8)
-    assert relative_error(found, expected) == 1
-    assert cosine(found, expected) == 0
+    actual, expected = np.array([0, 255], np.uint8), np.array([255, 0], np.uint8)
+    assert relative_error(actual, expected) == 1
+    assert cosine(actual, expected) == 0
 
 
 def test_pixels_are_compared_by_their_greatest_channel() -> None:
-    found = np.array([[[0.1, 0.9], [0.8, 0.2]]])
-    assert pixel_accuracy(found, np.array([[[0, 1], [0, 1]]])) == 0.5
-    assert pixel_accuracy(found[..., :1], found[..., 1:]) == 1, "one channel has no greatest"
+    result = np.array([[[0.1, 0.9], [0.8, 0.2]]])
+    assert pixel_accuracy(result, np.array([[[0, 1], [0, 1]]])) == 0.5
+    assert pixel_accuracy(result[..., :1], result[..., 1:]) == 1, "one channel has no greatest"
     assert pixel_accuracy(np.zeros((0, 2)), np.zeros((0, 2))) == 1
 
 

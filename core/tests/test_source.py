@@ -136,9 +136,9 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
 def test_files_that_end_reading(tmp_path: Path, text: str | bytes, said: str) -> None:
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         read(tmp_path, text)
-    assert str(raised.value).startswith(said)
+    assert str(error.value).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -142,12 +142,12 @@ def test_rewriting_and_the_shared_transforms_keep_states() -> None:
     for graph in (accumulator(2.0), picture_filter()):
         for after in (rewrite(graph, lambda _: None), run_phases(graph, Registry.load())):
             assert after.states == graph.states
-            given = {
+            inputs = {
                 "x": np.random.default_rng(0).standard_normal(graph.tensors["x"].shape).astype(np.float32)
             }
             one, two = ReferenceSession(graph), ReferenceSession(after)
             for _ in range(3):
-                np.testing.assert_allclose(one.run(given)["y"], two.run(given)["y"], rtol=1e-6)
+                np.testing.assert_allclose(one.run(inputs)["y"], two.run(inputs)["y"], rtol=1e-6)
 
 
 def test_axes_and_start_values_of_states_are_turned_as_the_input_says() -> None:
@@ -160,8 +160,8 @@ def test_axes_and_start_values_of_states_are_turned_as_the_input_says() -> None:
     own, turned = ReferenceSession(graph), ReferenceSession(stated)
     for _ in range(3):
         expected = own.run({"x": x})["y"]
-        found = turned.run({"x": x.transpose(0, 2, 3, 1)})["y"]
-        np.testing.assert_array_equal(found.transpose(0, 3, 1, 2), expected)
+        actual = turned.run({"x": x.transpose(0, 2, 3, 1)})["y"]
+        np.testing.assert_array_equal(actual.transpose(0, 3, 1, 2), expected)
 
 
 def test_a_state_keeps_the_type_of_the_framework_whatever_the_application_gives() -> None:

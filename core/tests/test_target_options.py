@@ -25,10 +25,10 @@ def test_no_options_are_no_fault() -> None:
 
 def test_a_target_that_is_not_installed_is_noted_once() -> None:
     asked = deployment({"neural-engine-9000": {"speed": 1}}, ("before",))
-    found = check_target_options(asked, Registry.load())
+    result = check_target_options(asked, Registry.load())
     note = "model 'm': target_options: 'neural-engine-9000' is not installed: its options have no effect here"
-    assert found.notes == ("before", note)
-    assert check_target_options(found, Registry.load()).notes == found.notes
+    assert result.notes == ("before", note)
+    assert check_target_options(result, Registry.load()).notes == result.notes
 
 
 def test_a_name_that_is_nearly_right_is_a_fault() -> None:
@@ -41,8 +41,8 @@ def test_a_name_that_is_nearly_right_is_a_fault() -> None:
 def test_the_target_checks_its_own_options_and_all_faults_are_told() -> None:
     registry = Registry.load()
     name = max(registry.targets, key=len)
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         check_target_options(deployment({"cpu": {"no_such_option": 1}, f"{name}x": {}}), registry)
-    lines = str(told.value).splitlines()
+    lines = str(error.value).splitlines()
     assert len(lines) == 2
     assert "no_such_option" in lines[0]

@@ -89,9 +89,9 @@ def test_comments_and_strings_hold_whatever_is_in_them(flags: tuple[str, ...], t
     ).stdout
     assert [line.split()[-1] for line in symbols.splitlines()] == ["texts"]
     library = ctypes.CDLL(str(tmp_path / "a.so"))
-    found = (ctypes.c_char_p * len(HOSTILE)).in_dll(library, "texts")
+    actual = (ctypes.c_char_p * len(HOSTILE)).in_dll(library, "texts")
     expected = [t.replace("\0", "?").encode("utf-8", "replace") for t in HOSTILE]
-    assert list(found) == expected
+    assert list(actual) == expected
 
 
 def test_comments_are_bounded_and_show_their_signs() -> None:
@@ -103,9 +103,9 @@ def test_comments_are_bounded_and_show_their_signs() -> None:
 
 def test_xml_and_lines() -> None:
     for text in HOSTILE:
-        made = ElementTree.fromstring(f'<a b="{XmlText(text)}">{XmlText(text)}</a>'.encode())
-        assert made.text == (made.get("b") or None)
-        assert len(made) == 0
+        result = ElementTree.fromstring(f'<a b="{XmlText(text)}">{XmlText(text)}</a>'.encode())
+        assert result.text == (result.get("b") or None)
+        assert len(result) == 0
         line = Line(text)
         assert line.isprintable()
         assert len(line) <= 200

@@ -86,16 +86,16 @@ def test_a_tensor_may_be_several_outputs() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_told(name: str) -> None:
     damage, said = FAULTS[name]
-    with pytest.raises(MaceError, match=said) as told:
+    with pytest.raises(MaceError, match=said) as error:
         verify(damage(sound()))
-    assert all(line.startswith("g: ") for line in str(told.value).splitlines())
+    assert all(line.startswith("g: ") for line in str(error.value).splitlines())
 
 
 def test_all_faults_are_told_at_once() -> None:
     graph = replace(with_tensor(sound(), Tensor("x", DType.F32, (-1,))), outputs=("y", "z"))
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         verify(graph)
-    assert len(str(told.value).splitlines()) >= 2
+    assert len(str(error.value).splitlines()) >= 2
 
 
 @pytest.mark.parametrize(("size", "is_sound"), [(2_147_483_647, True), (2_147_483_648, False)])

@@ -33,8 +33,8 @@ def test_tiles_are_the_direct_sum(tile: int) -> None:
     for shift in range(WINDOW):
         filters = tuple(Fraction(int(i == shift)) for i in range(WINDOW))
         pairs = zip(multiply(matrices.filters, filters), multiply(matrices.data, data), strict=True)
-        found = multiply(matrices.results, tuple(a * b for a, b in pairs))
-        assert found == data[shift : shift + tile]
+        result = multiply(matrices.results, tuple(a * b for a, b in pairs))
+        assert result == data[shift : shift + tile]
 
 
 def test_lines_of_opposite_points_differ_in_the_signs_of_odd_places() -> None:

@@ -52,7 +52,7 @@ def mutants(frontend: str, seed: int, count: int, originals: int = 1 << 30) -> l
     make, mutate = FRONTENDS[frontend]
     chosen = make(random.Random(f"originals {seed}"), originals)  # repeatable, not secret
     rng = random.Random(f"{frontend} {seed}")  # repeatable, not secret
-    made = []
+    results = []
     for i in range(count):
         what, original = chosen[0] if i == 0 else rng.choice(chosen)
         own = random.Random(f"{frontend} {seed} {i}")
@@ -60,8 +60,8 @@ def mutants(frontend: str, seed: int, count: int, originals: int = 1 << 30) -> l
         if i and i % BYTES == 0:
             name = own.choice(sorted(files))
             files = {**files, name: next(mutations(files[name], own.randrange(1 << 30), 1))}
-        made.append(Damaged(f"{frontend} {seed}/{i} from {what}", files))
-    return made
+        results.append(Damaged(f"{frontend} {seed}/{i} from {what}", files))
+    return results
 
 
 def some(cases: Sequence[Any], rng: random.Random, count: int) -> list[Any]:
@@ -91,7 +91,7 @@ BINARY = ("Add", "Mul", "Sub", "Max", "Min", "Div")
 def onnx_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     from onnx_cases import bound, cases, choices
 
-    found: list[tuple[str, Any]] = [
+    result: list[tuple[str, Any]] = [
         (name, getattr(test_module("onnx", "test_malformed"), name)) for name in ("CONVOLUTION", "MOVEMENT")
     ]
     for case in some(cases(), rng, count):
@@ -101,18 +101,18 @@ def onnx_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
             continue
         given = {n: np.asarray(a) for n, a in zip(names, arrays, strict=True)}
         chosen = choices(given)[min(1, len(choices(given)) - 1)]
-        found.append((case.name, bound(case.model, chosen, [given[n] for n in chosen])))
-    return found
+        result.append((case.name, bound(case.model, chosen, [given[n] for n in chosen])))
+    return result
 
 
 def onnx_mutant(model: Any, rng: random.Random, sound: bool) -> Files:
-    made = type(model)()
-    made.CopyFrom(model)
+    result = type(model)()
+    result.CopyFrom(model)
     if not sound:
-        _grow_onnx(made, rng)
+        _grow_onnx(result, rng)
         if rng.randrange(SOUND):
-            made = next(mild_messages(made, rng.randrange(1 << 30), 1))
-    return {"m.onnx": made.SerializeToString()}
+            result = next(mild_messages(result, rng.randrange(1 << 30), 1))
+    return {"m.onnx": result.SerializeToString()}
 
 
 def _grow_onnx(model: Any, rng: random.Random) -> None:
@@ -146,9 +146,9 @@ def _grow_onnx(model: Any, rng: random.Random) -> None:
 
 def tflite_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     module = test_module("tflite", "test_malformed")
-    found: list[tuple[str, Any]] = [(f"sound {i}", graphs) for i, graphs in enumerate(module.sound())]
+    result: list[tuple[str, Any]] = [(f"sound {i}", graphs) for i, graphs in enumerate(module.sound())]
     beside = [case for name in module.BESIDE for case in test_module("tflite", name).CASES]
-    return found + [(case.name, (case.written(),)) for case in some(beside, rng, count)]
+    return result + [(case.name, (case.written(),)) for case in some(beside, rng, count)]
 
 
 def tflite_mutant(graphs: tuple[Any, ...], rng: random.Random, sound: bool) -> Files:
@@ -254,12 +254,12 @@ def _changed_array(value: Any, rng: random.Random) -> Any:
     if kind == 2:
         return value.astype(rng.choice(("f4", "i4", "i8", "i1", "u1", "f2", "i2")))
     if kind == 3 and value.size:
-        made = value.copy().reshape(-1)
+        result = value.copy().reshape(-1)
         with np.errstate(all="ignore"):
-            made[rng.randrange(made.size)] = np.asarray(mild_number(made[0].item(), rng)).astype(
-                made.dtype, casting="unsafe"
+            result[rng.randrange(result.size)] = np.asarray(mild_number(result[0].item(), rng)).astype(
+                result.dtype, casting="unsafe"
             )
-        return made.reshape(value.shape)
+        return result.reshape(value.shape)
     return value.reshape(rng.choice(((-1,), (1, *value.shape), value.shape[::-1])))
 
 
@@ -273,7 +273,7 @@ def tensorflow_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
 
     from mace_frontend_tensorflow.messages import GraphDef
 
-    found: list[tuple[str, Any]] = [
+    result: list[tuple[str, Any]] = [
         ("convolution", written(tf, convolution, (1, 16, 16, 3))),
         ("movement", written(tf, movement, (2, 4, 5))),
     ]
@@ -283,8 +283,8 @@ def tensorflow_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
         warnings.simplefilter("ignore")
         for case in some(cases, rng, count):
             file = freeze(case, Path(folder), tf).file
-            found.append((case.name, GraphDef.FromString(file.read_bytes())))
-    return found
+            result.append((case.name, GraphDef.FromString(file.read_bytes())))
+    return result
 
 
 def tensorflow_mutant(graph: Any, rng: random.Random, sound: bool) -> Files:
@@ -297,12 +297,12 @@ def tensorflow_mutant(graph: Any, rng: random.Random, sound: bool) -> Files:
 def caffe_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     from caffe_cases import weights
 
-    found: list[tuple[str, Any]] = []
+    result: list[tuple[str, Any]] = []
     for text, blobs, old in test_module("caffe", "test_malformed").NETWORKS:
-        found.append((f"network {len(found)}", (text, weights(blobs, old=old))))
+        result.append((f"network {len(result)}", (text, weights(blobs, old=old))))
     names = ("detection", "elementwise", "movement", "norm", "recurrent", "window")
     cases = [case for name in names for case in test_module("caffe", f"test_{name}").CASES]
-    return found + [
+    return result + [
         (case.name, (case.text(), weights({"layer": case.blobs}))) for case in some(cases, rng, count)
     ]
 
@@ -329,14 +329,14 @@ def caffe_mutant(original: tuple[str, bytes], rng: random.Random, sound: bool) -
 def keras_seeds(rng: random.Random, count: int) -> list[tuple[str, Any]]:
     from keras_cases import model_of, saved
 
-    found = []
+    results = []
     cases = [case for name in ("layers", "operations") for case in test_module("keras", f"test_{name}").CASES]
     with tempfile.TemporaryDirectory() as folder:
         for case in some(cases, rng, count):
             file = saved(model_of(case), Path(folder, "case.keras"))
             with zipfile.ZipFile(file) as archive:
-                found.append((case.name, {entry: archive.read(entry) for entry in archive.namelist()}))
-    return found
+                results.append((case.name, {entry: archive.read(entry) for entry in archive.namelist()}))
+    return results
 
 
 def keras_mutant(entries: Mapping[str, bytes], rng: random.Random, sound: bool) -> Files:

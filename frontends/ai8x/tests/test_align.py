@@ -47,9 +47,9 @@ def test_layers_without_weights(sizes: tuple[int, ...], unweighted: tuple[int, .
 )
 def test_layers_at_the_end_of_a_checkpoint_are_not_used(sizes: tuple[int, ...], count: int) -> None:
     """So it is where those before fit, where no other is a better explanation, and where more than 4 are missing."""
-    found = find_alignment(*sizes)
-    assert [layer.name for layer in found.unused] == [f"p{i}" for i in range(len(sizes) - count, len(sizes))]
-    assert (found.undescribed, found.unweighted, found.by_shape) == ((), (), False)
+    result = find_alignment(*sizes)
+    assert [layer.name for layer in result.unused] == [f"p{i}" for i in range(len(sizes) - count, len(sizes))]
+    assert (result.undescribed, result.unweighted, result.by_shape) == ((), (), False)
 
 
 @pytest.mark.parametrize(

@@ -61,18 +61,18 @@ def arrays(found: Archive) -> list[Array]:
 
 
 def test_an_archive_may_have_been_renamed(tmp_path: Path) -> None:
-    found = read_archive(write_archive(tmp_path / "x", entries_of(tmp_path)))
-    assert found.size == (tmp_path / "x").stat().st_size
-    for array, expected in zip(arrays(found), (WEIGHTS, COUNTS), strict=True):
+    result = read_archive(write_archive(tmp_path / "x", entries_of(tmp_path)))
+    assert result.size == (tmp_path / "x").stat().st_size
+    for array, expected in zip(arrays(result), (WEIGHTS, COUNTS), strict=True):
         assert array.dtype == expected.dtype
         assert np.array_equal(array, expected)
         assert not array.flags.writeable
 
 
 def test_a_stream_of_older_versions(tmp_path: Path) -> None:
-    found = read_archive(write_stream(tmp_path / "x", entries_of(tmp_path)))
-    assert found.size == (tmp_path / "x").stat().st_size
-    for array, expected in zip(arrays(found), (WEIGHTS, COUNTS), strict=True):
+    result = read_archive(write_stream(tmp_path / "x", entries_of(tmp_path)))
+    assert result.size == (tmp_path / "x").stat().st_size
+    for array, expected in zip(arrays(result), (WEIGHTS, COUNTS), strict=True):
         assert np.array_equal(array, expected)
 
 
@@ -90,9 +90,9 @@ def test_a_stream_of_older_versions(tmp_path: Path) -> None:
 )
 def test_damaged_streams(changes: dict[str, object], problem: str, tmp_path: Path) -> None:
     path = write_stream(tmp_path / "x", entries_of(tmp_path), **changes)  # type: ignore[arg-type]
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         arrays(read_archive(path))
-    assert str(told.value).startswith(f"{path}: {problem}; ")
+    assert str(error.value).startswith(f"{path}: {problem}; ")
 
 
 @pytest.mark.parametrize("order", [b"little", b"big", None])
@@ -104,10 +104,10 @@ def test_numbers_in_either_order_of_bytes(order: bytes | None, tmp_path: Path) -
     if order != b"big":
         assert np.array_equal(arrays(read_archive(path))[0], WEIGHTS)
         return
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         read_archive(path)
     remedy = "save it on a machine with an x86 or ARM processor"
-    assert str(told.value) == f"{path}: holds numbers in big-endian order; {remedy}"
+    assert str(error.value) == f"{path}: holds numbers in big-endian order; {remedy}"
 
 
 def test_an_archive_has_one_stream(tmp_path: Path) -> None:
@@ -127,13 +127,13 @@ def test_an_archive_without_numbers_or_with_packed_ones(tmp_path: Path) -> None:
     ):
         read_archive(packed)
     del entries["data/1"]
-    found = read_archive(write_archive(tmp_path / "x", entries))
-    state = found.root["state_dict"]
-    assert np.array_equal(found.array(state["conv.op.weight"]), WEIGHTS)
+    result = read_archive(write_archive(tmp_path / "x", entries))
+    state = result.root["state_dict"]
+    assert np.array_equal(result.array(state["conv.op.weight"]), WEIGHTS)
     with pytest.raises(
         MaceError, match="damaged: entry 'other/data/1' cannot be read; copy or download it again"
     ):
-        found.array(state["conv.count"])
+        result.array(state["conv.count"])
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_an_archive_without_numbers_or_with_packed_ones(tmp_path: Path) -> None:
 def test_files_of_another_kind(data: bytes, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(data)
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         read_archive(path)
-    assert str(told.value).startswith(f"{path}: {problem}")
+    assert str(error.value).startswith(f"{path}: {problem}")
 
 
 def test_a_file_that_is_not_there_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +193,8 @@ def test_where_a_tensor_lies_in_its_storage(described: StridedTensor, expected: 
     numbers = np.arange(6, dtype="<i4").tobytes()
     opened = Archive(Path("x"), 0, None, lambda _: numbers)
     if isinstance(expected, str):
-        with pytest.raises(MaceError) as told:
+        with pytest.raises(MaceError) as error:
             opened.array(described)
-        assert expected in str(told.value)
+        assert expected in str(error.value)
         return
     assert opened.array(described).tolist() == expected

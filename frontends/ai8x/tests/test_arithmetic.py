@@ -106,9 +106,9 @@ def test_known_answer(reference: Reference) -> None:
         [bytes_of(layer, place, device, result) for layer, place, result in steps if layer.output], axis=1
     )
     addresses, where = np.unique(parts[0], return_inverse=True)
-    found = np.zeros((2, addresses.size), np.int64)
-    np.add.at(found[0], where, parts[1])
-    np.add.at(found[1], where, parts[2])
+    actual = np.zeros((2, addresses.size), np.int64)
+    np.add.at(actual[0], where, parts[1])
+    np.add.at(actual[1], where, parts[2])
     checks = reference.known_answer
     expected = np.concatenate(
         [[[c.address + 4 * i, c.mask, v] for i, v in enumerate(c.values)] for c in checks]
@@ -117,7 +117,7 @@ def test_known_answer(reference: Reference) -> None:
         assert expected.shape[1] == addresses.size
     at = np.searchsorted(addresses, expected[0])
     assert np.array_equal(addresses[at], expected[0])
-    assert np.array_equal(found[:, at], expected[1:])
+    assert np.array_equal(actual[:, at], expected[1:])
 
 
 @pytest.mark.exhaustive

@@ -70,7 +70,7 @@ def legacy(folder: Path) -> bytes:
 
 def holds(files: Iterator[bytes], path: Path) -> Counter[str]:
     """Assert that each file is read as it should be; how many gave a checkpoint and how many an error."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for data in files:
         path.write_bytes(data)
         tracemalloc.start()
@@ -79,17 +79,17 @@ def holds(files: Iterator[bytes], path: Path) -> Counter[str]:
             layers = load_checkpoint(path).layers
         except MaceError as error:
             assert str(path) in str(error)  # noqa: PT017  (a checkpoint is as good)
-            found["error"] += 1
+            result["error"] += 1
         else:
             for layer in layers:
                 assert layer.weights.dtype == np.int64
                 assert abs(layer.weights).max(initial=0) <= 128
                 assert layer.bias is None or abs(layer.bias).max(initial=0) <= 128
-            found["checkpoint"] += 1
+            result["checkpoint"] += 1
         assert time.process_time() - start < SECONDS
         assert tracemalloc.get_traced_memory()[1] < MEMORY
         tracemalloc.stop()
-    return found
+    return result
 
 
 @pytest.mark.slow
@@ -97,8 +97,8 @@ def holds(files: Iterator[bytes], path: Path) -> Counter[str]:
 @pytest.mark.parametrize("quantized", [True, False])
 def test_damaged_archives(tmp_path: Path, quantized: bool) -> None:
     data = written(tmp_path, quantized=quantized)
-    found = holds(mutations(data, 1, COUNT), tmp_path / "damaged")
-    assert found["error"] > COUNT / 4
+    result = holds(mutations(data, 1, COUNT), tmp_path / "damaged")
+    assert result["error"] > COUNT / 4
 
 
 @pytest.mark.slow
@@ -106,14 +106,14 @@ def test_damaged_archives(tmp_path: Path, quantized: bool) -> None:
 @pytest.mark.parametrize("quantized", [True, False])
 def test_damaged_streams(tmp_path: Path, quantized: bool) -> None:
     data = written(tmp_path, quantized=quantized)
-    found = holds(within(data, 2), tmp_path / "damaged")
-    assert found["error"] > COUNT / 4
+    result = holds(within(data, 2), tmp_path / "damaged")
+    assert result["error"] > COUNT / 4
 
 
 @pytest.mark.slow
 def test_damaged_old_files(tmp_path: Path) -> None:
-    found = holds(mutations(legacy(tmp_path), 3, COUNT), tmp_path / "damaged")
-    assert found["error"] > COUNT / 4
+    result = holds(mutations(legacy(tmp_path), 3, COUNT), tmp_path / "damaged")
+    assert result["error"] > COUNT / 4
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_damaged_arrays(tmp_path: Path) -> None:
     with path.open("wb") as file:
         for shape in ((2, 3, 2, 3, 3), (4, 18, 1, 1)):
             np.save(file, (np.arange(np.prod(shape)).reshape(shape) % 256 - 128).astype(np.int8))
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for data in mutations(path.read_bytes(), 6, 2 * COUNT):
         path.write_bytes(data)
         tracemalloc.start()
@@ -141,9 +141,9 @@ def test_damaged_arrays(tmp_path: Path) -> None:
             load_arrays(path, [Form(4), Form(4, 2), Form(2)])
         except MaceError as error:
             assert str(error).startswith(f"{path}: ")  # noqa: PT017  (arrays are as good)
-            found["error"] += 1
+            result["error"] += 1
         else:
-            found["arrays"] += 1
+            result["arrays"] += 1
         assert tracemalloc.get_traced_memory()[1] < MEMORY
         tracemalloc.stop()
-    assert min(found.values()) > COUNT / 10
+    assert min(result.values()) > COUNT / 10

@@ -33,9 +33,9 @@ def test_the_first_of_the_validation_data_is_the_sample(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inputs", [(), (Port("input"),)])
 def test_a_model_without_sample_and_shape_is_refused(inputs: tuple[Port, ...]) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         DescribedModel.of(Model("net", FILES, inputs=inputs))
-    assert str(told.value) == (
+    assert str(error.value) == (
         "model 'net': neither a sample nor the shape of the input is stated; name a .npy file under "
         "validation_inputs_data, or the shape under input_shapes, of the input_tensors `input`"
     )
@@ -43,6 +43,6 @@ def test_a_model_without_sample_and_shape_is_refused(inputs: tuple[Port, ...]) -
 
 @pytest.mark.parametrize("files", [FILES[:1], (*FILES, Path("more"))])
 def test_a_description_has_one_checkpoint(files: tuple[Path, ...]) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         DescribedModel.of(Model("net", files, inputs=(Port("input", shape=(1, 3, 4, 4)),)))
-    assert str(told.value) == "model 'net': has no checkpoint; name the .pth.tar file under weight_file_path"
+    assert str(error.value) == "model 'net': has no checkpoint; name the .pth.tar file under weight_file_path"

@@ -31,8 +31,8 @@ def tensors(
         "conv.bn.running_var": rng.uniform(0, 2, 6),
         "fc.op.weight": rng.normal(0, 0.3, (2, 6)),
     }
-    made = {name: value.astype(np.float32) for name, value in values.items() if value is not None}
-    return made | {"conv.bn.num_batches_tracked": np.array(3)}
+    results = {name: value.astype(np.float32) for name, value in values.items() if value is not None}
+    return results | {"conv.bn.num_batches_tracked": np.array(3)}
 
 
 @pytest.mark.parametrize("affine", [True, False])

@@ -64,18 +64,18 @@ def clip(value: int) -> int:
 def pooled(layer: Layer, x: Array) -> Array:
     (height, width), (down, right), step = layer.window
     rows, columns = layer.pooled
-    found = np.zeros((len(x), rows, columns), object)
-    for c, r, k in np.ndindex(*found.shape):
+    result = np.zeros((len(x), rows, columns), object)
+    for c, r, k in np.ndindex(*result.shape):
         window = [
             int(x[c, r * step + i * down, k * step + j * right])
             for i, j in product(range(height), range(width))
         ]
         if layer.pool and layer.pool.average:
             # Cut off towards zero, as int() does.
-            found[c, r, k] = int(sum(window) / len(window))
+            result[c, r, k] = int(sum(window) / len(window))
         else:
-            found[c, r, k] = max(window)
-    return found
+            result[c, r, k] = max(window)
+    return result
 
 
 def tap(layer: Layer, out: int, inner: int, row: int, column: int) -> int:
@@ -128,15 +128,15 @@ def reference(layer: Layer, sample: Array) -> Array:
         x = pooled(layer, x)
     if layer.operation is NO:
         return x
-    found = np.zeros((layer.out_channels, *layer.out_dim), object)
-    for at in np.ndindex(*found.shape):
+    result = np.zeros((layer.out_channels, *layer.out_dim), object)
+    for at in np.ndindex(*result.shape):
         value = total(layer, x, at) + (0 if layer.bias is None else 128 * int(layer.bias[at[0]]))
         if not layer.wide:
             value = clip(floor(value * 2.0**layer.shift / 128 + 0.5))
             value = max(value, 0) if layer.activation is RELU else value
             value = min(abs(value), 127) if layer.activation is ABS else value
-        found[at] = value
-    return found
+        result[at] = value
+    return result
 
 
 TWO, THREE = Pool(False, (2, 2), 2), Pool(True, (3, 3), 1)
@@ -204,12 +204,12 @@ def test_graph(name: str) -> None:
     layer, network = LAYERS[name], network_of(LAYERS[name])
     graph = verify(as_graph(network))
     assert list(graph.outputs) == ["one"]
-    found = execute(graph, {"input": network.sample[None].astype(np.int8)})["one"]
+    actual = execute(graph, {"input": network.sample[None].astype(np.int8)})["one"]
     expected = reference(layer, network.sample)
     rows, columns = layer.out_dim
     spatial = (rows, columns) if columns > 1 else (rows,) if rows > 1 else ()
-    assert found.shape == (1, layer.out_channels, *spatial)
-    assert np.array_equal(found.reshape(expected.shape), expected.astype(np.int64))
+    assert actual.shape == (1, layer.out_channels, *spatial)
+    assert np.array_equal(actual.reshape(expected.shape), expected.astype(np.int64))
     tensor = graph.tensors["one"]
     assert tensor.quant is not None
     assert tensor.quant.scale[0] == (2.0**-14 if layer.wide else 2.0**-7)
@@ -235,23 +235,23 @@ def two(second: Layer, **changes: Any) -> Network:
 )
 def test_layers_that_read_layers(network: Network) -> None:
     graph = verify(as_graph(network))
-    found = execute(graph, {"input": network.sample[None].astype(np.int8)})["one"]
+    actual = execute(graph, {"input": network.sample[None].astype(np.int8)})["one"]
     expected = outputs(network, NetworkOptions())[-1]
-    assert np.array_equal(found[0], expected)
+    assert np.array_equal(actual[0], expected)
 
 
 def test_what_only_the_accelerator_computes() -> None:
     """One node stands for the whole network; it computes what the accelerator does and says why kernels cannot."""
     xor = replace(make(NO, (4, 6), operands=2), eltwise=Eltwise.XOR, inputs=(0, INPUT))
     network = two(xor)
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         as_graph(network)
     reason = "layer 'one': bits of stored numbers have no meaning as real numbers; only the accelerator computes this"
-    assert str(caught.value) == f"net: {reason}"
+    assert str(error.value) == f"net: {reason}"
     graph = verify(as_any_graph(network))
     (node,) = graph.nodes
-    found = execute(graph, {"input": network.sample[None].astype(np.int8)})["one"]
-    assert np.array_equal(found[0], outputs(network, NetworkOptions())[-1])
+    actual = execute(graph, {"input": network.sample[None].astype(np.int8)})["one"]
+    assert np.array_equal(actual[0], outputs(network, NetworkOptions())[-1])
     assert node.op.lower is not None
     with pytest.raises(Refused, match="bits of stored numbers have no meaning"):
         node.op.lower(node, Lowering(graph))

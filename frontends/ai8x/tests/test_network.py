@@ -79,14 +79,20 @@ def test_shape_of_weights(made: Layer, shape: tuple[int, ...]) -> None:
 
 def test_defaults_change_nothing() -> None:
     """A layer that states nothing else computes one operand, unpooled, unshifted, in 8 bits."""
-    made = layer(C2, (4, 4))
-    assert (made.kernel, made.pad, made.dilation, made.groups, made.stride) == ((1, 1), (0, 0), (1, 1), 1, 1)
-    assert (made.operands, made.pool_first, made.flatten, made.shift, made.wide, made.output) == (
+    result = layer(C2, (4, 4))
+    assert (result.kernel, result.pad, result.dilation, result.groups, result.stride) == (
+        (1, 1),
+        (0, 0),
+        (1, 1),
+        1,
+        1,
+    )
+    assert (result.operands, result.pool_first, result.flatten, result.shift, result.wide, result.output) == (
         *(1, True, False, 0, False, False),
     )
-    assert made.window == ((1, 1), (1, 1), 1)
-    assert (made.width, layer(C2, (4, 4), wide=True).width) == (8, 32)
-    assert (made.one_dimensional, layer(C1, (4, 1)).one_dimensional) == (False, True)
+    assert result.window == ((1, 1), (1, 1), 1)
+    assert (result.width, layer(C2, (4, 4), wide=True).width) == (8, 32)
+    assert (result.one_dimensional, layer(C1, (4, 1)).one_dimensional) == (False, True)
     place = LayerPlacement(1, 2)
     assert (place.in_offset, place.out_offset, place.write_gap, place.read_gap, place.in_crop) == (
         0,

@@ -21,9 +21,9 @@ def test_options_of_files_are_read_and_others_left() -> None:
 
 def test_all_wrong_values_are_told_at_once() -> None:
     asked = {"skip-yaml-layers": -1, "skip_checkpoint_layers": True, "ignore-bn": "perhaps"}
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         NetworkOptions.of_files(asked, "net")
-    assert str(caught.value).splitlines() == [
+    assert str(error.value).splitlines() == [
         "net: skip-yaml-layers: -1 is not allowed; write an integer",
         "net: skip_checkpoint_layers: True is not allowed; write an integer",
         "net: ignore-bn: 'perhaps' is not allowed; write true or false",
@@ -86,9 +86,9 @@ def test_values_of_options_of_files(stated: dict[str, object], expected: Network
     if isinstance(expected, NetworkOptions):
         assert NetworkOptions.of_files(stated, "net") == expected
         return
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         NetworkOptions.of_files(stated, "net")
-    assert str(caught.value) == f"net: {expected}"
+    assert str(error.value) == f"net: {expected}"
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,12 @@ def untrained(**changes: Array | None) -> CheckpointState:
 @each
 def test_real_checkpoints(path: Path) -> None:
     """All tensors, their types and their order, and what is told of the way."""
-    expected, made = read_state(quantized(path)), quantize(read_state(path), Settings())
-    assert list(made.tensors) == list(expected.tensors)
+    expected, actual = read_state(quantized(path)), quantize(read_state(path), Settings())
+    assert list(actual.tensors) == list(expected.tensors)
     for name, values in expected.tensors.items():
-        assert made.tensors[name].dtype == values.dtype
-        np.testing.assert_array_equal(made.tensors[name], values, err_msg=name)
-    assert (made.arch, made.epoch, made.extras) == (expected.arch, expected.epoch, expected.extras)
+        assert actual.tensors[name].dtype == values.dtype
+        np.testing.assert_array_equal(actual.tensors[name], values, err_msg=name)
+    assert (actual.arch, actual.epoch, actual.extras) == (expected.arch, expected.epoch, expected.extras)
 
 
 @real
@@ -195,12 +195,12 @@ def test_bits_of_layers(tmp_path: Path) -> None:
     bits = read_weight_bits(path)
     assert bits == (2, 4, None)
     weights = {f"layer{i}.op.weight": np.full((1, 1), 0.9, np.float32) for i in range(3)}
-    made = quantize(CheckpointState(tmp_path, weights), Settings(bits=bits))
-    assert [made.number(f"layer{i}", "weight_bits") for i in range(3)] == [2, 4, 8]
-    assert [made.tensors[name].item() for name in weights] == [1, 7, 115]
+    result = quantize(CheckpointState(tmp_path, weights), Settings(bits=bits))
+    assert [result.number(f"layer{i}", "weight_bits") for i in range(3)] == [2, 4, 8]
+    assert [result.tensors[name].item() for name in weights] == [1, 7, 115]
     twice = weights | {f"module.{name}": values for name, values in weights.items()}
-    made = quantize(CheckpointState(tmp_path, twice), Settings(bits=bits))
-    assert [made.tensors[name].item() for name in twice] == [1, 7, 115] * 2
+    result = quantize(CheckpointState(tmp_path, twice), Settings(bits=bits))
+    assert [result.tensors[name].item() for name in twice] == [1, 7, 115] * 2
 
 
 def test_bits_follow_sequence_numbers(tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ def expect_outputs(case: Case, files: tuple[Path, ...]) -> dict[str, Array]:
     arrays = case.given()
     if case.oracle is None:
         return dict(expected(files, arrays))
-    made = case.oracle(*arrays.values())
-    return {f"y{i}": array for i, array in enumerate(made if isinstance(made, tuple) else (made,))}
+    result = case.oracle(*arrays.values())
+    return {f"y{i}": array for i, array in enumerate(result if isinstance(result, tuple) else (result,))}
 
 
 def check(case: Case, folder: Path) -> None:

@@ -44,10 +44,10 @@ def module(name: str) -> Any:
     spec = spec_from_file_location(f"caffe_{name}", Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
-    made = module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
+    result = module_from_spec(spec)
+    sys.modules[spec.name] = result
+    spec.loader.exec_module(result)
+    return result
 
 
 def trials(folder: Path) -> Iterator[Trial]:
@@ -73,11 +73,11 @@ def test_layers_through_generated_c(tmp_path: Path) -> None:
         graph = run_phases(trial.graph, registry).with_name(f"case{number}")
         assert [r for n in graph.nodes if (r := target.refuses(n, graph))] == [], trial.name
         graphs.append(graph)
-    given = {graph.name: trial.arrays for graph, trial in zip(graphs, tested, strict=True)}
-    found = run_merged(target, graphs, tmp_path, given, levels_here(target.levels("host"))[:1])
+    inputs = {graph.name: trial.arrays for graph, trial in zip(graphs, tested, strict=True)}
+    actual = run_merged(target, graphs, tmp_path, inputs, levels_here(target.levels("host"))[:1])
     for graph, trial in zip(graphs, tested, strict=True):
         for name, right in trial.right.items():
-            assert found[graph.name][name].shape == right.shape, trial.name
+            assert actual[graph.name][name].shape == right.shape, trial.name
             np.testing.assert_allclose(
-                found[graph.name][name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name
+                actual[graph.name][name], right, rtol=3e-5, atol=3e-5, err_msg=trial.name
             )

@@ -42,12 +42,12 @@ def test_anchors_of_an_image_of_its_own(tmp_path: Path) -> None:
     """The sizes of the image and of the steps that the layer states replace those of its bottoms."""
     own = f"PriorBox prior_box_param {{ {SIZES} img_h: 60 img_w: 40 step_h: 20 step_w: 20 }}"
     plain = f"PriorBox prior_box_param {{ {SIZES} }}"
-    made = [
+    results = [
         load(files_of(Case("", p, [(1, 4, 3, 2), (1, 3, *side)]), tmp_path))
         for p, side in ((own, (99, 77)), (plain, (60, 40)))
     ]
     first, second = (
-        execute(g, {n: np.zeros(g.tensors[n].shape, np.float32) for n in g.inputs})["y0"] for g in made
+        execute(g, {n: np.zeros(g.tensors[n].shape, np.float32) for n in g.inputs})["y0"] for g in results
     )
     np.testing.assert_allclose(first, second, rtol=1e-6)
 
@@ -106,21 +106,21 @@ DETECTIONS = (
 def test_boxes(case: tuple[str, int, int, int], tmp_path: Path) -> None:
     parameters, classes, kinds, images = case
     files = write_network(tmp_path, network(parameters, classes, kinds, images))
-    given = arrays(classes, kinds, images)
-    right = expected(files, given)["out"]
-    found = execute(load(files), given)["out"]
+    inputs = arrays(classes, kinds, images)
+    right = expected(files, inputs)["out"]
+    actual = execute(load(files), inputs)["out"]
     assert (right[..., 2] > 0).sum() > 3
-    np.testing.assert_allclose(found, right, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(actual, right, rtol=2e-5, atol=2e-5)
 
 
 def test_moves_that_hold_their_variances(tmp_path: Path) -> None:
-    parameters, given = f"code_type: CENTER_SIZE confidence_threshold: 0.1 {NMS}", arrays(2, 1, 1)
-    right = execute(load(write_network(tmp_path, network(parameters, 2))), given)["out"]
-    given["loc"] = given["loc"] * np.tile(np.float32([0.1, 0.1, 0.2, 0.25]), ANCHORS)
-    found = execute(
-        load(write_network(tmp_path, network(f"{parameters} variance_encoded_in_target: true", 2))), given
+    parameters, inputs = f"code_type: CENTER_SIZE confidence_threshold: 0.1 {NMS}", arrays(2, 1, 1)
+    right = execute(load(write_network(tmp_path, network(parameters, 2))), inputs)["out"]
+    inputs["loc"] = inputs["loc"] * np.tile(np.float32([0.1, 0.1, 0.2, 0.25]), ANCHORS)
+    actual = execute(
+        load(write_network(tmp_path, network(f"{parameters} variance_encoded_in_target: true", 2))), inputs
     )["out"]
-    np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, right, rtol=1e-5, atol=1e-6)
 
 
 def test_boxes_by_their_corners_and_sizes(tmp_path: Path) -> None:
@@ -128,15 +128,15 @@ def test_boxes_by_their_corners_and_sizes(tmp_path: Path) -> None:
     parameters = (
         "code_type: CORNER_SIZE confidence_threshold: 0.9 keep_top_k: 3 nms_param { nms_threshold: 0.9 }"
     )
-    graph, given = load(write_network(tmp_path, network(parameters, 2))), arrays(2, 1, 1)
-    given["conf"] = np.zeros((1, ANCHORS * 2), np.float32)
-    given["conf"][0, 5 * 2 + 1] = 0.95
-    rows = execute(graph, given)["out"].reshape(-1, 7)
+    graph, inputs = load(write_network(tmp_path, network(parameters, 2))), arrays(2, 1, 1)
+    inputs["conf"] = np.zeros((1, ANCHORS * 2), np.float32)
+    inputs["conf"][0, 5 * 2 + 1] = 0.95
+    rows = execute(graph, inputs)["out"].reshape(-1, 7)
     variance = np.array([0.1, 0.1, 0.2, 0.25])
     side = np.sqrt(30 * 36.0) / 2 / np.array([40, 60, 40, 60]) * [-1, -1, 1, 1]
     size = 2 * np.abs(side)
     assert not rows[1:].any()
     # Number 5 is the second of the third pixel: column 0, row 1.
     anchor = np.array([10, 30, 10, 30]) / [40, 60, 40, 60]
-    box = anchor + side + given["loc"][0, 20:24] * variance * size
+    box = anchor + side + inputs["loc"][0, 20:24] * variance * size
     np.testing.assert_allclose(rows[0], [0, 1, 0.95, *box], rtol=1e-5)

@@ -27,11 +27,11 @@ IMAGE = (1, 4, 6, 6)
 )
 def test_a_field_that_nothing_reads_is_refused(layer: str, names: str, tmp_path: Path) -> None:
     case = Case("fork", layer, [IMAGE, IMAGE] if layer.startswith("Eltwise") else [IMAGE])
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(files_of(case, tmp_path))
     kind = layer.partition(" ")[0]
     problem = f"it has {names}, which no layer here reads; {CUT_BEFORE}"
-    assert str(caught.value) == f"case.prototxt: layer 'layer' ({kind}): {problem}"
+    assert str(error.value) == f"case.prototxt: layer 'layer' ({kind}): {problem}"
 
 
 def test_fields_without_effect_are_accepted(tmp_path: Path) -> None:

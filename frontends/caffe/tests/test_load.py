@@ -42,9 +42,9 @@ def model(files: tuple[Path, ...], inputs: tuple[Port, ...] = (), outputs: tuple
 
 
 def fault(files: tuple[Path, ...], inputs: tuple[Port, ...] = (), outputs: tuple[str, ...] = ()) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(files, model(files, inputs, outputs))
-    return str(caught.value)
+    return str(error.value)
 
 
 def small(folder: Path, text: str = SMALL) -> tuple[Path, ...]:
@@ -80,11 +80,11 @@ def test_the_form_of_2014(tmp_path: Path) -> None:
     files = write_network(tmp_path, OLD, weights(BLOBS, old=True))
     graph = load(files)
     assert graph.outputs == ("prob",)
-    found = execute(graph, X)["prob"]
-    np.testing.assert_allclose(found, execute(load(small(tmp_path)), X)["prob"], rtol=1e-6)
+    actual = execute(graph, X)["prob"]
+    np.testing.assert_allclose(actual, execute(load(small(tmp_path)), X)["prob"], rtol=1e-6)
     deployed = "\n".join(line for line in OLD.splitlines() if "LOSS" not in line)
     np.testing.assert_allclose(
-        found, expected(write_network(tmp_path, deployed, weights(BLOBS, old=True)), X)["prob"], rtol=1e-5
+        actual, expected(write_network(tmp_path, deployed, weights(BLOBS, old=True)), X)["prob"], rtol=1e-5
     )
 
 

@@ -104,8 +104,8 @@ def detector() -> tuple[str, bytes]:
 
 def sound() -> list[tuple[bytes, bytes]]:
     """Descriptions and weights without damage."""
-    made = [(text, weights(blobs or {"none": [floats(1)]}, old=old)) for text, blobs, old in NETWORKS]
-    return [(text.encode(), data) for text, data in (*made, detector())]
+    results = [(text, weights(blobs or {"none": [floats(1)]}, old=old)) for text, blobs, old in NETWORKS]
+    return [(text.encode(), data) for text, data in (*results, detector())]
 
 
 def pair(what: str, text: bytes | None, data: bytes | None = None) -> Damaged:
@@ -217,6 +217,6 @@ def _length(data: bytes) -> bytes:
 def test_damaged_networks(tmp_path: Path) -> None:
     damaged = [*(pair("sound", *files) for files in sound()), *random_damage(), *known_damage()]
     assert len(damaged) >= 500
-    found = check_damaged("caffe", damaged, tmp_path)
-    assert found["graph"] >= len(sound())
-    assert found["error"] > 200
+    result = check_damaged("caffe", damaged, tmp_path)
+    assert result["graph"] >= len(sound())
+    assert result["error"] > 200

@@ -38,9 +38,9 @@ def corners(x: Array, height: int, width: int) -> Array:
 
 
 def unpooled(x: Array, places: Array) -> Array:
-    made = np.zeros((*x.shape[:2], 4 * x.shape[2] * x.shape[3]), np.float32)
-    np.put_along_axis(made, places.reshape(*x.shape[:2], -1).astype(int), x.reshape(*x.shape[:2], -1), 2)
-    return made.reshape(*x.shape[:2], 2 * x.shape[2], 2 * x.shape[3])
+    result = np.zeros((*x.shape[:2], 4 * x.shape[2] * x.shape[3]), np.float32)
+    np.put_along_axis(result, places.reshape(*x.shape[:2], -1).astype(int), x.reshape(*x.shape[:2], -1), 2)
+    return result.reshape(*x.shape[:2], 2 * x.shape[2], 2 * x.shape[3])
 
 
 PLACES = (

@@ -43,8 +43,8 @@ def layer_norm(x: Array) -> Array:
 
 
 def softmax(x: Array, axis: int) -> Array:
-    made = np.exp(x)
-    return made / made.sum(axis, keepdims=True)
+    result = np.exp(x)
+    return result / result.sum(axis, keepdims=True)
 
 
 def greatest(x: Array) -> tuple[Array, Array]:

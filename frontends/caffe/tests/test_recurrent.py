@@ -28,7 +28,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm(x: Array, goes_on: Array, static: Array | None, h: Array, c: Array) -> tuple[Array, ...]:
-    made = []
+    results = []
     for t in range(STEPS):
         on = goes_on[t][:, None]
         sums = x[t].reshape(BATCH, -1) @ LSTM[0].T + LSTM[1] + (h * on) @ LSTM[2].T
@@ -36,8 +36,8 @@ def lstm(x: Array, goes_on: Array, static: Array | None, h: Array, c: Array) -> 
         i, f, o, g = np.split(sums, 4, 1)
         c = on * sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        made.append(h)
-    return np.stack(made), h[None], c[None]
+        results.append(h)
+    return np.stack(results), h[None], c[None]
 
 
 def rnn(x: Array, goes_on: Array) -> Array:

@@ -285,9 +285,9 @@ def test_layer_is_refused(
     layer: str, inputs: Sequence[Shape], problem: str, remedy: str, tmp_path: Path
 ) -> None:
     case = Case(layer, layer, inputs, blobs=sequence_blobs(layer))
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(files_of(case, tmp_path) if inputs else without_bottoms(layer, tmp_path))
-    message = str(caught.value)
+    message = str(error.value)
     assert message.startswith(f"case.prototxt: layer 'layer' ({layer.split(maxsplit=1)[0]}): {problem}"), (
         message
     )
@@ -354,9 +354,9 @@ def test_a_blob_that_no_layer_computes(tmp_path: Path) -> None:
     ids=["no layers", "a top twice", "too many layers"],
 )
 def test_description_is_refused(text: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(write_network(tmp_path, text))
-    assert str(caught.value) == f"case.prototxt: {problem}"
+    assert str(error.value) == f"case.prototxt: {problem}"
 
 
 @pytest.mark.parametrize(
@@ -369,6 +369,6 @@ def test_description_is_refused(text: str, problem: str, tmp_path: Path) -> None
 )
 def test_weights_are_refused(data: bytes, problem: str, tmp_path: Path) -> None:
     text = entry("x", (1, 4)) + 'layer { name: "r" type: "ReLU" bottom: "x" top: "y" }'
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(write_network(tmp_path, text, data))
-    assert str(caught.value).startswith(f"case.caffemodel: {problem}")
+    assert str(error.value).startswith(f"case.caffemodel: {problem}")

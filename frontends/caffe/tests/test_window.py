@@ -19,17 +19,17 @@ def convolution(x: Array, w: Array, group: int, stride: int, pad: int) -> Array:
     rank = x.ndim - 2
     x = np.pad(x, [(0, 0), (0, 0), *[(pad, pad)] * rank])
     out = tuple((n - k) // stride + 1 for n, k in zip(x.shape[2:], w.shape[2:], strict=True))
-    made = np.zeros((x.shape[0], w.shape[0], *out))
+    result = np.zeros((x.shape[0], w.shape[0], *out))
     each = w.shape[0] // group
     for place in product(*map(range, out)):
         window = tuple(slice(p * stride, p * stride + k) for p, k in zip(place, w.shape[2:], strict=True))
         for g in range(group):
             seen = x[(slice(None), slice(g * w.shape[1], (g + 1) * w.shape[1]), *window)]
             own = w[g * each : (g + 1) * each]
-            made[(slice(None), slice(g * each, (g + 1) * each), *place)] = np.tensordot(
+            result[(slice(None), slice(g * each, (g + 1) * each), *place)] = np.tensordot(
                 seen, own, (range(1, rank + 2),) * 2
             )
-    return made
+    return result
 
 
 def transposed(x: Array, w: Array, group: int, stride: int, pad: int) -> Array:
@@ -37,14 +37,14 @@ def transposed(x: Array, w: Array, group: int, stride: int, pad: int) -> Array:
     n, channels, height, width = x.shape
     each = channels // group
     kernel = w.shape[2:]
-    made = np.zeros(
+    result = np.zeros(
         (n, w.shape[1] * group, *((s - 1) * stride + k for s, k in zip((height, width), kernel, strict=True)))
     )
     for g, i, j in product(range(group), range(height), range(width)):
         put = np.tensordot(x[:, g * each : (g + 1) * each, i, j], w[g * each : (g + 1) * each], 1)
         rows, columns = slice(i * stride, i * stride + kernel[0]), slice(j * stride, j * stride + kernel[1])
-        made[:, g * w.shape[1] : (g + 1) * w.shape[1], rows, columns] += put
-    return made[:, :, pad : made.shape[2] - pad, pad : made.shape[3] - pad]
+        result[:, g * w.shape[1] : (g + 1) * w.shape[1], rows, columns] += put
+    return result[:, :, pad : result.shape[2] - pad, pad : result.shape[3] - pad]
 
 
 def bins(length: int, level: int) -> list[slice]:
@@ -58,8 +58,10 @@ def pyramid(x: Array) -> Array:
     """The greatest of each bin of levels 0 to 2."""
     rows = []
     for level in range(3):
-        found = [x[:, :, r, c].max((2, 3)) for r in bins(x.shape[2], level) for c in bins(x.shape[3], level)]
-        rows.append(np.stack(found, -1).reshape(x.shape[0], -1))
+        results = [
+            x[:, :, r, c].max((2, 3)) for r in bins(x.shape[2], level) for c in bins(x.shape[3], level)
+        ]
+        rows.append(np.stack(results, -1).reshape(x.shape[0], -1))
     return np.concatenate(rows, 1)
 
 

@@ -86,8 +86,8 @@ def arrays(case: Case, batch: int = 1) -> dict[str, Array]:
     """Random inputs by name."""
     rng = np.random.default_rng(3)
     kind = np.dtype(case.dtype)
-    made = [rng.uniform(case.low, case.high, (batch, *shape)) for shape in case.shapes]
-    return {f"in{i}": (a if kind.kind == "f" else np.floor(a)).astype(kind) for i, a in enumerate(made)}
+    results = [rng.uniform(case.low, case.high, (batch, *shape)) for shape in case.shapes]
+    return {f"in{i}": (a if kind.kind == "f" else np.floor(a)).astype(kind) for i, a in enumerate(results)}
 
 
 def saved(model: Any, file: Path) -> Path:
@@ -108,8 +108,8 @@ def computed(model: Any, given: Mapping[str, Array]) -> list[Array]:
     """What Keras computes, its outputs in order."""
     k = keras()
     tensors = [k.ops.convert_to_tensor(a) for a in given.values()]
-    made = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
-    return [k.ops.convert_to_numpy(t) for t in k.tree.flatten(made)]
+    result = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
+    return [k.ops.convert_to_numpy(t) for t in k.tree.flatten(result)]
 
 
 def check(case: Case, folder: Path, suffix: str = ".keras", batch: int = 1) -> None:

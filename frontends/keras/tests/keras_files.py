@@ -21,12 +21,12 @@ def ref(name: str, call: int = 0, index: int = 0) -> Json:
 
 def described(kind: str, name: str, *given: Any, **config: Any) -> Json:
     nodes = [{"args": list(given), "kwargs": {}}] if given else []
-    made = {
+    results = {
         "module": "keras.layers",
         "class_name": kind,
         "config": {"name": name, "trainable": True, "dtype": "float32", **config},
     }
-    return {**made, "registered_name": None, "name": name, "inbound_nodes": nodes}
+    return {**results, "registered_name": None, "name": name, "inbound_nodes": nodes}
 
 
 def functional(name: str, layers: list[Json], first: list[Any], last: list[Any]) -> Json:

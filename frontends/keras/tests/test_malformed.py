@@ -62,19 +62,19 @@ def flipped(rng: random.Random, data: bytes) -> bytes:
 
 
 def changed(rng: random.Random) -> Json:
-    made = copy.deepcopy(network())
+    result = copy.deepcopy(network())
     for _ in range(rng.choice((1, 1, 2, 5))):
-        holder, key = rng.choice(list(places(made)))
+        holder, key = rng.choice(list(places(result)))
         if rng.random() < 0.2 and isinstance(holder, dict):
             del holder[key]
         else:
             holder[key] = copy.deepcopy(rng.choice(VALUES))
-    return made
+    return result
 
 
 def nested(depth: int, kind: str) -> Json:
     """Models in models, or wrappers in wrappers."""
-    made = functional(
+    result = functional(
         "net",
         [described("InputLayer", "i", batch_shape=[1, 4]), described("ReLU", "r", ref("i"))],
         ["i", 0, 0],
@@ -86,30 +86,30 @@ def nested(depth: int, kind: str) -> Json:
                 "TimeDistributed",
                 "w",
                 ref("i"),
-                layer={k: made[k] for k in ("module", "class_name", "config")},
+                layer={k: result[k] for k in ("module", "class_name", "config")},
             )
         else:
             calls = [
                 {"args": [ref("i") if kind == "model" or i == 0 else ref("m", i - 1)], "kwargs": {}}
                 for i in range(1 + (kind == "double"))
             ]
-            layer = {**made, "name": "m", "inbound_nodes": calls}
-        made = functional(
+            layer = {**result, "name": "m", "inbound_nodes": calls}
+        result = functional(
             f"n{level}",
             [described("InputLayer", "i", batch_shape=[1, 4]), layer],
             ["i", 0, 0],
             [layer["name"], 1 + (kind == "double"), 0],
         )
-    return made
+    return result
 
 
 def cyclic(rng: random.Random) -> Json:
-    made = network()
-    layers = made["config"]["layers"]
+    result = network()
+    layers = result["config"]["layers"]
     a, b = rng.choice(layers[1:]), rng.choice(layers[1:])
     a["inbound_nodes"] = [{"args": [ref(b["name"])], "kwargs": {}}]
     b["inbound_nodes"] = [{"args": [ref(a["name"])], "kwargs": {}}]
-    return made
+    return result
 
 
 def huge(made: h5py.File) -> None:
@@ -273,10 +273,10 @@ def test_weights_from_elsewhere_are_refused(change: Callable[[h5py.File], None],
 
 
 def test_cycle_is_told(tmp_path: Path) -> None:
-    made = network()
-    made["config"]["layers"][1]["inbound_nodes"] = [{"args": [ref("c")], "kwargs": {}}]
+    result = network()
+    result["config"]["layers"][1]["inbound_nodes"] = [{"args": [ref("c")], "kwargs": {}}]
     file = tmp_path / "model.keras"
-    file.write_bytes(archive(encoded(made), stored()))
+    file.write_bytes(archive(encoded(result), stored()))
     with pytest.raises(MaceError, match="layer 'c' reads, in the end, its own result"):
         load(file)
 

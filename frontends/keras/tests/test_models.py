@@ -174,13 +174,13 @@ def test_reference_names_outputs_as_the_graph_does(suffix: str, tmp_path: Path) 
 @FORMATS
 def test_reference_knows_inner_tensors(suffix: str, tmp_path: Path) -> None:
     file = saved(cnn(keras()), tmp_path / f"model{suffix}")
-    wanted = ("probabilities", "conv", "flat")
-    graph = load(file, outputs=tuple(Port(n) for n in wanted))
-    run = Keras().reference((file,), Model("m", (file,), outputs=tuple(Port(n) for n in wanted)))
+    expected = ("probabilities", "conv", "flat")
+    graph = load(file, outputs=tuple(Port(n) for n in expected))
+    run = Keras().reference((file,), Model("m", (file,), outputs=tuple(Port(n) for n in expected)))
     assert run is not None
     values, found = execute(graph, given(graph)), run(given(graph))
-    assert tuple(found) == wanted
-    for name in wanted:
+    assert tuple(found) == expected
+    for name in expected:
         np.testing.assert_allclose(values[name], found[name], rtol=1e-5, atol=1e-5)
 
 
@@ -230,9 +230,9 @@ def test_channels_first_is_channels_last_turned(tmp_path: Path) -> None:
     last.set_weights(first.get_weights())
     x = random(1, 2, 12, 12)
     graph = load(saved(first, tmp_path / "model.keras"))
-    wanted = computed(last, {"x": np.transpose(x, (0, 2, 3, 1))})[0]
+    expected = computed(last, {"x": np.transpose(x, (0, 2, 3, 1))})[0]
     np.testing.assert_allclose(
-        execute(graph, {"x": x})[graph.outputs[0]], np.transpose(wanted, (0, 3, 1, 2)), rtol=1e-5, atol=1e-5
+        execute(graph, {"x": x})[graph.outputs[0]], np.transpose(expected, (0, 3, 1, 2)), rtol=1e-5, atol=1e-5
     )
 
 

@@ -20,12 +20,12 @@ from mace_frontend_keras import Keras
 
 
 def old_layer(kind: str, name: str, nodes: list[Any], **config: Any) -> dict[str, Any]:
-    made = {
+    results = {
         "class_name": kind,
         "config": {"name": name, "trainable": True, "dtype": "float32", **config},
         "name": name,
     }
-    return {**made, "inbound_nodes": nodes}
+    return {**results, "inbound_nodes": nodes}
 
 
 def old_model(name: str, layers: list[Any], inputs: list[Any], outputs: list[Any]) -> dict[str, Any]:

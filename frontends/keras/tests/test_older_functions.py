@@ -52,10 +52,10 @@ class Function:
         keras()
         import tensorflow
 
-        found: Callable[..., Any] = tensorflow
+        result: Callable[..., Any] = tensorflow
         for part in self.name.split("."):
-            found = getattr(found, part)
-        return found(self.x, **self.settings)
+            result = getattr(result, part)
+        return result(self.x, **self.settings)
 
 
 FUNCTIONS = (

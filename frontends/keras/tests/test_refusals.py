@@ -13,9 +13,9 @@ from mace_frontend_keras import Keras
 
 
 def refused(model: Any, file: Path) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(saved(model, file))
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_python_code_is_refused(tmp_path: Path) -> None:

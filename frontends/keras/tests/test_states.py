@@ -53,8 +53,8 @@ def test_states_equal_keras_over_several_runs_and_again_after_a_reset(name: str,
         for _ in range(RUNS):
             x = sample(rng)
             values = session.run(x)
-            (wanted,) = run(x).values()
-            np.testing.assert_allclose(values[graph.port_outputs[0]], wanted, rtol=1e-4, atol=1e-5)
+            (expected,) = run(x).values()
+            np.testing.assert_allclose(values[graph.port_outputs[0]], expected, rtol=1e-4, atol=1e-5)
         session.reset()
 
 

@@ -45,6 +45,6 @@ def test_operations_through_generated_c(tmp_path: Path) -> None:
         graphs.append(run_phases(load(files), registry).with_name(name))
         inputs[name] = case.arrays()
         right[name] = Nnef().reference(files, Model(name, files))(inputs[name])
-    found = run_merged(target, graphs, tmp_path, inputs, levels_here(target.levels("host"))[:1])
+    actual = run_merged(target, graphs, tmp_path, inputs, levels_here(target.levels("host"))[:1])
     for name, expected in right.items():
-        np.testing.assert_allclose(found[name]["y"], expected["y"], rtol=3e-5, atol=3e-5, err_msg=name)
+        np.testing.assert_allclose(actual[name]["y"], expected["y"], rtol=3e-5, atol=3e-5, err_msg=name)

@@ -29,9 +29,9 @@ def net(folder: Path) -> tuple[Path, ...]:
 
 def fault(folder: Path, text: str, model: Model | None = None) -> str:
     files = write_model(folder / "bad", text)
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load(files, replace(model, files=files) if model else None)
-    return str(told.value)
+    return str(error.value)
 
 
 def test_a_folder_and_its_description_are_one_model(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_variables_lie_in_the_folder(label: str, said: str, tmp_path: Path) -> N
         ),
     )
     (folder / "link.dat").symlink_to(tmp_path / "b.dat")
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load((folder,))
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
 def header(array: np.ndarray, **words: int) -> bytes:
@@ -159,9 +159,9 @@ def test_damaged_variables(data: bytes, said: str, tmp_path: Path) -> None:
     )
     (folder,) = write_model(tmp_path / "m", text)
     (folder / "w.dat").write_bytes(data)
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load((folder,))
-    assert said in str(told.value)
+    assert said in str(error.value)
 
 
 def body(text: str) -> str:

@@ -108,6 +108,6 @@ def test_a_variable_of_half_precision_is_widened(tmp_path: Path) -> None:
     ],
 )
 def test_refusals(body: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load(write_model(tmp_path / "m", Case(body, IMAGE).text()))
-    assert said in str(told.value)
+    assert said in str(error.value)

@@ -158,6 +158,6 @@ def test_resizing(body: str, tmp_path: Path) -> None:
 )
 def test_refusals(body: str, said: str, tmp_path: Path) -> None:
     case = Case(body, variables=WEIGHTS)
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         load(write_model(tmp_path / "m", case.text(), case.variables))
-    assert said in str(told.value)
+    assert said in str(error.value)

@@ -118,8 +118,10 @@ def graph_of(case: Any, path: Path) -> tuple[Graph, dict[str, Array], list[Array
             if "computed at run time" in why:
                 continue
             return why
-        wanted = [filled(graph, name, np.asarray(o)) for name, o in zip(graph.outputs, outputs, strict=True)]
-        return graph, {n: arrays[n] for n in graph.inputs}, wanted
+        expected = [
+            filled(graph, name, np.asarray(o)) for name, o in zip(graph.outputs, outputs, strict=True)
+        ]
+        return graph, {n: arrays[n] for n in graph.inputs}, expected
     return why
 
 

@@ -45,9 +45,9 @@ class Refusal:
     def check(self, path: Path) -> None:
         """Load the model; the first line of the error names the node and has the message."""
         self.write(path)
-        with pytest.raises(MaceError) as caught:
+        with pytest.raises(MaceError) as error:
             Onnx().load((path,), Model("m", (path,)), core_ops())
-        first = str(caught.value).splitlines()[0]
+        first = str(error.value).splitlines()[0]
         assert self.message in first
         assert first.startswith(f"{path.name}: node '")
         # Words for a damaged file, where a handler failed instead of refusing.

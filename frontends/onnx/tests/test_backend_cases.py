@@ -39,17 +39,17 @@ class Outcome:
 
 
 def outcome(case: Any, path: Path) -> Outcome:
-    found = graph_of(case, path)
-    return Outcome(REFUSED, found) if isinstance(found, str) else compare(case, *found)
+    result = graph_of(case, path)
+    return Outcome(REFUSED, result) if isinstance(result, str) else compare(case, *result)
 
 
 def compare(case: Any, graph: Graph, arrays: dict[str, Array], outputs: Sequence[Array]) -> Outcome:
     values = execute(graph, arrays)
-    for name, wanted in zip(graph.outputs, outputs, strict=True):
-        if values[name].dtype != np.asarray(wanted).dtype:
+    for name, expected in zip(graph.outputs, outputs, strict=True):
+        if values[name].dtype != np.asarray(expected).dtype:
             return Outcome(WRONG, f"{name} is {values[name].dtype}")
         try:
-            np.testing.assert_allclose(values[name], wanted, rtol=case.rtol, atol=case.atol)
+            np.testing.assert_allclose(values[name], expected, rtol=case.rtol, atol=case.atol)
         except AssertionError as error:
             return Outcome(WRONG, " ".join(str(error).split()))
     return Outcome(PASS)

@@ -44,9 +44,9 @@ def load(path: Path, values: dict[str, Any], inputs: tuple[Port, ...] = ()) -> G
 
 
 def fault(path: Path, values: dict[str, Any], inputs: tuple[Port, ...] = ()) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(path, values, inputs)
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_a_branch_that_is_not_taken_is_not_read(tmp_path: Path) -> None:

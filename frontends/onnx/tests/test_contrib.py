@@ -186,11 +186,11 @@ def test_boxes_found_and_then_none(tmp_path: Path) -> None:
     arrays = {"b": RNG(0).random((1, 6, 4), np.float32), "s": RNG(1).random((1, 2, 6), np.float32)}
     run = Onnx().reference((tmp_path / "m.onnx",), Model("m", (tmp_path / "m.onnx",)))
     assert run is not None
-    expected, found = run(arrays)["y"], execute(graph, arrays)["y"]
+    expected, actual = run(arrays)["y"], execute(graph, arrays)["y"]
     assert graph.tensors["y"].shape == (8, 3)
     assert 0 < len(expected) < 8
-    np.testing.assert_array_equal(found[: len(expected)], expected)
-    assert (found[len(expected) :] == -1).all()
+    np.testing.assert_array_equal(actual[: len(expected)], expected)
+    assert (actual[len(expected) :] == -1).all()
 
 
 def test_random_numbers_are_refused(tmp_path: Path) -> None:

@@ -129,9 +129,13 @@ def test_sum_of_a_skip_connection_is_an_output(tmp_path: Path) -> None:
 
 def test_two_bits_are_four_in_a_byte(tmp_path: Path) -> None:
     stored, scales = packed(3, 1, 4), normal(3)
-    made = case("MatMulNBits<K=16, N=3, bits=2, block_size=16>(x, q, r)", "float[1,16] x", q=stored, r=scales)
+    result = case(
+        "MatMulNBits<K=16, N=3, bits=2, block_size=16>(x, q, r)", "float[1,16] x", q=stored, r=scales
+    )
     x = normal(1, 16, seed=4)
-    y = RuntimeCase(made.body, made.ports, made.constants, values={"x": x}).compute(tmp_path / "m.onnx")["y"]
+    y = RuntimeCase(result.body, result.ports, result.constants, values={"x": x}).compute(
+        tmp_path / "m.onnx"
+    )["y"]
     integers = np.stack([stored >> shift & 3 for shift in (0, 2, 4, 6)], -1).reshape(3, 16)
     np.testing.assert_allclose(y, x @ ((integers - 2.0) * scales[:, None]).T, rtol=1e-4, atol=1e-5)
 
@@ -210,6 +214,6 @@ V = f"{X}, float[2,5,12] v"
     ],
 )
 def test_form_that_is_not_represented_is_refused(made: RuntimeCase, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         made.load(tmp_path / "m.onnx")
-    assert message in str(caught.value).splitlines()[0]
+    assert message in str(error.value).splitlines()[0]

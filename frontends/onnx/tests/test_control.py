@@ -123,9 +123,9 @@ def test_as_many_turns_as_are_unrolled(
     ],
 )
 def test_flow_that_cannot_be_written_out_is_refused(made: RuntimeCase, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         made.load(tmp_path / "m.onnx")
-    assert message in str(caught.value).splitlines()[0]
+    assert message in str(error.value).splitlines()[0]
 
 
 def test_loop_that_goes_on_after_the_last_iteration_that_is_unrolled_is_refused(
@@ -140,14 +140,16 @@ def test_loop_that_goes_on_after_the_last_iteration_that_is_unrolled_is_refused(
 
 
 def test_scan_before_9_is_refused(tmp_path: Path) -> None:
-    made = scan("", "float[3,2] x")
+    result = scan("", "float[3,2] x")
     with pytest.raises(
         MaceError, match=r"Scan before operator set 9; convert the model with onnx\.version_converter"
     ):
-        RuntimeCase(made.body, "float[1,2] o, float[1,3,2] x", opset=8, outputs="y z").load(
+        RuntimeCase(result.body, "float[1,2] o, float[1,3,2] x", opset=8, outputs="y z").load(
             tmp_path / "m.onnx"
         )
-    assert RuntimeCase(made.body, made.ports, opset=9, outputs="y z").load(tmp_path / "m.onnx").outputs == (
+    assert RuntimeCase(result.body, result.ports, opset=9, outputs="y z").load(
+        tmp_path / "m.onnx"
+    ).outputs == (
         "y",
         "z",
     )

@@ -49,12 +49,12 @@ def test_boxes_are_those_of_onnx_runtime(inputs: str, attributes: str, constant:
     if constant == "b s":
         case.check(tmp_path / "m.onnx")
         return
-    found = case.compute(tmp_path / "m.onnx")["y"]
+    actual = case.compute(tmp_path / "m.onnx")["y"]
     whole = RuntimeCase(body, "float[1] x", constants | values)
     expected = whole.compute(tmp_path / "w.onnx")["y"]
-    assert len(found) == 2 * (1 if "one" in inputs else 4)
-    np.testing.assert_array_equal(found[: len(expected)], expected)
-    assert (found[len(expected) :] == -1).all()
+    assert len(actual) == 2 * (1 if "one" in inputs else 4)
+    np.testing.assert_array_equal(actual[: len(expected)], expected)
+    assert (actual[len(expected) :] == -1).all()
 
 
 @pytest.mark.parametrize("inputs", ["", ", n"])

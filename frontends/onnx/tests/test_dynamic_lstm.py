@@ -53,17 +53,17 @@ def test_dynamic_lstm(direction: str, per_column: bool, tmp_path: Path) -> None:
     run = Onnx().reference((path,), Model("m", (path,)))
     assert run is not None
     x = {"x": rng.normal(0, 1, (STEPS, 1, WIDTH)).astype(np.float32)}
-    found, wanted = execute(read, x), run(x)
+    actual, expected = execute(read, x), run(x)
     for name in ("y", "h", "c"):
         # Half a step of x, 4 / 255, through weights of about 0.3.
-        assert np.abs(found[name] - wanted[name]).max() < 0.02, name
-        assert np.corrcoef(found[name].reshape(-1), wanted[name].reshape(-1))[0, 1] > 0.999
+        assert np.abs(actual[name] - expected[name]).max() < 0.02, name
+        assert np.corrcoef(actual[name].reshape(-1), expected[name].reshape(-1))[0, 1] > 0.999
     # Without the attribute the hidden size is that of the recurrent weights.
     model = onnx.load(path)
     model.graph.node[0].attribute.remove(helper.make_attribute("hidden_size", HIDDEN))
     path.write_bytes(model.SerializeToString())
     same = execute(verify(Onnx().load((path,), Model("m", (path,)), core_ops())), x)
-    np.testing.assert_array_equal(same["y"], found["y"])
+    np.testing.assert_array_equal(same["y"], actual["y"])
     (weights,) = (tensor for tensor in model.graph.initializer if tensor.name == "r")
     given = helper.make_tensor_value_info("r", TensorProto.INT8, weights.dims)
     model.graph.initializer.remove(weights)

@@ -72,9 +72,9 @@ def case(equation: str, shapes: Shapes, constants: bool = False) -> RuntimeCase:
 def test_einsum_computes_what_numpy_does(
     equation: str, shapes: Shapes, constants: bool, tmp_path: Path
 ) -> None:
-    made = case(equation, shapes, constants)
-    y = made.compute(tmp_path / "m.onnx")["y"]
-    expected = np.einsum(equation.replace(" ", ""), *made.values.values())
+    result = case(equation, shapes, constants)
+    y = result.compute(tmp_path / "m.onnx")["y"]
+    expected = np.einsum(equation.replace(" ", ""), *result.values.values())
     assert y.shape == expected.shape
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
@@ -94,8 +94,8 @@ def test_einsum_computes_what_numpy_does(
 def test_which_ops_an_equation_becomes(equation: str, shapes: Shapes, ops: list[str], tmp_path: Path) -> None:
     """An axis that nothing needs is summed before the product, and nothing is transposed in vain."""
     graph = case(equation, shapes).load(tmp_path / "m.onnx")
-    found = [node.op.name for node in graph.nodes if node.op.name != "Identity"]
-    assert sorted(found) == sorted(ops)
+    results = [node.op.name for node in graph.nodes if node.op.name != "Identity"]
+    assert sorted(results) == sorted(ops)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,6 @@ def test_which_ops_an_equation_becomes(equation: str, shapes: Shapes, ops: list[
 def test_equation_that_fits_nothing_is_refused(
     equation: str, shapes: Shapes, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         case(equation, shapes).load(tmp_path / "m.onnx")
-    assert message in str(caught.value).splitlines()[0]
+    assert message in str(error.value).splitlines()[0]

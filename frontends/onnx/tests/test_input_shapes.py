@@ -66,16 +66,16 @@ def test_input_has_the_shape(dims: Dims | None, stated: Shape | None, shape: Sha
     ],
 )
 def test_shape_is_refused(dims: Dims | None, stated: Shape | None, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path / "m.onnx", dims, stated)
-    assert str(caught.value).startswith(f"m.onnx: {message}")
+    assert str(error.value).startswith(f"m.onnx: {message}")
 
 
 def test_type_that_the_ir_has_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path / "m.onnx", (2, 3), element=TensorProto.COMPLEX64)
     text = "its elements are of type COMPLEX64, which is not supported; convert the model to float32"
-    assert str(caught.value) == f"m.onnx: input 'x': {text}"
+    assert str(error.value) == f"m.onnx: input 'x': {text}"
 
 
 def test_input_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_input_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(MaceError, match="input 'x' is no tensor") as caught:
+    with pytest.raises(MaceError, match="input 'x' is no tensor") as error:
         Onnx().load((path,), Model("m", (path,)), core_ops())
     remedy = "cut the graph behind it: name inner tensors under input_tensors"
-    assert str(caught.value).splitlines()[0] == f"m.onnx: input 'x' is no tensor; {remedy}"
+    assert str(error.value).splitlines()[0] == f"m.onnx: input 'x' is no tensor; {remedy}"

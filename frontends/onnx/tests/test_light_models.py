@@ -74,10 +74,10 @@ def test_light_models(tmp_path: Path) -> None:
     models = compiled(graphs.values(), tmp_path)
     for path, graph in graphs.items():
         arrays = picture(graph)
-        found = models[path.stem].run(arrays)[graph.outputs[0]]
+        actual = models[path.stem].run(arrays)[graph.outputs[0]]
         stored = TensorProto.FromString(path.with_name(f"{path.stem}_output_0.pb").read_bytes())
-        for wanted in (numpy_helper.to_array(stored), runtime(path, arrays)):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7, err_msg=path.stem)
+        for expected in (numpy_helper.to_array(stored), runtime(path, arrays)):
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7, err_msg=path.stem)
 
 
 def filled(path: Path, made: Path) -> str:
@@ -113,10 +113,10 @@ def test_light_models_with_weights(tmp_path: Path) -> None:
     models = compiled(graphs.values(), tmp_path)
     for name, output in outputs.items():
         arrays = picture(graphs[name])
-        found, wanted = (
+        actual, expected = (
             models[name].run(arrays)[output],
             runtime(tmp_path / f"{name}.onnx", arrays, (output,)),
         )
-        assert found.shape == wanted.shape
-        assert np.ptp(wanted) > 0
-        assert np.abs(found - wanted).max() <= 2e-5 * np.abs(wanted).max(), name
+        assert actual.shape == expected.shape
+        assert np.ptp(expected) > 0
+        assert np.abs(actual - expected).max() <= 2e-5 * np.abs(expected).max(), name

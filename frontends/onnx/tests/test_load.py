@@ -44,9 +44,9 @@ def load(path: Path, inputs: tuple[Port, ...] = (), outputs: tuple[str, ...] = (
 
 
 def fault(path: Path, inputs: tuple[Port, ...] = (), outputs: tuple[str, ...] = ()) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(path, inputs, outputs)
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_names_are_kept(tmp_path: Path) -> None:

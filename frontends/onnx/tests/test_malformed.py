@@ -267,8 +267,8 @@ def attributes() -> Iterator[tuple[str, onnx.ModelProto]]:
             other = onnx.ModelProto()
             other.CopyFrom(model)
             node = next(n for n in other.graph.node if n.name == name)
-            found = next(a for a in node.attribute if a.name == attribute)
-            found.type = kind
+            result = next(a for a in node.attribute if a.name == attribute)
+            result.type = kind
             yield f"{attribute} as {AttributeProto.AttributeType.Name(kind)}", other
     for text in ("", "abc", "Relu", "num_heads"):
         other = onnx.ModelProto()
@@ -325,6 +325,6 @@ def known_damage() -> Iterator[Damaged]:
 def test_damaged_models(tmp_path: Path) -> None:
     damaged = [*(one("sound", model) for model in MODELS), *random_damage(), *known_damage()]
     assert len(damaged) >= 500
-    found = check_damaged("onnx", damaged, tmp_path)
-    assert found["graph"] >= len(MODELS)
-    assert found["error"] > 200
+    result = check_damaged("onnx", damaged, tmp_path)
+    assert result["graph"] >= len(MODELS)
+    assert result["error"] > 200

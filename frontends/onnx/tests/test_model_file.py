@@ -35,9 +35,9 @@ def save(path: Path, made: ModelProto) -> Path:
 
 
 def message(path: Path) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         Onnx().load((path,), Model("m", (path,)), core_ops())
-    return str(caught.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_versions(made: ModelProto, problem: str, tmp_path: Path) -> None:
 
 
 def test_versions_of_functions_count_too(tmp_path: Path) -> None:
-    made = model()
-    made.functions.add(name="f", domain="d").opset_import.add(domain="e", version=2**31)
-    assert "uses operator set 2147483648 of domain 'e'" in message(save(tmp_path / "m.onnx", made))
+    result = model()
+    result.functions.add(name="f", domain="d").opset_import.add(domain="e", version=2**31)
+    assert "uses operator set 2147483648 of domain 'e'" in message(save(tmp_path / "m.onnx", result))
 
 
 def without_graph(made: ModelProto) -> None:
@@ -83,9 +83,9 @@ def without_version(made: ModelProto) -> None:
 def test_a_file_without_graph_or_version_is_no_model(
     change: Callable[[ModelProto], None], tmp_path: Path
 ) -> None:
-    made = model()
-    change(made)
-    text = message(save(tmp_path / "m.onnx", made))
+    result = model()
+    change(result)
+    text = message(save(tmp_path / "m.onnx", result))
     assert (
         text
         == "m.onnx: is no ONNX model, or a damaged one: it holds no graph; export or download the model again"
@@ -93,10 +93,10 @@ def test_a_file_without_graph_or_version_is_no_model(
 
 
 def test_a_model_without_operator_set_of_onnx_is_one_of_the_oldest(tmp_path: Path) -> None:
-    made = model()
-    del made.opset_import[:]
-    made.opset_import.add(domain="d", version=1)
-    assert "" not in model_file.read(save(tmp_path / "m.onnx", made)).opsets
+    result = model()
+    del result.opset_import[:]
+    result.opset_import.add(domain="d", version=1)
+    assert "" not in model_file.read(save(tmp_path / "m.onnx", result)).opsets
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_payloads_lie_inside_the_file(offset: int, length: int, fits: bool, tmp_
         first = offset // 4
         np.testing.assert_array_equal(file.array(tensor), np.float32([first, first + 1]))
         return
-    with pytest.raises(MaceError, match="the data of tensor 'w' cannot be read: ") as caught:
+    with pytest.raises(MaceError, match="the data of tensor 'w' cannot be read: ") as error:
         file.array(tensor)
-    assert str(caught.value).endswith("; export the model again, and keep its data file beside it")
+    assert str(error.value).endswith("; export the model again, and keep its data file beside it")
 
 
 def external(name: str, location: str) -> TensorProto:
@@ -135,17 +135,17 @@ def external(name: str, location: str) -> TensorProto:
 
 
 def test_files_of_weights_are_found_wherever_a_tensor_is(tmp_path: Path) -> None:
-    made = model()
+    result = model()
     inner = helper.make_graph(
         [helper.make_node("Constant", [], ["k"], value=external("k", "c"))], "b", [], []
     )
     inner.initializer.append(external("i", "b"))
-    made.graph.initializer.extend(
+    result.graph.initializer.extend(
         [external("w", "d"), external("v", "a"), external("u", "a"), external("p", "")]
     )
-    made.graph.node.append(helper.make_node("If", ["x"], ["z"], then_branch=inner))
-    made.graph.node.append(helper.make_node("Odd", [], ["q"], domain="d", value=external("t", "e")))
-    path = save(tmp_path / "m.onnx", made)
+    result.graph.node.append(helper.make_node("If", ["x"], ["z"], then_branch=inner))
+    result.graph.node.append(helper.make_node("Odd", [], ["q"], domain="d", value=external("t", "e")))
+    path = save(tmp_path / "m.onnx", result)
     assert model_file.read(path).locations == ["a", "b", "c", "d", "e"]
     for name in "ace":
         (tmp_path / name).touch()
@@ -156,28 +156,28 @@ def test_files_of_weights_are_found_wherever_a_tensor_is(tmp_path: Path) -> None
 
 def test_initializers_are_no_inputs(tmp_path: Path) -> None:
     """Before IR version 4, every constant had to be listed among the inputs; sparse ones as well."""
-    made = model()
-    made.graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "ws")
-    made.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.float32), "w"))
+    result = model()
+    result.graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "ws")
+    result.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.float32), "w"))
     values = numpy_helper.from_array(np.ones(1, np.float32), "s")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.zeros(1, np.int64), "i"), [1])
-    made.graph.sparse_initializer.append(sparse)
-    file = model_file.read(save(tmp_path / "m.onnx", made))
+    result.graph.sparse_initializer.append(sparse)
+    file = model_file.read(save(tmp_path / "m.onnx", result))
     assert (file.inputs, file.outputs) == (["x"], ["y"])
     assert file.initializers == {"w", "s"}
 
 
 @pytest.mark.parametrize(("indices", "shape"), [([1, 5], (2, 3)), ([[0, 1], [1, 2]], (2, 3)), ([1, 5], (6,))])
 def test_sparse_constants_become_dense(indices: list[object], shape: tuple[int, ...], tmp_path: Path) -> None:
-    made = model()
+    result = model()
     values = numpy_helper.from_array(np.float32([7, 8]), "s")
     positions = numpy_helper.from_array(np.int64(indices), "i")
-    made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, positions, shape))
-    made.graph.node[0].op_type = "Add"
-    made.graph.node[0].input.append("s")
-    for value in (*made.graph.input, *made.graph.output):
+    result.graph.sparse_initializer.append(helper.make_sparse_tensor(values, positions, shape))
+    result.graph.node[0].op_type = "Add"
+    result.graph.node[0].input.append("s")
+    for value in (*result.graph.input, *result.graph.output):
         value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, shape))
-    path = save(tmp_path / "m.onnx", made)
+    path = save(tmp_path / "m.onnx", result)
     graph = Onnx().load((path,), Model("m", (path,)), core_ops())
     (dense,) = graph.weights.values()
     np.testing.assert_array_equal(dense.reshape(-1), [0, 7, 0, 0, 0, 8])
@@ -208,9 +208,9 @@ def test_the_first_line_of_an_error() -> None:
 
 
 def test_a_long_complaint_of_the_checker_is_cut(tmp_path: Path) -> None:
-    made = model()
-    made.graph.node[0].attribute.append(helper.make_attribute("odd" * 300, 1))
-    text = message(save(tmp_path / "m.onnx", made))
+    result = model()
+    result.graph.node[0].attribute.append(helper.make_attribute("odd" * 300, 1))
+    text = message(save(tmp_path / "m.onnx", result))
     start, end = "m.onnx: is no valid ONNX model: ", "; export the model again"
     assert text.startswith(start)
     assert text.endswith(end)

@@ -85,6 +85,6 @@ def test_model(case: Case) -> None:
         expected = dict(run(arrays))
     values = execute(graph, arrays)
     for name in graph.outputs:
-        made, wanted = values[name].astype(np.float64).ravel(), expected[name].astype(np.float64).ravel()
-        assert made @ wanted / np.linalg.norm(made) / np.linalg.norm(wanted) >= case.cosine
-        assert np.abs(made - wanted).max() <= case.error
+        actual, wanted = values[name].astype(np.float64).ravel(), expected[name].astype(np.float64).ravel()
+        assert actual @ wanted / np.linalg.norm(actual) / np.linalg.norm(wanted) >= case.cosine
+        assert np.abs(actual - wanted).max() <= case.error

@@ -180,6 +180,6 @@ def test_pad_keeps_an_integer_that_no_float_holds(value: int, tmp_path: Path) ->
     ],
 )
 def test_movement_that_fits_nothing_is_refused(made: RuntimeCase, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         made.load(tmp_path / "m.onnx")
-    assert message in str(caught.value).splitlines()[0]
+    assert message in str(error.value).splitlines()[0]

@@ -87,8 +87,8 @@ def test_who_computes_gets_the_integers(body: str, output: type, tmp_path: Path)
     ],
 )
 def test_attributes_are_values_of_python(attribute: onnx.AttributeProto, value: object) -> None:
-    found = attribute_value(attribute)
-    assert (type(found), found) == (type(value), value)
+    result = attribute_value(attribute)
+    assert (type(result), result) == (type(value), value)
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:

@@ -296,5 +296,5 @@ def test_gathered_batches_exist_from_operator_set_12_on(opset: int, batch: int, 
     body = f"y = GatherND<batch_dims={batch}>(x, i)"
     graph = load(tmp_path / "m.onnx", body, opset, "float[2,3] x", i=[[1], [0]])
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    found = execute(graph, {"x": x})["y"]
-    np.testing.assert_array_equal(found, x[[0, 1], [1, 0]] if batch else x[[1, 0]])
+    actual = execute(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(actual, x[[0, 1], [1, 0]] if batch else x[[1, 0]])

@@ -94,9 +94,9 @@ def check_steps(case: RuntimeCase, path: Path, values: dict[str, np.ndarray]) ->
     arrays = RuntimeCase(case.body, case.ports, values=values).inputs(graph)
     run = Onnx().reference((path,), Model("m", (path,)))
     assert run is not None
-    found, expected = execute(graph, arrays)["y"], run(arrays)["y"]
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    apart = np.abs(found.astype(int) - expected.astype(int))
+    actual, expected = execute(graph, arrays)["y"], run(arrays)["y"]
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    apart = np.abs(actual.astype(int) - expected.astype(int))
     assert apart.max() <= 1
     assert (apart == 0).mean() > 0.9
     return [node.op.name for node in graph.nodes]

@@ -82,10 +82,10 @@ def test_batch_first_is_the_transposed_layer(op: str, outputs: str, tmp_path: Pa
     time = RuntimeCase(
         last.body, last.ports, last.constants, 14, outputs=outputs, values={"x": x.swapaxes(0, 1)}
     )
-    found, expected = (made.compute(tmp_path / "m.onnx") for made in (batch, time))
-    np.testing.assert_allclose(found["y"], expected["y"].transpose(2, 0, 1, 3), rtol=1e-6)
+    actual, expected = (made.compute(tmp_path / "m.onnx") for made in (batch, time))
+    np.testing.assert_allclose(actual["y"], expected["y"].transpose(2, 0, 1, 3), rtol=1e-6)
     if "h" in outputs:
-        np.testing.assert_allclose(found["h"], expected["h"].swapaxes(0, 1), rtol=1e-6)
+        np.testing.assert_allclose(actual["h"], expected["h"].swapaxes(0, 1), rtol=1e-6)
 
 
 def test_all_states_of_an_lstm_come_batch_first(tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_all_states_of_an_lstm_come_batch_first(tmp_path: Path) -> None:
     time = RuntimeCase(
         last.body, last.ports, last.constants, 14, outputs="y h c", values={"x": x.swapaxes(0, 1)}
     )
-    found, expected = (made.compute(tmp_path / "m.onnx") for made in (batch, time))
+    actual, expected = (made.compute(tmp_path / "m.onnx") for made in (batch, time))
     for name in "hc":
-        assert found[name].shape == (BATCH, 1, HIDDEN)
-        np.testing.assert_allclose(found[name], expected[name].swapaxes(0, 1), rtol=1e-6)
+        assert actual[name].shape == (BATCH, 1, HIDDEN)
+        np.testing.assert_allclose(actual[name], expected[name].swapaxes(0, 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("opset", "op"), [(13, "LSTM"), (7, "LSTM")])
 def test_hidden_size_is_that_of_the_recurrent_weights(opset: int, op: str, tmp_path: Path) -> None:
-    made = layer(op, 'direction="forward"', opset=opset)
-    assert made.load(tmp_path / "m.onnx").tensors["y"].shape == (TIME, 1, BATCH, HIDDEN)
+    result = layer(op, 'direction="forward"', opset=opset)
+    assert result.load(tmp_path / "m.onnx").tensors["y"].shape == (TIME, 1, BATCH, HIDDEN)

@@ -22,9 +22,9 @@ BODY = "a = Sin(x) b = Mul(a, v) y = Cos(b)"
 def reference(path: Path, inputs: str = "", outputs: str = "", **keys: object) -> Reference:
     RuntimeCase(BODY, "float[2,3] x, float[2,3] v").write(path)
     ports = [tuple(Port(name) for name in names.split()) for names in (inputs, outputs)]
-    found = Onnx().reference((path,), Model("m", (path,), inputs=ports[0], outputs=ports[1], keys=keys))
-    assert found is not None
-    return found
+    result = Onnx().reference((path,), Model("m", (path,), inputs=ports[0], outputs=ports[1], keys=keys))
+    assert result is not None
+    return result
 
 
 A = np.sin(X)
@@ -47,10 +47,10 @@ CUTS: Mapping[tuple[str, str], dict[str, Array]] = {
 def test_reference_is_cut_where_the_model_is(inputs: str, outputs: str, tmp_path: Path) -> None:
     values = {"x": X, "v": V, "a": X, "b": V}
     run = reference(tmp_path / "m.onnx", inputs, outputs)
-    found = run({name: values[name] for name in inputs.split() or ("x", "v")})
-    assert list(found) == list(CUTS[inputs, outputs])
+    actual = run({name: values[name] for name in inputs.split() or ("x", "v")})
+    assert list(actual) == list(CUTS[inputs, outputs])
     for name, expected in CUTS[inputs, outputs].items():
-        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual[name], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [("", ""), ("x", ""), ("", "b"), ("x", "b"), ("b", "y")])
@@ -58,17 +58,17 @@ def test_inputs_that_always_have_a_value_are_given_by_the_reference(
     inputs: str, outputs: str, tmp_path: Path
 ) -> None:
     run = reference(tmp_path / "m.onnx", inputs, outputs, input_values={"v": 2.0})
-    found = run({"b": X} if inputs == "b" else {"x": X})
+    actual = run({"b": X} if inputs == "b" else {"x": X})
     real = X if inputs == "b" else np.sin(X) * 2
     expected = real if outputs == "b" else np.cos(real)
-    np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(next(iter(actual.values())), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_what_onnx_runtime_refuses_is_said(tmp_path: Path) -> None:
     RuntimeCase("y = Odd(x)", "float[2] x").write(tmp_path / "m.onnx")
-    with pytest.raises(MaceError, match="ONNX Runtime refuses it: ") as caught:
+    with pytest.raises(MaceError, match="ONNX Runtime refuses it: ") as error:
         Onnx().reference((tmp_path / "m.onnx",), Model("m", (tmp_path / "m.onnx",)))
-    assert str(caught.value).endswith("; validate against stored data instead")
+    assert str(error.value).endswith("; validate against stored data instead")
 
 
 def test_quantized_products_that_share_a_zero_point_have_a_reference(tmp_path: Path) -> None:

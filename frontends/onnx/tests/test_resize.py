@@ -125,6 +125,6 @@ def test_only_a_resize_that_changes_nothing_is_left_out(
     ],
 )
 def test_resize_that_fits_nothing_is_refused(case: RuntimeCase, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         case.load(tmp_path / "m.onnx")
-    assert message in str(caught.value)
+    assert message in str(error.value)

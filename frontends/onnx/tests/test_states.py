@@ -96,8 +96,8 @@ def test_paired_states_equal_the_framework_over_60_runs_and_again_after_a_reset(
     for _ in range(2):
         for _ in range(RUNS):
             x = {"x": rng.standard_normal((1, CHANNELS, 1, LENGTH)).astype(np.float32)}
-            given = {"x": x["x"].transpose(0, 2, 3, 1)} if "NHWC" in str(lines) else x
-            np.testing.assert_allclose(session.run(x)["y"], framework.run(given)["y"], rtol=1e-5, atol=1e-5)
+            inputs = {"x": x["x"].transpose(0, 2, 3, 1)} if "NHWC" in str(lines) else x
+            np.testing.assert_allclose(session.run(x)["y"], framework.run(inputs)["y"], rtol=1e-5, atol=1e-5)
         session.reset()
         framework.reset()
 

@@ -140,9 +140,9 @@ def test_faults_inside_are_told_with_their_place(
 ) -> None:
     path = tmp_path / "m.onnx"
     write(path, body, *functions)
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(path)
-    assert message in str(caught.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(("calls", "fits"), [(4, True), (5, False)])

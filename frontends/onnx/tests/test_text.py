@@ -35,9 +35,9 @@ def load(path: Path, *ports: Port) -> Graph:
 @pytest.mark.parametrize(("count", "end"), [(3, "'c2')"), (20, "'c19')"), (21, "'c19', ...)")])
 def test_text_is_refused_with_the_lines_to_write(count: int, end: str, tmp_path: Path) -> None:
     classifier([f"c{number}" for number in range(count)]).write(tmp_path / "m.onnx")
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path / "m.onnx")
-    problem, others, index, *lines = str(caught.value).split("\n")
+    problem, others, index, *lines = str(error.value).split("\n")
     assert problem.startswith(
         "m.onnx: output 'l' is text, which a library does not give; write in the deployment"
     )

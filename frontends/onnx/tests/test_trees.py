@@ -312,9 +312,9 @@ def test_ensemble_that_fits_nothing_is_refused(
     changes: Mapping[str, object], message: str, tmp_path: Path
 ) -> None:
     save(tmp_path / "m.onnx", "TreeEnsemble", ensemble([0] * 3, SPLITS) | dict(changes), ml=5)
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path / "m.onnx")
-    assert message in str(caught.value).splitlines()[0]
+    assert message in str(error.value).splitlines()[0]
 
 
 def chain(count: int) -> TreeNodes:

@@ -141,15 +141,15 @@ def test_window_computes_what_onnx_runtime_does(name: str, tmp_path: Path) -> No
     ],
 )
 def test_window_that_fits_nothing_is_refused(made: RuntimeCase, message: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         made.load(tmp_path / "m.onnx")
-    assert message in str(caught.value).splitlines()[0]
+    assert message in str(error.value).splitlines()[0]
 
 
 @pytest.mark.parametrize(("shape", "grown"), [([1, 1, 4, 4], 0), ([1, 1, 5, 6], 2), ([1, 1, 4, 3], None)])
 def test_unpool_appends_zeros_to_a_larger_shape(shape: list[int], grown: int | None, tmp_path: Path) -> None:
     values = {"i": np.array([0, 3, 9, 14]).reshape(1, 1, 2, 2)}
-    made = case(
+    result = case(
         "MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(x, i, s)",
         "float[1,1,2,2] x, int64[1,1,2,2] i",
         {"s": shape},
@@ -157,9 +157,9 @@ def test_unpool_appends_zeros_to_a_larger_shape(shape: list[int], grown: int | N
     )
     if grown is None:
         with pytest.raises(MaceError, match=r"output shape \[1, 1, 4, 3\] is smaller than \[1, 1, 4, 4\]"):
-            made.load(tmp_path / "m.onnx")
+            result.load(tmp_path / "m.onnx")
         return
-    y = made.compute(tmp_path / "m.onnx")["y"]
+    y = result.compute(tmp_path / "m.onnx")["y"]
     assert y.shape == tuple(shape)
     assert np.flatnonzero(y[0, 0, :4, :4].reshape(-1)).tolist() == [0, 3, 9, 14]
     assert np.count_nonzero(y) == 4

@@ -101,9 +101,9 @@ def reference(tensor: TensorProto) -> dict[str, str]:
 def test_payloads_from_a_size_on_stay_in_the_file(size: int, stays: bool) -> None:
     array = np.arange(size).astype(np.uint8)
     content = model_of(numpy_helper.from_array(array, "w"))
-    found = tensors(wire.without_payloads(content))
-    assert [tensor.data_location == TensorProto.EXTERNAL for tensor in found] == [stays] * 2
-    for tensor in found:
+    result = tensors(wire.without_payloads(content))
+    assert [tensor.data_location == TensorProto.EXTERNAL for tensor in result] == [stays] * 2
+    for tensor in result:
         assert (tensor.name, list(tensor.dims), tensor.data_type) == ("w", [size], TensorProto.UINT8)
         if not stays:
             assert tensor.raw_data == array.tobytes()
@@ -135,8 +135,8 @@ def test_which_lists_of_elements_stay(field: str, kind: int, stays: bool) -> Non
     """Only what lies in the file as in memory: integers are of variable length, complex numbers are pairs."""
     tensor = TensorProto(name="w", dims=[COUNT], data_type=kind)
     getattr(tensor, field).extend([7] * COUNT)
-    found = tensors(wire.without_payloads(model_of(tensor)))
-    assert [bool(reference(tensor)) for tensor in found] == [stays] * 2
+    result = tensors(wire.without_payloads(model_of(tensor)))
+    assert [bool(reference(tensor)) for tensor in result] == [stays] * 2
 
 
 def test_two_lists_of_elements_stay_as_they_are() -> None:

@@ -74,12 +74,12 @@ def compared(model: Model, module: Any) -> tuple[Graph, list[tuple[Array, Array]
     """The graph of a model, and of each output what it computes beside what the module does, in order."""
     t = torch()
     graph = load(model)
-    given = arrays(graph)
-    values = execute(graph, given)
+    inputs = arrays(graph)
+    values = execute(graph, inputs)
     with t.no_grad():
-        made = module.eval()(*(t.from_numpy(a) for a in given.values()))
-    wanted = [m.numpy() for m in (made if isinstance(made, tuple) else (made,))]
-    return graph, [(values[name], array) for name, array in zip(graph.outputs, wanted, strict=True)]
+        result = module.eval()(*(t.from_numpy(a) for a in inputs.values()))
+    expected = [m.numpy() for m in (result if isinstance(result, tuple) else (result,))]
+    return graph, [(values[name], array) for name, array in zip(graph.outputs, expected, strict=True)]
 
 
 def cosine(a: Array, b: Array) -> float:

@@ -61,12 +61,12 @@ def test_the_second_command_does_without_torch(file: Path, exports: Callable[[],
     graph = load(Model("case", (file,)))
     names = PyTorch().port_names((file,))
     command = [sys.executable, "-c", SECOND, str(file)]
-    made = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
-    assert made.stdout.strip() == f"{names} {sorted(graph.outputs)} False"
+    actual = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert actual.stdout.strip() == f"{names} {sorted(graph.outputs)} False"
     again = load(Model("case", (file,)))
     assert exports() == 1
-    given = arrays(graph)
-    np.testing.assert_array_equal(execute(again, given)["output"], execute(graph, given)["output"])
+    inputs = arrays(graph)
+    np.testing.assert_array_equal(execute(again, inputs)["output"], execute(graph, inputs)["output"])
 
 
 @pytest.mark.slow
@@ -103,8 +103,8 @@ def test_a_damaged_export_is_exported_anew(file: Path, exports: Callable[[], int
         )
     again = load(Model("case", (file,)))
     assert exports() == 2
-    given = arrays(graph)
-    np.testing.assert_array_equal(execute(again, given)["output"], execute(graph, given)["output"])
+    inputs = arrays(graph)
+    np.testing.assert_array_equal(execute(again, inputs)["output"], execute(graph, inputs)["output"])
     load(Model("case", (file,)))
     assert exports() == 2
 

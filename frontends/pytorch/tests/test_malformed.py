@@ -54,13 +54,13 @@ VALUES = (None, True, -1, 0, 7, 10**12, 1.5, "", "x", "../x", [], {}, [[]], "__i
 
 def changed(rng: random.Random, text: bytes) -> bytes:
     """A program with another value somewhere."""
-    made = json.loads(text)
-    holder, key = rng.choice(list(places(made)))
+    result = json.loads(text)
+    holder, key = rng.choice(list(places(result)))
     if rng.random() < 0.2 and isinstance(holder, dict):
         del holder[key]
     else:
         holder[key] = rng.choice(VALUES)
-    return json.dumps(made).encode()
+    return json.dumps(result).encode()
 
 
 def without(rng: random.Random, parts: Members) -> dict[str, bytes]:

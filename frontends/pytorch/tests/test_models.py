@@ -97,9 +97,9 @@ def test_model(build: Callable[[Any], Any], shape: tuple[int, ...], ending: str,
     file = saved(module, {"x": shape}, tmp_path / f"model{ending}")
     graph, pairs = compared(model_of(file, {"x": shape}), module)
     assert graph.inputs == ("x",)
-    for found, wanted in pairs:
-        assert cosine(found, wanted) > 0.9999
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for found, expected in pairs:
+        assert cosine(found, expected) > 0.9999
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -131,8 +131,8 @@ def test_generated_code_computes_what_torch_does(tmp_path: Path) -> None:
     graph = run_phases(load(model), registry)
     run = PyTorch().reference((file,), model)
     assert run is not None
-    found = compile_graphs(Cpu(), [graph], tmp_path)["case"].run(arrays(graph))
-    assert cosine(found["output"], run(arrays(graph))["output"]) > 0.9999
+    actual = compile_graphs(Cpu(), [graph], tmp_path)["case"].run(arrays(graph))
+    assert cosine(actual["output"], run(arrays(graph))["output"]) > 0.9999
 
 
 def two_inputs(nn: Any) -> Any:

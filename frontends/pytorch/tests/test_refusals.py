@@ -40,9 +40,9 @@ def exported(folder: Path, program: object = None) -> Path:
 
 
 def fault(file: Path) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         PyTorch().load((file,), Model("m", (file,), inputs=(Port("x", (1, 2)),)), core_ops())
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_kinds_are_told_without_torch(tmp_path: Path) -> None:

@@ -149,8 +149,8 @@ def freeze(case: Case, folder: Path, tf: Any) -> Frozen:
         given = [
             tf.compat.v1.placeholder(v.dtype.numpy, v.shape, f"in{i}") for i, v in enumerate(case.inputs)
         ]
-        made = case.make(tf, *given)
-        outputs = list(made) if isinstance(made, list | tuple) else [made]
+        result = case.make(tf, *given)
+        outputs = list(result) if isinstance(result, list | tuple) else [result]
         names = [tf.identity(o, name=f"out{i}").op.name for i, o in enumerate(outputs) if o is not None]
     file = folder / FILE
     file.write_bytes(graph.as_graph_def(add_shapes=False).SerializeToString())
@@ -161,10 +161,10 @@ def check(case: Case, folder: Path, tf: Any) -> Graph:
     """Assert that TensorFlow computes the same as the graph, which is returned."""
     frozen, arrays = freeze(case, folder, tf), case.arrays()
     graph = frozen.graph()
-    found, wanted = execute(graph, {n: arrays[n] for n in graph.inputs}), frozen.expected(arrays)
-    assert list(graph.outputs) == list(wanted)
+    actual, expected = execute(graph, {n: arrays[n] for n in graph.inputs}), frozen.expected(arrays)
+    assert list(graph.outputs) == list(expected)
     for name in graph.outputs:
-        same(found[name], wanted[name], case.tolerance, f"{case.name}/{name}")
+        same(actual[name], expected[name], case.tolerance, f"{case.name}/{name}")
     return graph
 
 

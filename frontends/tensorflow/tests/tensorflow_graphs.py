@@ -19,10 +19,10 @@ def written(tf: Any, make: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
     """A frozen graph as a message."""
     graph = tf.Graph()
     with graph.as_default():
-        made = make(
+        result = make(
             tf, *(tf.compat.v1.placeholder(tf.float32, shape, f"x{i}") for i, shape in enumerate(shapes))
         )
-        for i, tensor in enumerate(tf.nest.flatten(made)):
+        for i, tensor in enumerate(tf.nest.flatten(result)):
             tf.identity(tensor, name=f"y{i}")
     return GraphDef.FromString(graph.as_graph_def().SerializeToString())
 

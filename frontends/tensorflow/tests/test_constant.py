@@ -40,9 +40,9 @@ def test_a_range_has_the_numbers_of_tensorflow(
     start: float, limit: float, delta: float, tf: Any, tmp_path: Path
 ) -> None:
     operands = [np.array(number, np.float32) for number in (start, limit, delta)]
-    found = result_of(make_graph("Range", operands, {}), tmp_path)
+    actual = result_of(make_graph("Range", operands, {}), tmp_path)
     expected = tf.range(start, limit, delta, dtype=tf.float32).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def test_a_range_without_end_is_refused(tmp_path: Path) -> None:

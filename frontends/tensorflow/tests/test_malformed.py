@@ -22,11 +22,11 @@ def frozen(what: str, graph: Any) -> Damaged:
 
 def folder_of(what: str, files: dict[str, bytes], **other: bytes) -> Damaged:
     """A SavedModel; other: files in place of its own, by the beginning of their names."""
-    made: dict[str, bytes | None] = {"variables": None}
+    result: dict[str, bytes | None] = {"variables": None}
     for name, data in files.items():
         key = next((k for k in other if Path(name).name.startswith(k)), None)
-        made[name] = other[key] if key else data
-    return Damaged(what, made, ("saved_model.pb",))
+        result[name] = other[key] if key else data
+    return Damaged(what, result, ("saved_model.pb",))
 
 
 def random_damage(graphs: list[Any], files: dict[str, bytes]) -> Iterator[Damaged]:
@@ -264,6 +264,6 @@ def test_damaged_models(tmp_path: Path, tf: Any) -> None:
     damaged = [*sound, *random_damage(graphs, files), *known_damage(files)]
     assert len(damaged) >= 700
     (tmp_path / "damaged").mkdir()
-    found = check_damaged("tensorflow", damaged, tmp_path / "damaged")
-    assert found["graph"] >= len(sound)
-    assert found["error"] > 300
+    result = check_damaged("tensorflow", damaged, tmp_path / "damaged")
+    assert result["graph"] >= len(sound)
+    assert result["error"] > 300

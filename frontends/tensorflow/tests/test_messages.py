@@ -27,24 +27,24 @@ FLOAT, INT32 = 1, 3
 
 def node(graph: Any, name: str, op: str, *inputs: str, **attrs: Any) -> Any:
     """Add a node; attributes: a type, a number, a text, or a shape as a list."""
-    made = graph.node.add(name=name, op=op, input=inputs)
+    result = graph.node.add(name=name, op=op, input=inputs)
     for key, value in attrs.items():
         if key in ("T", "dtype", "DstT"):
-            made.attr[key].type = value
+            result.attr[key].type = value
         elif key == "shape" and value is not None:
             for size in value:
-                made.attr[key].shape.dim.add(size=size)
+                result.attr[key].shape.dim.add(size=size)
         elif key == "shape":
-            made.attr[key].shape.unknown_rank = True
+            result.attr[key].shape.unknown_rank = True
         elif isinstance(value, bytes):
-            made.attr[key].s = value
+            result.attr[key].s = value
         elif isinstance(value, np.ndarray):
-            tensor = made.attr[key].tensor
+            tensor = result.attr[key].tensor
             tensor.dtype = {"f": FLOAT, "i": INT32}[value.dtype.kind]
             tensor.tensor_content = value.tobytes()
             for size in value.shape:
                 tensor.tensor_shape.dim.add(size=size)
-    return made
+    return result
 
 
 def chain() -> Any:
@@ -64,9 +64,9 @@ def load(graph: Any, folder: Path, ops: Mapping[str, Op] | None = None, **ports:
 
 
 def refusal(graph: Any, folder: Path, **ports: Any) -> str:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(graph, folder, **ports)
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_an_unknown_operator_is_named_with_its_node_and_a_way_out(tmp_path: Path) -> None:
@@ -112,12 +112,12 @@ def test_a_shape_that_does_not_fit_is_told(tmp_path: Path) -> None:
 
 def test_names_with_and_without_number_mean_the_same(tmp_path: Path) -> None:
     ports = ("image", "image:0"), ("layer/activated", "layer/activated:0")
-    made = [
+    results = [
         load(chain(), tmp_path, inputs=(Port(i, (2, 4)),), outputs=(Port(o),))
         for i, o in zip(*ports, strict=True)
     ]
-    assert [g.outputs for g in made] == [("layer/activated",), ("layer/activated:0",)]
-    assert [n.op for n in made[0].nodes] == [n.op for n in made[1].nodes]
+    assert [g.outputs for g in results] == [("layer/activated",), ("layer/activated:0",)]
+    assert [n.op for n in results[0].nodes] == [n.op for n in results[1].nodes]
 
 
 def test_the_graph_is_cut_where_the_file_says(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_an_operator_of_a_plugin_is_used(tmp_path: Path) -> None:
     )  # type: ignore[union-attr]
     graph = chain()
     node(graph, "odd", "Sinkhorn", "layer/activated", T=FLOAT).attr["alpha"].f = 3.0
-    made = load(graph, tmp_path, {**core_ops(), odd.name: odd}, inputs=(Port("image", (1, 4)),))
-    found = execute(made, {"image": np.ones((1, 4), np.float32)})
-    np.testing.assert_allclose(found["odd"], [[3, 6, 9, 12]])
+    result = load(graph, tmp_path, {**core_ops(), odd.name: odd}, inputs=(Port("image", (1, 4)),))
+    actual = execute(result, {"image": np.ones((1, 4), np.float32)})
+    np.testing.assert_allclose(actual["odd"], [[3, 6, 9, 12]])
 
 
 def test_cycles_are_told(tmp_path: Path) -> None:

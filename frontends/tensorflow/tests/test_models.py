@@ -46,8 +46,8 @@ def test_model(row: dict[str, Any]) -> None:
     model, samples = stated(row)
     graph = verify(TensorFlow().load(model.files, model, core_ops()))
     for s in range(row["samples"]):
-        found = execute(graph, {graph.inputs[0]: samples[f"in_0_{s}"]})[graph.outputs[0]]
-        assert cosine(found, samples[f"out_0_{s}"].reshape(found.shape)) > 0.9999
+        actual = execute(graph, {graph.inputs[0]: samples[f"in_0_{s}"]})[graph.outputs[0]]
+        assert cosine(actual, samples[f"out_0_{s}"].reshape(actual.shape)) > 0.9999
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r["file"])

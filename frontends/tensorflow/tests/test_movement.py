@@ -276,17 +276,17 @@ def test_best_of_boxes_that_overlap(form: str, tmp_path: Path, tf: Any) -> None:
     )
     case = raw(f"NonMaxSuppression{form}", BOXES, Value((6,), low=0, high=1), np.int32(8), *operands, **attrs)
     frozen, arrays = freeze(case, tmp_path, tf), case.arrays()
-    found, wanted = computed(frozen, arrays), frozen.expected(arrays)
-    for name, array in wanted.items():
+    actual, expected = computed(frozen, arrays), frozen.expected(arrays)
+    for name, array in expected.items():
         length = (
             len(array)
             if form not in ("V4", "V5")
-            else min(len(array), len(np.atleast_1d(found[name])))
+            else min(len(array), len(np.atleast_1d(actual[name])))
             if array.ndim
             else None
         )
         np.testing.assert_allclose(
-            found[name][:length] if array.ndim else found[name],
+            actual[name][:length] if array.ndim else actual[name],
             array[:length] if array.ndim else array,
             atol=1e-6,
         )

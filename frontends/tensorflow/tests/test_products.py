@@ -207,10 +207,10 @@ def block_cell(tf: Any, x: Any, state: Any, hidden: Any, **attrs: RawAttribute) 
 
 def block_layer(tf: Any, form: str, x: Any, length: int, **attrs: RawAttribute) -> Any:
     zeros = {"cs_prev": floats(2, 3), "h_prev": floats(2, 3, seed=1)}
-    made = getattr(tf.raw_ops, form)(
+    result = getattr(tf.raw_ops, form)(
         seq_len_max=np.int64(length), x=x, **zeros, **lstm_weights(4, 3), **attrs
     )
-    return [made.cs[:length], made.h]
+    return [result.cs[:length], result.h]
 
 
 def gru_cell(tf: Any, x: Any, hidden: Any) -> Any:
@@ -340,8 +340,8 @@ def test_channels_first(form: str, tmp_path: Path, tf: Any) -> None:
     first, last = (0, 3, 1, 2), (0, 2, 3, 1)
     x = f32(1, 4, 7, 6)
     plain = Case("last", lambda tf, x: tf.transpose(FORMS[form](tf, tf.transpose(x, last)), first), [x])
-    wanted = freeze(plain, tmp_path, tf).expected(plain.arrays())["out0"]
+    expected = freeze(plain, tmp_path, tf).expected(plain.arrays())["out0"]
     graph = freeze(
         Case("first", lambda tf, x: FORMS[form](tf, x, data_format="NCHW"), [x]), tmp_path, tf
     ).graph()
-    same(execute(graph, plain.arrays())["out0"], wanted, 4e-6, form)
+    same(execute(graph, plain.arrays())["out0"], expected, 4e-6, form)

@@ -130,10 +130,10 @@ def test_a_network_is_computed_in_integers(per_channel: bool, tmp_path: Path, tf
         )
     kernels, (found,) = built(graph, arrays, tmp_path)
     assert not any(name.startswith(("conv", "matmul")) and name.endswith("f32") for name in kernels), kernels
-    (wanted,) = frozen.expected(arrays).values()
+    (expected,) = frozen.expected(arrays).values()
     step = 40 / 255
-    assert np.abs(found - wanted).max() <= 1.01 * step
-    assert (np.abs(found - wanted) < 0.01 * step).mean() >= 0.8
+    assert np.abs(found - expected).max() <= 1.01 * step
+    assert (np.abs(found - expected) < 0.01 * step).mean() >= 0.8
 
 
 def integers(graph: Graph, names: Any) -> bool:

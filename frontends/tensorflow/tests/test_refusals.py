@@ -365,6 +365,6 @@ def test_operation_is_refused(row: Row, tmp_path: Path) -> None:
 def refusal_of(graph: Any, folder: Path) -> str:
     file = folder / "model.pb"
     file.write_bytes(graph.SerializeToString())
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         TensorFlow().load((file,), Model("m", (file,)), core_ops())
-    return str(caught.value)
+    return str(error.value)

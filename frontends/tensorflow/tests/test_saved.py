@@ -44,10 +44,10 @@ def agree(folder: Path, tolerance: float = 1e-5, **ports: Any) -> Graph:
     """The graph of a SavedModel, which computes what TensorFlow does."""
     graph = load(folder, **ports)
     inputs = random_inputs(graph)
-    found, wanted = execute(graph, inputs), by_tensorflow(folder, inputs, **ports)
-    assert set(graph.outputs) == set(wanted)
-    for name, array in wanted.items():
-        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
+    actual, expected = execute(graph, inputs), by_tensorflow(folder, inputs, **ports)
+    assert set(graph.outputs) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(actual[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
     return graph
 
 

@@ -68,9 +68,9 @@ def test_variables_equal_tensorflow_over_60_runs_and_again_after_a_reset(folder:
         assert run is not None
         for _ in range(60):
             x = {"x": rng.standard_normal(2).astype(np.float32)}
-            values, wanted = session.run(x), run(x)
+            values, expected = session.run(x), run(x)
             for name in ("y", "n"):
-                np.testing.assert_allclose(values[name], wanted[name], rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(values[name], expected[name], rtol=1e-5, atol=1e-6)
         assert 60.0 in [float(values[state.output]) for state in graph.states if not state.start.ndim]
         session.reset()
 
@@ -92,9 +92,9 @@ def test_variables_begin_anew_where_the_deployment_file_says_so(folder: Path) ->
     assert run is not None
     for seed in range(2):
         x = {"x": np.random.default_rng(seed).standard_normal(2).astype(np.float32)}
-        values, wanted = execute(graph, x), run(x)
-        np.testing.assert_allclose(values["y"], wanted["y"], rtol=1e-6)
-        assert values["n"] == wanted["n"] == 1.5
+        values, expected = execute(graph, x), run(x)
+        np.testing.assert_allclose(values["y"], expected["y"], rtol=1e-6)
+        assert values["n"] == expected["n"] == 1.5
 
 
 def test_a_variable_changed_in_a_loop_is_refused(tmp_path: Path, tf: Any) -> None:

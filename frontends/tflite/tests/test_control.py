@@ -37,9 +37,9 @@ def unary(code: str, shape: tuple[int, ...] = (3,)) -> Written:
 
 def agrees(folder: Path, *graphs: Written) -> None:
     graph, x = load(folder, *graphs), np.float32([-1.5, 0.25, 2])
-    given = {n: x if graph.tensors[n].dtype is DType.F32 else np.array([True]) for n in graph.inputs}
-    for name, array in expected(folder, given).items():
-        np.testing.assert_allclose(execute(graph, given)[name], array, rtol=1e-6)
+    inputs = {n: x if graph.tensors[n].dtype is DType.F32 else np.array([True]) for n in graph.inputs}
+    for name, array in expected(folder, inputs).items():
+        np.testing.assert_allclose(execute(graph, inputs)[name], array, rtol=1e-6)
 
 
 def chosen(condition: Value) -> Written:

@@ -136,7 +136,7 @@ def test_quantized_detections_are_decoded_as_numbers(tmp_path: Path) -> None:
         for first, second in ((f32(1, 6, 4), f32(1, 6, 3)), (boxes, scores))
     )
     graph, arrays = load(tmp_path, quantized.written()), quantized.arrays()
-    found = execute(graph, arrays)
+    actual = execute(graph, arrays)
     real = {
         "in0": (arrays["in0"] - np.float32(3)) * np.float32(0.02),
         "in1": (arrays["in1"] + np.float32(128)) / 256,
@@ -144,4 +144,4 @@ def test_quantized_detections_are_decoded_as_numbers(tmp_path: Path) -> None:
     real = {name: array.astype(np.float32) for name, array in real.items()}
     wanted = execute(load(tmp_path, plain.written()), real)
     for name in graph.outputs:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(actual[name], wanted[name], rtol=1e-4, atol=1e-5)

@@ -54,7 +54,7 @@ def affine(scale: float, angle: float, move: tuple[float, float]) -> Array:
 def sampled(image: Array, matrix: Array, height: int, width: int) -> Array:
     """The image at the places of the centers of pixels, 0 where a place is not between centers of its pixels."""
     _, rows, columns, channels = image.shape
-    found = np.zeros((1, height, width, channels), np.float32)
+    result = np.zeros((1, height, width, channels), np.float32)
     for y, x in np.ndindex(height, width):
         place = matrix @ np.array([x + 0.5, y + 0.5, 0, 1])
         u, v = place[0] - 0.5, place[1] - 0.5
@@ -65,8 +65,8 @@ def sampled(image: Array, matrix: Array, height: int, width: int) -> Array:
         a, b = u - left, v - top
         upper = (1 - a) * image[0, top, left] + a * image[0, top, right]
         lower = (1 - a) * image[0, below, left] + a * image[0, below, right]
-        found[0, y, x] = (1 - b) * upper + b * lower
-    return found
+        result[0, y, x] = (1 - b) * upper + b * lower
+    return result
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_an_image_is_sampled_where_the_matrix_says(
     case = transform([f32(1, *shape), f32(1, 4, 4)], "TransformTensorBilinear", options_of(**SIZE))
     graph = load(tmp_path, case.written())
     image = case.arrays()["in0"]
-    found = execute(graph, {"in0": image, "in1": matrix[None]})[graph.outputs[0]]
-    np.testing.assert_allclose(found, sampled(image, matrix, 7, 9), atol=2e-5)
+    actual = execute(graph, {"in0": image, "in1": matrix[None]})[graph.outputs[0]]
+    np.testing.assert_allclose(actual, sampled(image, matrix, 7, 9), atol=2e-5)
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
@@ -96,10 +96,10 @@ def test_landmarks_are_moved_and_keep_their_depth(dimensions: int, tmp_path: Pat
     case = transform([f32(1, 5, dimensions), f32(1, 4, 4)], "TransformLandmarks")
     graph, arrays = load(tmp_path, case.written()), case.arrays()
     matrix = arrays["in1"][0]
-    wanted = arrays["in0"].copy()
-    for point in wanted[0]:
+    expected = arrays["in0"].copy()
+    for point in expected[0]:
         point[:2] = [matrix[row, :2] @ point[:2] + matrix[row, 3] for row in (0, 1)]
-    np.testing.assert_allclose(execute(graph, arrays)[graph.outputs[0]], wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(execute(graph, arrays)[graph.outputs[0]], expected, rtol=1e-5, atol=1e-6)
 
 
 def crop_matrix(points: Array, crop: Mapping[str, object] = CROP) -> Array:
@@ -126,8 +126,8 @@ def test_the_matrix_of_a_crop(seed: int, tmp_path: Path) -> None:
     case = transform([f32(1, 10, 3)], "Landmarks2TransformMatrix", options_of(**CROP))
     graph = load(tmp_path, case.written())
     points = np.random.default_rng(seed).uniform(-100, 100, (10, 3)).astype(np.float32)
-    found = execute(graph, {"in0": points[None]})[graph.outputs[0]]
-    np.testing.assert_allclose(found, crop_matrix(points)[None], rtol=1e-4, atol=1e-3)
+    actual = execute(graph, {"in0": points[None]})[graph.outputs[0]]
+    np.testing.assert_allclose(actual, crop_matrix(points)[None], rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_crop_along_an_axis_or_of_one_point(way: tuple[float, float], tmp_path
     points = np.random.default_rng(1).uniform(-1, 1, (10, 3)).astype(np.float32)
     points[2, :2] = 0
     points[5, :2] = way
-    found = execute(graph, {"in0": points[None]})[graph.outputs[0]]
-    np.testing.assert_allclose(found, crop_matrix(points)[None], rtol=1e-5, atol=1e-5)
+    actual = execute(graph, {"in0": points[None]})[graph.outputs[0]]
+    np.testing.assert_allclose(actual, crop_matrix(points)[None], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ def beside(name: str) -> Any:
     spec = spec_from_file_location(f"tflite_{name}", Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
-    made = module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
+    result = module_from_spec(spec)
+    sys.modules[spec.name] = result
+    spec.loader.exec_module(result)
+    return result
 
 
 def network() -> Written:
@@ -332,6 +332,6 @@ def test_damaged_models(tmp_path: Path) -> None:
         *known_damage(),
     ]
     assert len(damaged) >= 500
-    found = check_damaged("tflite", damaged, tmp_path)
-    assert found["graph"] >= len(sound())
-    assert found["error"] > 200
+    result = check_damaged("tflite", damaged, tmp_path)
+    assert result["graph"] >= len(sound())
+    assert result["error"] > 200

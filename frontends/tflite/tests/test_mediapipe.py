@@ -51,26 +51,26 @@ def test_the_transposed_convolution_is_that_of_litert_with_a_bias(
     )
     graph, arrays = load(tmp_path, case.written()), case.arrays()
     (name,) = graph.outputs
-    found = execute(graph, arrays)[name]
+    actual = execute(graph, arrays)[name]
     cut = [
         max(0, k - (n - 1) % s - 1) if padding == SAME else 0
         for n, k, s in zip((4, 5), kernel, stride, strict=True)
     ]
     np.testing.assert_allclose(
-        found,
-        scattered(arrays["in0"], w, b, (stride, [c // 2 for c in cut], found.shape)),
+        actual,
+        scattered(arrays["in0"], w, b, (stride, [c // 2 for c in cut], actual.shape)),
         rtol=1e-5,
         atol=1e-5,
     )
     options = ("TransposeConvOptions", {"StrideH": stride[0], "StrideW": stride[1], "Padding": padding - 1})
-    same = Case("deconv", "TRANSPOSE_CONV", [const(*found.shape), w, x, b], options, version=3)
+    same = Case("deconv", "TRANSPOSE_CONV", [const(*actual.shape), w, x, b], options, version=3)
     load(tmp_path, same.written())
     (wanted,) = expected(tmp_path, {"in2": arrays["in0"]}).values()
-    assert found.shape[1:3] == tuple(
+    assert actual.shape[1:3] == tuple(
         s * (n - 1) + k - c for n, k, s, c in zip((4, 5), kernel, stride, cut, strict=True)
     )
     if padding == VALID or all(c == max(0, k - s) for c, k, s in zip(cut, kernel, stride, strict=True)):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
 
 
 def pooled(x: Array, kernel: tuple[int, int], stride: tuple[int, int], padding: int) -> tuple[Array, Array]:

@@ -25,9 +25,9 @@ def model(folder: Path, inputs: tuple[Port, ...] = (), outputs: tuple[Port, ...]
 
 def test_every_unknown_operator_is_named_at_once(tmp_path: Path) -> None:
     steps = [Step("SKIP_GRAM", ["x"], ["m"]), Step("custom Own", ["m"], ["y"])]
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path, Written([X, Value("m"), Y], steps, ["x"], ["y"]))
-    first, second = str(caught.value).splitlines()
+    first, second = str(error.value).splitlines()
     assert (
         "case.tflite: node 'm' (SKIP_GRAM): operator SKIP_GRAM is not supported; cut the graph before it with output_tensors"
         in first
@@ -56,9 +56,9 @@ def test_every_unknown_operator_is_named_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_an_output_that_no_node_computes_is_told_once(steps: list[Step], said: str, tmp_path: Path) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path, Written([X, Value("m", shape=(1, 4)), Y], steps, ["x"], ["y", "m"]))
-    assert str(caught.value) == said
+    assert str(error.value) == said
 
 
 def test_what_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_an_open_dimension_is_asked_for_with_the_line_to_write(tmp_path: Path) -
     two = Written(
         [open_x, Value("off", shape=(2, 3)), Y], [Step("ADD", ["x", "off"], ["y"])], ["x", "off"], ["y"]
     )
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         load(tmp_path, two)
-    assert str(caught.value).endswith('\n  input_tensors: [x, "off"]\n  input_shapes: ["1,?,4", "2,3"]')
+    assert str(error.value).endswith('\n  input_tensors: [x, "off"]\n  input_shapes: ["1,?,4", "2,3"]')
     graph = load(tmp_path, written, model=model(tmp_path, inputs=(Port("x", shape=(2, 7, 4)),)))
     assert graph.tensors["y"].shape == (2, 7, 4)
 

@@ -69,13 +69,13 @@ def test_a_state_can_be_carried_from_run_to_run(tmp_path: Path) -> None:
         tmp_path, half, model=Model("half", (tmp_path / "case.tflite",), inputs=ports, outputs=outputs)
     )
     hidden = cell = np.zeros((BATCH, UNITS), np.float32)
-    made = []
+    actual = []
     for part in (x[:TIME], x[TIME:]):
         y, hidden, cell = (
             execute(graph, {"in0": part, "in18": hidden, "in19": cell})[n] for n in graph.outputs
         )
-        made.append(y)
-    np.testing.assert_allclose(np.concatenate(made), wanted, rtol=1e-5, atol=1e-6)
+        actual.append(y)
+    np.testing.assert_allclose(np.concatenate(actual), wanted, rtol=1e-5, atol=1e-6)
 
 
 STREAMS = (

@@ -49,18 +49,18 @@ def run(found: Reference | None) -> Reference:
 )
 def test_the_kernels_are_named(name: str, kernels: str, tmp_path: Path) -> None:
     file = save(tmp_path, CHAIN)
-    found = run(getattr(TfLite(), name)((file,), Model("case", (file,))))
-    assert found.runtime.startswith("LiteRT ")
-    assert found.runtime.endswith(f", {kernels}")
-    (result,) = found({"x": X}).items()
+    actual = run(getattr(TfLite(), name)((file,), Model("case", (file,))))
+    assert actual.runtime.startswith("LiteRT ")
+    assert actual.runtime.endswith(f", {kernels}")
+    (result,) = actual({"x": X}).items()
     assert result[0] == "y"
     np.testing.assert_allclose(result[1], -np.exp(X), rtol=1e-6)
 
 
 def test_an_operator_without_reference_kernel_is_computed_by_an_optimized_one(tmp_path: Path) -> None:
     file = save(tmp_path, replace(CHAIN, steps=[Step("CEIL", ["x"], ["m"]), CHAIN.steps[1]]))
-    found = run(TfLite().reference((file,), Model("case", (file,))))
-    assert found.runtime.endswith(", optimized kernels without XNNPACK")
+    actual = run(TfLite().reference((file,), Model("case", (file,))))
+    assert actual.runtime.endswith(", optimized kernels without XNNPACK")
 
 
 def test_one_thread_computes_and_keeps_inner_tensors_where_outputs_are_named(
@@ -94,8 +94,8 @@ def test_one_thread_computes_and_keeps_inner_tensors_where_outputs_are_named(
 
 def test_inputs_have_the_shapes_that_are_stated(tmp_path: Path) -> None:
     file = save(tmp_path, CHAIN)
-    found = run(TfLite().reference((file,), Model("case", (file,), inputs=(Port("x", shape=(3, 5)),))))
-    assert found({"x": np.zeros((3, 5), np.float32)})["y"].shape == (3, 5)
+    actual = run(TfLite().reference((file,), Model("case", (file,), inputs=(Port("x", shape=(3, 5)),))))
+    assert actual({"x": np.zeros((3, 5), np.float32)})["y"].shape == (3, 5)
 
 
 def test_a_graph_that_begins_inside_is_not_run(tmp_path: Path) -> None:
@@ -140,17 +140,17 @@ def test_states_are_set_read_and_kept(tmp_path: Path) -> None:
     model = Model("case", (file,), **ports)  # type: ignore[arg-type]
     single = run(TfLite().reference((file,), model))
     for _ in range(2):
-        found = single({"x": one, "h": 2 * one})
-        assert list(found) == ["y", "h.next"]
-        assert [array.tolist() for array in found.values()] == [[[3, 3]], [[3, 3]]]
+        result = single({"x": one, "h": 2 * one})
+        assert list(result) == ["y", "h.next"]
+        assert [array.tolist() for array in result.values()] == [[[3, 3]], [[3, 3]]]
     lasting = run(TfLite().recurrent((file,), model))
     assert [lasting({"x": one})["h.next"].tolist() for _ in range(3)] == [[[n, n]] for n in (1, 2, 3)]
 
 
 def test_a_name_with_next_of_no_state_is_no_output(tmp_path: Path) -> None:
     file = save(tmp_path, CHAIN)
-    found = run(TfLite().reference((file,), Model("case", (file,), outputs=(Port("x.next"),))))
-    assert list(found({"x": X})) == ["y"]
+    actual = run(TfLite().reference((file,), Model("case", (file,), outputs=(Port("x.next"),))))
+    assert list(actual({"x": X})) == ["y"]
 
 
 def test_variables_begin_anew_in_each_run(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def test_variables_begin_anew_in_each_run(tmp_path: Path) -> None:
     file, one = save(tmp_path, main, first), np.ones(2, np.float32)
     model = Model("case", (file,))
     for name, results in (("reference", [1, 1, 1]), ("recurrent", [1, 2, 3])):
-        found = run(getattr(TfLite(), name)((file,), model))
-        assert [found({"x": one})["y"][0] for _ in range(3)] == results
+        actual = run(getattr(TfLite(), name)((file,), model))
+        assert [actual({"x": one})["y"][0] for _ in range(3)] == results
 
 
 def test_names_of_ports_are_those_of_the_file(tmp_path: Path) -> None:

@@ -123,9 +123,9 @@ def test_shapes(shape: Shape, fits: bool, tmp_path: Path) -> None:
     if fits:
         assert tensor(tmp_path, Value("w", shape=shape)).shape == shape
         return
-    with pytest.raises(MaceError, match="tensor 2 has a shape of") as caught:
+    with pytest.raises(MaceError, match="tensor 2 has a shape of") as error:
         tensor(tmp_path, Value("w", shape=shape))
-    assert "; convert or download it again" in str(caught.value)
+    assert "; convert or download it again" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -195,18 +195,18 @@ def test_scales_that_fit_no_axis_are_refused(scales: Scales, message: str, tmp_p
     [(DType.I8, True), (DType.U8, True), (DType.I64, True), (DType.F32, False), (DType.BOOL, False)],
 )
 def test_scales_left_over_from_training_mean_nothing(dtype: DType, has_quant: bool, tmp_path: Path) -> None:
-    found = tensor(tmp_path, Value("w", dtype, (2, 3), scales=Scales((0.5,), (3,))))
-    assert (found.quant is not None) == has_quant
+    result = tensor(tmp_path, Value("w", dtype, (2, 3), scales=Scales((0.5,), (3,))))
+    assert (result.quant is not None) == has_quant
 
 
 @pytest.mark.parametrize("dtype", ["f4", "i1", "u1", "i2", "i4", "i8", "?"])
 def test_a_constant_is_read_as_it_was_written(dtype: str, tmp_path: Path) -> None:
     array = np.array([[1, 0, 1], [0, 5, 7]]).astype(dtype)
     file = read(tmp_path, Value.constant("w", array))
-    found = file.array(file.subgraphs[0].tensors[2])
-    assert found is not None
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array)
+    result = file.array(file.subgraphs[0].tensors[2])
+    assert result is not None
+    assert result.dtype == array.dtype
+    np.testing.assert_array_equal(result, array)
     assert file.array(file.subgraphs[0].tensors[0]) is None
 
 

@@ -49,8 +49,8 @@ CONSTANTS: tuple[tuple[Shape, Sparsity, list[object]], ...] = (
 @pytest.mark.parametrize(("shape", "described", "expected"), CONSTANTS)
 def test_constant(shape: Shape, described: Sparsity, expected: list[object], tmp_path: Path) -> None:
     values = np.arange(1, np.count_nonzero(expected) + 1, dtype=np.float32)
-    found = table(tmp_path, described.order, described.blocks, described.dimensions)
-    dense = sparse.dense(values, shape, found)
+    result = table(tmp_path, described.order, described.blocks, described.dimensions)
+    dense = sparse.dense(values, shape, result)
     assert dense.dtype == np.float32
     np.testing.assert_array_equal(dense, expected)
 

@@ -117,14 +117,14 @@ def test_variables_of_an_operator_itself(tmp_path: Path) -> None:
     steps = (declare("u"), read_of("u"), assign("u"), Step("READ_VARIABLE", [], ["s"]), read_of("v"))
     file = parse(tmp_path, graph(*steps))
     main = file.subgraphs[0]
-    found = [
+    results = [
         (
             variables.find_variables(file, main, operator, READ),
             variables.find_variables(file, main, operator, ASSIGN),
         )
         for operator in main.operators
     ]
-    assert found == [(set(), set()), ({"c/u"}, set()), (set(), {"c/u"}), (set(), set()), ({ANY}, set())]
+    assert results == [(set(), set()), ({"c/u"}, set()), (set(), {"c/u"}), (set(), set()), ({ANY}, set())]
 
 
 def test_what_only_an_initializer_assigns_to_does_not_last(tmp_path: Path) -> None:
@@ -157,5 +157,5 @@ def test_operators_that_assign_to_what_is_read(
     """A handle of unknown origin may stand for any variable."""
     file = parse(tmp_path, graph(*steps, inputs=inputs))
     readers = [operator for operator in file.subgraphs[0].operators if operator.code == READ]
-    found = variables.find_assigning_operators(file, readers)
-    assert [operator.index for operator in found] == assigning
+    result = variables.find_assigning_operators(file, readers)
+    assert [operator.index for operator in result] == assigning

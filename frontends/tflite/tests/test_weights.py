@@ -24,9 +24,9 @@ def product(*weights: Value, before: tuple[Step, ...] = ()) -> Written:
     """A product with the last of these weights, or with what a step makes of them."""
     x = Value("x", DType.F32, (2, weights[-1].shape[-1]))
     last = before[-1].outputs[0] if before else weights[-1].name
-    made = [Value(s.outputs[0], DType.F32, weights[-1].shape) for s in before]
+    results = [Value(s.outputs[0], DType.F32, weights[-1].shape) for s in before]
     step = Step("FULLY_CONNECTED", ["x", last, ""], ["y"], ("FullyConnectedOptions", {}))
-    return Written([x, *weights, *made, Value("y")], [*before, step], ["x"], ["y"])
+    return Written([x, *weights, *results, Value("y")], [*before, step], ["x"], ["y"])
 
 
 def same_as_litert(folder: Path, graph: Graph, tolerance: float = 1e-5) -> None:

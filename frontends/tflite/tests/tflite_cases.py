@@ -99,9 +99,11 @@ class Case:
         inputs = [v.name for v in values if v.data is None and not v.variable]
         outputs = [replace(v, name=f"out{i}") for i, v in enumerate(self.outputs)]
         inner = [replace(v, name=f"inner{i}") for i, v in enumerate(self.intermediates)]
-        made = [v.name for v in outputs]
-        step = Step(self.code, names, made, self.options, [v.name for v in inner], self.custom, self.version)
-        return Written([*values, *outputs, *inner], [step], inputs, made)
+        results = [v.name for v in outputs]
+        step = Step(
+            self.code, names, results, self.options, [v.name for v in inner], self.custom, self.version
+        )
+        return Written([*values, *outputs, *inner], [step], inputs, results)
 
     def arrays(self) -> dict[str, Array]:
         """Random inputs by name."""

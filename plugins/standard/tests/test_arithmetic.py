@@ -72,8 +72,8 @@ def test_a_lossless_cast_before_another_is_left_out(source: DType, between: DTyp
         )  # where floats would saturate
         assert len(after.nodes) == (1 if lossless and not wraps else 2)
         with np.errstate(invalid="ignore", over="ignore"):
-            found, expected = (execute(g, {g.inputs[0]: values})[g.outputs[0]] for g in (after, graph))
-        np.testing.assert_array_equal(found, expected)
+            actual, expected = (execute(g, {g.inputs[0]: values})[g.outputs[0]] for g in (after, graph))
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("between", TYPES)

@@ -37,9 +37,9 @@ def conv_of_blocks(
 ) -> str:
     """A convolution between space-to-batch and batch-to-space."""
     shape = e.new.shape(x)
-    found = [blocks(e, n, b, b * (k - 1)) for n, b, k in zip(shape[1:], block, kernel, strict=False)]
-    y = conv(steps(e, decompositions.space_to_batch(shape, block, [pads for pads, _ in found]), x))
-    return steps(e, decompositions.batch_to_space(e.new.shape(y), block, [crops for _, crops in found]), y)
+    results = [blocks(e, n, b, b * (k - 1)) for n, b, k in zip(shape[1:], block, kernel, strict=False)]
+    y = conv(steps(e, decompositions.space_to_batch(shape, block, [pads for pads, _ in results]), x))
+    return steps(e, decompositions.batch_to_space(e.new.shape(y), block, [crops for _, crops in results]), y)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -68,8 +68,8 @@ def test_a_sequence_has_one_too_through_an_image_of_one_row(seed: int) -> None:
         return e("Reshape", wide, shape=(n, length - kernel + 1, 4))
 
     y = conv_of_blocks(e, x, (block,), conv, (kernel,))
-    found = ops_after(PASSES, e.graph(e("Neg", y)))
-    assert [op for op in found if op != "Reshape"] in (
+    result = ops_after(PASSES, e.graph(e("Neg", y)))
+    assert [op for op in result if op != "Reshape"] in (
         ["Sin", "Conv", "Neg"],
         ["Sin", "Conv", "Slice", "Neg"],
     )

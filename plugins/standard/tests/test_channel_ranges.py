@@ -31,8 +31,8 @@ def test_what_a_constant_holds_by_channel(
     array: Array, quant: Quant | None, low: list[float], high: list[float]
 ) -> None:
     graph = node("Add", (2, 1, 2), constants=((array, quant),))
-    found = channel_ranges._read_operand(graph.nodes[0].inputs[1], graph, {})
-    assert [side.tolist() for side in found] == [low, high]
+    result = channel_ranges._read_operand(graph.nodes[0].inputs[1], graph, {})
+    assert [side.tolist() for side in result] == [low, high]
 
 
 @pytest.mark.parametrize(

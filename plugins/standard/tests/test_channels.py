@@ -14,8 +14,8 @@ from mace_transform_standard.quantize import remove_dead_channels
 
 def links(graph: Graph) -> list[tuple[list[int], list[int]]] | None:
     (only,) = graph.nodes
-    found = RULES[only.op.name](only, graph)
-    return found and [(link.x_channels.tolist(), link.y_channels.tolist()) for link in found]
+    result = RULES[only.op.name](only, graph)
+    return result and [(link.x_channels.tolist(), link.y_channels.tolist()) for link in result]
 
 
 ALL = [0, 1, 2, 3]

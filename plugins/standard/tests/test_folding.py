@@ -75,14 +75,14 @@ def test_channels_in_another_order_are_part_of_the_filters(seed: int) -> None:
     order = e.array(e.rng.permutation(4), "i4")
     if e.rng.random() < 0.5:
         y = e("Gather", e("Sin", e.input(1, 4, 5, 4)), order, axis=e.pick(3, -1))
-        wanted, graph = (
+        expected, graph = (
             ["Sin", "Conv"],
             e.graph(conv(e, e("Mul", y, channel_constant(e, 4)), **window(2, e.pick(0, 1)))),
         )
     else:
         y = e("Gather", e("Sin", e.input(2, 4)), order, axis=-1)
-        wanted, graph = ["Sin", "MatMul"], e.graph(e("MatMul", y, e.constant(4, 5)))
-    assert ops_after([fold_input], graph, 2e-6) == wanted
+        expected, graph = ["Sin", "MatMul"], e.graph(e("MatMul", y, e.constant(4, 5)))
+    assert ops_after([fold_input], graph, 2e-6) == expected
 
 
 @pytest.mark.parametrize("seed", SEEDS)

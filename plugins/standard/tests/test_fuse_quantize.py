@@ -37,10 +37,10 @@ def through_floats(*, reads_twice: bool = False) -> Graph:
 
 
 def same_numbers(before: Graph, after: Graph) -> None:
-    given = {"x": np.random.default_rng(1).standard_normal((1, 5, 5, 3)).astype(np.float32)}
-    expected, found = execute(before, given), execute(after, given)
+    inputs = {"x": np.random.default_rng(1).standard_normal((1, 5, 5, 3)).astype(np.float32)}
+    expected, actual = execute(before, inputs), execute(after, inputs)
     for name in before.outputs:
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(actual[name], expected[name], atol=1e-5, err_msg=name)
 
 
 def test_an_op_between_them_reads_and_stores_integers() -> None:
@@ -84,9 +84,9 @@ def test_constants_that_nothing_reads_as_integers_become_floats() -> None:
     before = new.finish([y])
     after = fuse_quantize(before)
     assert [n.op.name for n in after.nodes] == ["Add"]
-    given = {"x": np.zeros((3, 4), np.float32)}
+    inputs = {"x": np.zeros((3, 4), np.float32)}
     np.testing.assert_array_equal(
-        execute(after, given)[after.outputs[0]], execute(before, given)[before.outputs[0]]
+        execute(after, inputs)[after.outputs[0]], execute(before, inputs)[before.outputs[0]]
     )
 
 
@@ -184,9 +184,9 @@ FRAME = ("Pad", {"before": (0, 1, 1, 0), "after": (0, 1, 1, 0)})
 )
 def test_numbers_are_stored_before_they_are_moved(graph: Graph, ops: list[str]) -> None:
     after = fuse_quantize(graph)
-    found = [node.op.name for node in after.nodes]
-    assert sorted(found) == sorted(ops)
-    assert found[:2] == ops[:2]
+    results = [node.op.name for node in after.nodes]
+    assert sorted(results) == sorted(ops)
+    assert results[:2] == ops[:2]
     same_numbers(graph, after)
 
 

@@ -31,8 +31,8 @@ def rank(graph: Graph, op: str) -> int:
 
 def check(graph: Graph, merged: Graph) -> None:
     """Each element is a distinct number, so an element in a wrong position is found."""
-    given = {"x": np.arange(prod(graph.tensors["x"].shape)).astype(np.int8)}
-    np.testing.assert_array_equal(*(execute(g, given)[g.outputs[0]] for g in (graph, merged)))
+    inputs = {"x": np.arange(prod(graph.tensors["x"].shape)).astype(np.int8)}
+    np.testing.assert_array_equal(*(execute(g, inputs)[g.outputs[0]] for g in (graph, merged)))
 
 
 @pytest.mark.parametrize(

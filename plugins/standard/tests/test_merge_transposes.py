@@ -40,8 +40,8 @@ def test_two_become_one(x: Shape, first: Shape, shape: Shape, second: Shape) -> 
     graph = chain(x, first, shape, second)
     merged = merge_transposes(graph)
     assert ops(merged).count("Transpose") <= 1
-    given = {"x": np.random.default_rng(0).standard_normal(x).astype(np.float32)}
-    np.testing.assert_array_equal(*(execute(g, given)[g.outputs[0]] for g in (graph, merged)))
+    inputs = {"x": np.random.default_rng(0).standard_normal(x).astype(np.float32)}
+    np.testing.assert_array_equal(*(execute(g, inputs)[g.outputs[0]] for g in (graph, merged)))
 
 
 def test_what_tears_an_axis_apart_stays() -> None:

@@ -134,8 +134,8 @@ def test_squares_are_summed_by_one_op_or_two(total: Form, epsilon: float, is_nor
     x = e("Sin", e.input(4, 4))
     size = total(e, x)
     size = e("Add", size, e.array(epsilon)) if epsilon else size
-    found = ops_after(PASSES, e.graph(e("Div", x, e("Sqrt", size))), 2e-5)
-    assert (found == ["Sin", "RMSNorm"]) == is_norm
+    result = ops_after(PASSES, e.graph(e("Div", x, e("Sqrt", size))), 2e-5)
+    assert (result == ["Sin", "RMSNorm"]) == is_norm
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -168,8 +168,8 @@ def test_what_is_nearly_it_stays(seed: int) -> None:
             e, e("Sub", x, mean), e("Sub", e("ReduceMean", square(e, y), axes=(3,)), square(e, mean))
         ),
     )
-    found = ops_after(PASSES, e.graph(form()), 2e-5)
-    assert not {"LayerNorm", "InstanceNorm", "RMSNorm"} & set(found)
+    result = ops_after(PASSES, e.graph(form()), 2e-5)
+    assert not {"LayerNorm", "InstanceNorm", "RMSNorm"} & set(result)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -203,8 +203,8 @@ def test_moments_that_lose_their_axis_lie_along_another(seed: int) -> None:
     apart = e("ReduceMean", square(e, e("Sub", x, mean)), axes=(1,), keepdims=keep[2])
     by_squares = e("Sub", e("ReduceMean", square(e, x), axes=(1,), keepdims=keep[2]), square(e, again))
     variance = e("Add", e.pick(apart, by_squares) if not (keep[0] and keep[2]) else by_squares, 2.0)
-    found = ops_after(PASSES, e.graph(divide_by_deviation(e, e("Sub", x, mean), variance)), 2e-5)
-    assert not {"LayerNorm", "RMSNorm"} & set(found)
+    result = ops_after(PASSES, e.graph(divide_by_deviation(e, e("Sub", x, mean), variance)), 2e-5)
+    assert not {"LayerNorm", "RMSNorm"} & set(result)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -52,6 +52,6 @@ def test_each_convolution_pads_for_itself() -> None:
     after = fuse_pad(graph)
     assert [n.op.name for n in after.nodes] == ["Conv", "Conv"]
     inputs = random_inputs(graph)
-    expected, found = execute(graph, inputs), execute(after, inputs)
+    expected, actual = execute(graph, inputs), execute(after, inputs)
     for name in graph.outputs:
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual[name], expected[name], rtol=1e-5, atol=1e-5)

@@ -118,10 +118,10 @@ def shrink(before: Graph, tolerance: float = 0.0) -> Graph:
     assert (after.inputs, after.outputs) == (before.inputs, before.outputs)
     for seed in range(3):
         inputs = full_range(before, seed)
-        expected, found = execute(before, inputs), execute(after, inputs)
+        expected, actual = execute(before, inputs), execute(after, inputs)
         for name in before.outputs:
             assert after.tensors[name] == before.tensors[name]
-            np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=tolerance)
+            np.testing.assert_allclose(actual[name], expected[name], rtol=0, atol=tolerance)
     return after
 
 

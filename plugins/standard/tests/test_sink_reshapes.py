@@ -74,5 +74,5 @@ def test_what_would_not_be_taken_in_stays(seed: int) -> None:
 def test_stored_integers_are_rounded_as_often_as_before() -> None:
     e = Expressions(0)
     y = e("Relu", add_product(e, storage=STORED), storage=STORED)
-    found = ops_after([sink_reshapes], e.graph(y))
-    assert sorted(found) == sorted([e.graph(y).nodes[0].op.name, "Relu", "Reshape"])
+    result = ops_after([sink_reshapes], e.graph(y))
+    assert sorted(result) == sorted([e.graph(y).nodes[0].op.name, "Relu", "Reshape"])

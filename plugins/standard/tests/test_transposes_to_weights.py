@@ -43,8 +43,10 @@ def test_the_rows_are_turned_instead(x: Shape, perm: Shape, flat: Shape, quantiz
     turned = transposes_to_weights(graph)
     assert [n.op.name for n in turned.nodes] == ["Reshape", "MatMul"]
     tensor = graph.tensors["x"]
-    given = {"x": np.random.default_rng(1).integers(-128, 128, x).astype(tensor.dtype.numpy)}
-    np.testing.assert_allclose(execute(turned, given)["y"], execute(graph, given)["y"], rtol=1e-5, atol=1e-3)
+    inputs = {"x": np.random.default_rng(1).integers(-128, 128, x).astype(tensor.dtype.numpy)}
+    np.testing.assert_allclose(
+        execute(turned, inputs)["y"], execute(graph, inputs)["y"], rtol=1e-5, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize(

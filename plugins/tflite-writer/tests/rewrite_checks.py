@@ -22,12 +22,12 @@ def check_rewrite(graph: Graph, rewritten: Graph, inputs: Sequence[Array], relat
     assert (rewritten.inputs, rewritten.outputs) == (graph.inputs, graph.outputs)
     for name in (*graph.inputs, *graph.outputs):
         assert rewritten.tensors[name] == graph.tensors[name]
-    for wanted, actual in zip(evaluate(graph, inputs), evaluate(rewritten, inputs), strict=True):
-        if relative and wanted.dtype.kind == "f":
-            largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
-            np.testing.assert_allclose(actual, wanted, rtol=0, atol=relative * max(largest, 1))
+    for expected, actual in zip(evaluate(graph, inputs), evaluate(rewritten, inputs), strict=True):
+        if relative and expected.dtype.kind == "f":
+            largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=relative * max(largest, 1))
         else:
-            np.testing.assert_array_equal(actual, wanted)
+            np.testing.assert_array_equal(actual, expected)
 
 
 def node_graph(

@@ -63,8 +63,8 @@ def test_a_written_model_gives_the_same_bits(name: str) -> None:
     assert content == write_tflite(graph)
     inputs = random_inputs(graph)
     written, original = (outputs(run(data, inputs)) for data in (content, model(name).read_bytes()))
-    for actual, wanted in zip(written, original, strict=True):
-        np.testing.assert_array_equal(actual, wanted)
+    for actual, expected in zip(written, original, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -91,12 +91,12 @@ def test_a_rewritten_model_has_an_operator_for_each_node(name: str) -> None:
 def versions(content: bytes) -> dict[str, set[int]]:
     """The operators of a file with their versions."""
     model = tflite.Model.GetRootAs(content)
-    found: dict[str, set[int]] = {}
+    result: dict[str, set[int]] = {}
     for i in range(model.OperatorCodesLength()):
         code = model.OperatorCodes(i)
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        found.setdefault(NAMES[number], set()).add(code.Version())
-    return found
+        result.setdefault(NAMES[number], set()).add(code.Version())
+    return result
 
 
 @pytest.mark.parametrize("name", [name for name in SAME_OPERATORS if isinstance(name, str)])

@@ -129,6 +129,6 @@ def test_an_activation_clamps_as_the_bounds_do(
 
 @pytest.mark.parametrize("bounds", [(0.0, 5.0), (-0.5, 6.0), (-math.inf, 6.0), (-1.0, 2.0)])
 def test_other_bounds_are_refused(bounds: tuple[float, float]) -> None:
-    with pytest.raises(Refused, match="fuses no activation") as caught:
+    with pytest.raises(Refused, match="fuses no activation") as error:
         fused_activation(*bounds, Tensor("y", DType.F32, (1,)))
-    assert "separate_clamps" in caught.value.refusal.remedy
+    assert "separate_clamps" in error.value.refusal.remedy

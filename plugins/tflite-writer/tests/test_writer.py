@@ -28,10 +28,10 @@ def test_hostile_names_are_escaped_and_stay_apart(name: str) -> None:
     graph = two_inputs(name, f"{name}.1", f"{name}.2")
     content = write_tflite(graph)
     verify(content)
-    made = run(content, [np.float32([5, 7]), np.float32([1, 2])])
-    (detail,) = made.get_output_details()
-    np.testing.assert_array_equal(made.get_tensor(detail["index"]), np.float32([4, 5]))
-    names = [d["name"] for d in made.get_tensor_details()]
+    actual = run(content, [np.float32([5, 7]), np.float32([1, 2])])
+    (detail,) = actual.get_output_details()
+    np.testing.assert_array_equal(actual.get_tensor(detail["index"]), np.float32([4, 5]))
+    names = [d["name"] for d in actual.get_tensor_details()]
     assert len(set(names)) == len(names)
     assert all(text.isprintable() for text in names)
 
@@ -49,9 +49,9 @@ def test_ports_keep_their_names_and_order() -> None:
     total = builder.one("Add", ["m", "a"], outputs=["total"])
     left = builder.one("Sub", [total, "z"], outputs=["left"])
     graph = builder.finish([left, total])
-    made = interpreter(write_tflite(graph))
-    assert [d["name"] for d in made.get_input_details()] == ["z", "a", "m"]
-    assert [d["name"] for d in made.get_output_details()] == ["left", "total"]
+    result = interpreter(write_tflite(graph))
+    assert [d["name"] for d in result.get_input_details()] == ["z", "a", "m"]
+    assert [d["name"] for d in result.get_output_details()] == ["left", "total"]
 
 
 def test_an_input_that_nothing_reads_stays() -> None:
@@ -90,10 +90,10 @@ def test_every_node_that_has_no_operator_is_named() -> None:
     inner = builder.one("Tan", ["x"], outputs=["tan"])
     graph = builder.finish([builder.one("Asin", [inner], outputs=["y"])])
     assert [refuses(node, graph) is None for node in graph.nodes] == [False, False]
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         write_tflite(graph)
-    assert "node 'tan' (Tan)" in str(caught.value)
-    assert "node 'y' (Asin)" in str(caught.value)
+    assert "node 'tan' (Tan)" in str(error.value)
+    assert "node 'y' (Asin)" in str(error.value)
 
 
 def test_an_output_that_is_an_input_is_an_error() -> None:

@@ -157,8 +157,8 @@ class Grower:
     def finish(self) -> Graph:
         """The graph of all nodes; its outputs are those that no node reads."""
         read = {name for node in self.builder.nodes for name in node.inputs}
-        made = [name for node in self.builder.nodes for name in node.outputs]
-        return self.builder.finish([name for name in made if name not in read])
+        results = [name for node in self.builder.nodes for name in node.outputs]
+        return self.builder.finish([name for name in results if name not in read])
 
     def inputs(self, graph: Graph) -> list[Array]:
         return [self.samples[name] for name in graph.inputs]

@@ -62,13 +62,13 @@ def interpreter(content: bytes, keep: bool = False) -> Any:
 
 def run(content: bytes, inputs: Sequence[Array], keep: bool = False) -> Any:
     """Run a file once and return the interpreter."""
-    made = interpreter(content, keep)
-    details = made.get_input_details()
+    result = interpreter(content, keep)
+    details = result.get_input_details()
     assert len(details) == len(inputs)
     for detail, array in zip(details, inputs, strict=True):
-        made.set_tensor(detail["index"], array)
-    made.invoke()
-    return made
+        result.set_tensor(detail["index"], array)
+    result.invoke()
+    return result
 
 
 def outputs(made: Any) -> list[Array]:
@@ -95,16 +95,16 @@ def check_graph(graph: Graph, inputs: Sequence[Array] | None = None) -> bytes:
     """Write a graph, run it in LiteRT, and hold each node's outputs to its reference; return the file."""
     content = write_tflite(graph)
     verify(content)
-    made = run(content, random_inputs(graph) if inputs is None else inputs, keep=True)
+    actual = run(content, random_inputs(graph) if inputs is None else inputs, keep=True)
     names = file_names(graph)
-    by_name = {detail["name"]: detail for detail in made.get_tensor_details()}
+    by_name = {detail["name"]: detail for detail in actual.get_tensor_details()}
     arrays = dict(graph.weights)
     for name in graph.tensors:
         if name not in arrays and names[name] in by_name:
-            arrays[name] = made.get_tensor(by_name[names[name]]["index"])
-    for name, detail in zip(graph.outputs, made.get_output_details(), strict=True):
+            arrays[name] = actual.get_tensor(by_name[names[name]]["index"])
+    for name, detail in zip(graph.outputs, actual.get_output_details(), strict=True):
         assert detail["name"] == names[name]
-        arrays[name] = made.get_tensor(detail["index"])
+        arrays[name] = actual.get_tensor(detail["index"])
     for node in graph.nodes:
         check_node(node, graph, arrays)
     return content

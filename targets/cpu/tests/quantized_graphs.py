@@ -76,17 +76,17 @@ def conv(
 
 def inputs_of(graph: Graph) -> dict[str, Array]:
     rng = np.random.default_rng(1)
-    made = {}
+    results = {}
     for name in graph.inputs:
         t = graph.tensors[name]
         if t.dtype is DType.BOOL:
-            made[name] = rng.integers(0, 2, t.shape).astype(bool)
+            results[name] = rng.integers(0, 2, t.shape).astype(bool)
         elif t.dtype is DType.F32:
-            made[name] = rng.standard_normal(t.shape).astype(np.float32)
+            results[name] = rng.standard_normal(t.shape).astype(np.float32)
         else:
             limits = np.iinfo(t.dtype.numpy)
-            made[name] = rng.integers(limits.min, limits.max + 1, t.shape).astype(t.dtype.numpy)
-    return made
+            results[name] = rng.integers(limits.min, limits.max + 1, t.shape).astype(t.dtype.numpy)
+    return results
 
 
 def check(graphs: Sequence[Graph], folder: Path, levels: Sequence[Level] | None = None) -> dict[str, str]:

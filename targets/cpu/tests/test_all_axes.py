@@ -27,26 +27,26 @@ WIDE, TALL = (3, 1, 4, 1, 2, 19), (1, 2, 1, 3, 1, 19)
 
 def elementwise() -> list[Graph]:
     """Results of six axes; along the last one both operands walk, or one of them stays."""
-    made = []
+    results = []
     for dtype in ("f4", "i4"):
         for name, shapes in (("apart", (ODD, EVEN)), ("back", (EVEN, ODD)), ("along", (WIDE, TALL))):
-            made.append(case(f"add_{name}_{dtype}", "Add", [np.zeros(s, dtype) for s in shapes]))
+            results.append(case(f"add_{name}_{dtype}", "Add", [np.zeros(s, dtype) for s in shapes]))
     for name, shapes in (("apart", (ODD, EVEN, ODD)), ("along", (TALL, WIDE, (1, 2, 1, 1, 2, 1)))):
         arrays: list[Array] = [np.zeros(s, "f4") for s in shapes]
-        made.append(case(f"where_{name}", "Where", [arrays[0].astype(bool), *arrays[1:]]))
-    return made
+        results.append(case(f"where_{name}", "Where", [arrays[0].astype(bool), *arrays[1:]]))
+    return results
 
 
 def reductions() -> list[Graph]:
     """Three axes that are reduced between three that are not."""
-    made = []
+    results = []
     for op, dtype in (("ReduceSum", "f4"), ("ReduceMax", "f4"), ("ReduceProd", "i4"), ("ReduceMean", "i4")):
         for first in (0, 1):
             axes = tuple(range(first, 6, 2))
-            made.append(
+            results.append(
                 case(f"{op}_{dtype}_{first}", op, [np.zeros((3, 2, 4, 3, 2, 5), dtype)], {"axes": axes})
             )
-    return made
+    return results
 
 
 def moves() -> list[Graph]:

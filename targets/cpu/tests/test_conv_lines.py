@@ -171,9 +171,9 @@ def test_lines_have_the_bits_of_the_matrix_kernel(tmp_path: Path, level: str) ->
         results.append(run_merged(target, graphs, folder, inputs))
     for graph in graphs:
         (name,) = graph.outputs
-        found, expected = (by_graph[graph.name][name] for by_graph in results)
-        np.testing.assert_array_equal(found, expected, err_msg=graph.name)
-        assert_close(found, execute(graph, inputs[graph.name])[name], graph.name)
+        actual, expected = (by_graph[graph.name][name] for by_graph in results)
+        np.testing.assert_array_equal(actual, expected, err_msg=graph.name)
+        assert_close(actual, execute(graph, inputs[graph.name])[name], graph.name)
 
 
 @pytest.mark.slow

@@ -72,11 +72,11 @@ def test_strips_give_the_bits_of_the_plain_kernel(
         (name,) = list_kernels(graph)
         assert name.startswith("conv_depthwise_strips_"), graph.name
     inputs = {graph.name: inputs_of(graph) for graph in graphs}
-    found = run_merged(Cpu(), graphs, tmp_path / "avx2", inputs, [AVX2])
+    actual = run_merged(Cpu(), graphs, tmp_path / "avx2", inputs, [AVX2])
     expected = run_merged(Cpu(), graphs, tmp_path / "sse2", inputs, [SSE2])
     for graph in graphs:
         for name in graph.outputs:
-            np.testing.assert_array_equal(found[graph.name][name], expected[graph.name][name], graph.name)
+            np.testing.assert_array_equal(actual[graph.name][name], expected[graph.name][name], graph.name)
 
 
 @NEEDS_AVX2
@@ -107,11 +107,11 @@ def test_the_greatest_sums_are_exact(tmp_path: Path) -> None:
         graph, arrays = fill(make_graph("block", kind), weight, x)
         graphs.append(graph.with_name(f"g{number}"))
         inputs[f"g{number}"] = arrays
-    found = run_merged(Cpu(), graphs, tmp_path / "avx2", inputs, [AVX2])
+    actual = run_merged(Cpu(), graphs, tmp_path / "avx2", inputs, [AVX2])
     expected = run_merged(Cpu(), graphs, tmp_path / "sse2", inputs, [SSE2])
     for graph in graphs:
         for name in graph.outputs:
-            np.testing.assert_array_equal(found[graph.name][name], expected[graph.name][name], graph.name)
+            np.testing.assert_array_equal(actual[graph.name][name], expected[graph.name][name], graph.name)
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,10 @@ def test_windows_inside_take_the_fast_way(
     )
     arrays = [(c.c_float * length)() for length in lengths]
     tensors = (c.c_void_p * 4)(*(c.addressof(array) for array in arrays))
-    found = (c.c_int64 * 3)()
-    library.compute(form, c.byref(given), tensors, found)
+    actual = (c.c_int64 * 3)()
+    library.compute(form, c.byref(given), tensors, actual)
     is_square = FORMS[form][0] > 0 and can_be_square(kernel, size, results, how)
-    assert list(found) == expected(is_square, channels, (planes, down, across))
+    assert list(actual) == expected(is_square, channels, (planes, down, across))
 
 
 def can_be_square(kernel: Axes, size: Axes, results: int, how: tuple[Axes, Axes, Axes, Axes]) -> bool:

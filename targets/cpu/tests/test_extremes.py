@@ -83,10 +83,10 @@ def check(graphs: Sequence[Graph], level: Level, folder: Path, capfd: pytest.Cap
     wrong: list[str] = []
     capfd.readouterr()
     for seed in range(2):
-        given = extreme_inputs(whole, seed)
-        results = model.run(given)
+        inputs = extreme_inputs(whole, seed)
+        results = model.run(inputs)
         for graph in graphs:
-            wrong += differences(graph, split_by_graph(results, graph), split_by_graph(given, graph))
+            wrong += differences(graph, split_by_graph(results, graph), split_by_graph(inputs, graph))
     reported = capfd.readouterr().err
     wrong += [line for line in reported.splitlines() if "runtime error" in line]
     assert not wrong, "\n".join(wrong)

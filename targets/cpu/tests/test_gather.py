@@ -27,14 +27,14 @@ BEST = with_levels(Cpu(), levels_here(Cpu().levels("host"))[:1])
 def check(cases: Mapping[str, tuple[Graph, list[Array]]], folder: Path, target: Target = Cpu()) -> None:  # noqa: B008
     """Assert the same bits from the library and the references; the inputs by number."""
     graphs = [graph for graph, _ in cases.values()]
-    given = {
+    inputs = {
         graph.name: {f"x{i}": array for i, array in enumerate(arrays)} for graph, arrays in cases.values()
     }
-    found = run_merged(target, graphs, folder, given)
+    actual = run_merged(target, graphs, folder, inputs)
     for graph in graphs:
-        expected = execute(graph, given[graph.name])
+        expected = execute(graph, inputs[graph.name])
         for name in graph.outputs:
-            result = found[graph.name][name]
+            result = actual[graph.name][name]
             np.testing.assert_array_equal(result, expected[name], err_msg=f"{graph.name}/{name}")
 
 

@@ -199,9 +199,9 @@ def test_the_order_of_parts_and_what_is_fetched_meanwhile(
 
 def cut(kernel: c.CDLL, given: tuple[int, ...]) -> Share:
     workers, rows, panels, copies, max_rows, fetch = given
-    made = (c.c_int64 * 4)()
-    kernel.share(workers, c.c_int64(rows), panels, c.c_int64(copies), c.c_int64(max_rows), fetch, made)
-    first, second, third, fourth = made
+    result = (c.c_int64 * 4)()
+    kernel.share(workers, c.c_int64(rows), panels, c.c_int64(copies), c.c_int64(max_rows), fetch, result)
+    first, second, third, fourth = result
     return first, second, third, fourth
 
 

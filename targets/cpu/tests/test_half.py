@@ -37,9 +37,9 @@ def test_half_precision_through_generated_c(tmp_path: Path) -> None:
     graph = network()
     x = {"x": np.random.default_rng(1).standard_normal((1, 6, 5, 3)).astype(np.float16)}
     (model,) = compile_graphs(Cpu(), [graph], tmp_path).values()
-    found = model.run(x)["y"]
-    assert found.dtype == np.float16
-    np.testing.assert_allclose(found, execute(graph, x)["y"], rtol=4e-3)  # two steps of half precision
+    actual = model.run(x)["y"]
+    assert actual.dtype == np.float16
+    np.testing.assert_allclose(actual, execute(graph, x)["y"], rtol=4e-3)  # two steps of half precision
 
 
 def test_only_what_computes_is_widened() -> None:

@@ -55,8 +55,8 @@ def test_lines_of_templates_fit_a_page(template: object) -> None:
 
 
 def _section(header: str, key: str) -> str:
-    found = re.search(rf"^{key}:.*(?:\n  .*)*", header, flags=re.M)
-    return found.group() if found else ""
+    result = re.search(rf"^{key}:.*(?:\n  .*)*", header, flags=re.M)
+    return result.group() if result else ""
 
 
 def _is_named(name: str, section: str) -> bool:

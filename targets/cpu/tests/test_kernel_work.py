@@ -240,11 +240,11 @@ def _by_kernel(calls: Sequence[Call], graphs: Sequence[Graph], work: Sequence[Wo
     calls: those of all the merged graphs.  work: what each of them did.
     """
     names = {graph.name for graph in graphs}
-    found: dict[str, Work] = {}
+    result: dict[str, Work] = {}
     for call, done in zip(calls, work, strict=True):
         if call.node.partition("/")[0] in names:
-            found[call.kernel.name] = done + found.get(call.kernel.name, Work())
-    return found
+            result[call.kernel.name] = done + result.get(call.kernel.name, Work())
+    return result
 
 
 def _describe(level: str, work: Mapping[str, Work]) -> list[str]:

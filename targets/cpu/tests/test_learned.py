@@ -59,13 +59,13 @@ def rows(rng: np.random.Generator, dtype: type[np.floating]) -> Array:
 
 
 def check(cases: list[tuple[Graph, list[Array]]], folder: Path, rtol: float = 0) -> None:
-    given: dict[str, dict[str, Array]] = {}
+    inputs: dict[str, dict[str, Array]] = {}
     for graph, arrays in cases:
-        given[graph.name] = {f"x{i}": a for i, a in enumerate(arrays) if f"x{i}" in graph.inputs}
-    assert len(given) == len(cases)
-    found = run_merged(Cpu(), [graph for graph, _ in cases], folder, given)
+        inputs[graph.name] = {f"x{i}": a for i, a in enumerate(arrays) if f"x{i}" in graph.inputs}
+    assert len(inputs) == len(cases)
+    actual = run_merged(Cpu(), [graph for graph, _ in cases], folder, inputs)
     for graph, _ in cases:
-        result, expected = found[graph.name]["y0"], execute(graph, given[graph.name])["y0"]
+        result, expected = actual[graph.name]["y0"], execute(graph, inputs[graph.name])["y0"]
         np.testing.assert_allclose(result, expected, rtol=rtol, atol=0, err_msg=graph.name)
 
 

@@ -27,12 +27,12 @@ def counted(shape: tuple[int, ...], dtype: type[np.generic] = np.float32) -> Arr
 
 
 def check_bits(graphs: list[Graph], folder: Path) -> None:
-    given = {graph.name: inputs_of(graph) for graph in graphs}
-    found = run_merged(Cpu(), graphs, folder, given)
+    inputs = {graph.name: inputs_of(graph) for graph in graphs}
+    actual = run_merged(Cpu(), graphs, folder, inputs)
     for graph in graphs:
-        expected = execute(graph, given[graph.name])
+        expected = execute(graph, inputs[graph.name])
         for name in graph.outputs:
-            result = found[graph.name][name]
+            result = actual[graph.name][name]
             np.testing.assert_array_equal(result, expected[name], err_msg=f"{graph.name}/{name}")
 
 

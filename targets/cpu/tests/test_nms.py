@@ -19,18 +19,18 @@ def boxes(shape: tuple[int, ...], seed: int = 0) -> Array:
     """
     rng = np.random.default_rng(seed)
     low = rng.integers(0, 6, (*shape, 2)) / 4
-    made = np.concatenate([low, low + rng.integers(1, 9, (*shape, 2)) / 4], -1).astype(np.float32)
-    made[..., 1::5, :] = made[..., 1::5, :][..., [2, 3, 0, 1]]
-    flat = made.reshape(-1, 4)
+    result = np.concatenate([low, low + rng.integers(1, 9, (*shape, 2)) / 4], -1).astype(np.float32)
+    result[..., 1::5, :] = result[..., 1::5, :][..., [2, 3, 0, 1]]
+    flat = result.reshape(-1, 4)
     flat[3], flat[4, 1], flat[5, 2] = 1.0, np.nan, np.inf
-    return made
+    return result
 
 
 def scores(shape: tuple[int, ...], seed: int = 1) -> Array:
     """Few different values, so that some are equal; and one that is no number."""
-    made = (np.random.default_rng(seed).integers(0, 40, shape) / 40).astype(np.float32)
-    made.reshape(-1)[7] = np.nan
-    return made
+    result = (np.random.default_rng(seed).integers(0, 40, shape) / 40).astype(np.float32)
+    result.reshape(-1)[7] = np.nan
+    return result
 
 
 @pytest.mark.slow
@@ -75,11 +75,11 @@ def test_decoded(tmp_path: Path) -> None:
     attrs = {"variances": (0.1, 0.1, 0.2, 0.25)}
     check_graphs(Cpu(), [case("d", "DecodeBoxes", arrays, attrs), case("e", "DecodeBoxes", arrays)], tmp_path)
     prior, delta = np.array([[2, 4, 1, 2]], np.float32), np.array([[[5, 0, 0, np.log(2) * 5]]], np.float32)
-    found = execute(
+    actual = execute(
         case("f", "DecodeBoxes", [delta, prior], {"variances": (0.1, 0.1, 0.2, 0.2)}),
         {"x0": delta, "x1": prior},
     )
-    np.testing.assert_allclose(found["y0"], [[[2, 2, 3, 6]]], rtol=1e-6)
+    np.testing.assert_allclose(actual["y0"], [[[2, 2, 3, 6]]], rtol=1e-6)
 
 
 def test_what_is_kept() -> None:
@@ -92,15 +92,15 @@ def test_what_is_kept() -> None:
         {"per_class": 2, "iou_threshold": 0.5, "score_threshold": 0.15},
         outputs=2,
     )
-    found = execute(graph, {"x0": three, "x1": weights})
-    assert found["y0"].tolist() == [[0, 0, 1], [0, 1, 2], [0, 1, 0], [-1, -1, -1]]
-    assert found["y1"].tolist() == [3]
+    actual = execute(graph, {"x0": three, "x1": weights})
+    assert actual["y0"].tolist() == [[0, 0, 1], [0, 1, 2], [0, 1, 0], [-1, -1, -1]]
+    assert actual["y1"].tolist() == [3]
     graph = combined(
         "c", [three[:, :, None], weights.transpose(0, 2, 1)], per_class=2, total=3, score_threshold=0.15
     )
-    found = execute(graph, {"x0": three[:, :, None], "x1": weights.transpose(0, 2, 1)})
-    np.testing.assert_array_equal(found["y1"], np.array([[0.9, 0.7, 0.2]], np.float32))
-    assert (found["y2"].tolist(), found["y3"].tolist(), found["y4"].tolist()) == (
+    actual = execute(graph, {"x0": three[:, :, None], "x1": weights.transpose(0, 2, 1)})
+    np.testing.assert_array_equal(actual["y1"], np.array([[0.9, 0.7, 0.2]], np.float32))
+    assert (actual["y2"].tolist(), actual["y3"].tolist(), actual["y4"].tolist()) == (
         [[0, 1, 1]],
         [[1, 2, 0]],
         [3],

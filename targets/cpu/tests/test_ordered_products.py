@@ -94,18 +94,18 @@ def test_orders_are_proven(matrix: Array, runs: Runs) -> None:
     ],
 )
 def test_large_weights_meet_small_ones(matrix: Array, products: int) -> None:
-    found = find_orders(pack(matrix), Runs(1, 8))
-    assert found.max_slots + found.natural_count == products
+    result = find_orders(pack(matrix), Runs(1, 8))
+    assert result.max_slots + result.natural_count == products
 
 
 def test_neighbors_that_would_saturate_are_parted() -> None:
     # Each pair of neighbors is beyond the bound, and a large weight has a small one elsewhere in its window.
     matrix = np.tile(np.array([100, 100, 20, 20], np.int8)[:, None], (4, 16))
-    found = find_orders(pack(matrix), Runs(1, 4))
-    assert found.max_slots == 4
-    assert not found.natural_count
-    assert not (found.places == EMPTY).any()
-    sums = matrix[:, 0].astype(int)[found.places].reshape(-1, 2).sum(1)
+    result = find_orders(pack(matrix), Runs(1, 4))
+    assert result.max_slots == 4
+    assert not result.natural_count
+    assert not (result.places == EMPTY).any()
+    sums = matrix[:, 0].astype(int)[result.places].reshape(-1, 2).sum(1)
     assert (sums == 120).all()
 
 
@@ -128,8 +128,8 @@ def test_neighbors_that_would_saturate_are_parted() -> None:
     ],
 )
 def test_exact_quads_stay_as_they_lie(matrix: Array, natural: int, slots: int) -> None:
-    found = find_orders(pack(matrix.astype(np.int8)), Runs(1, 8))
-    assert (found.natural_count, found.max_slots) == (natural, slots)
+    result = find_orders(pack(matrix.astype(np.int8)), Runs(1, 8))
+    assert (result.natural_count, result.max_slots) == (natural, slots)
 
 
 def swap(found: Orders) -> Orders:
@@ -190,10 +190,10 @@ def test_a_wrong_order_is_not_proven(damage: Callable[[Orders], Orders], problem
     # Large weights are neighbors in each quad, so that none is natural; 24 elements are two windows.
     column = np.array([100, 100, 20, 20] * 6, np.int8)
     packed, runs = pack(np.tile(column[:, None], (1, 32))), Runs(1, 6)
-    found = find_orders(packed, runs)
-    prove(packed, runs, found)
+    result = find_orders(packed, runs)
+    prove(packed, runs, result)
     with pytest.raises(MaceError, match=problem):
-        prove(packed, runs, damage(found))
+        prove(packed, runs, damage(result))
 
 
 def set_quad(found: Orders) -> Orders:
@@ -227,11 +227,11 @@ def test_a_wrong_natural_quad_is_not_proven(damage: Callable[[Orders], Orders], 
     column = np.array([100, 100, 20, 20] * 6, np.int8)
     packed, runs = pack(np.tile(column[:, None], (1, 32))), Runs(1, 6)
     packed[:, 0] = 64
-    found = find_orders(packed, runs)
-    prove(packed, runs, found)
-    assert found.natural_quads.tolist() == [[15, 3], [0, 0]]
+    result = find_orders(packed, runs)
+    prove(packed, runs, result)
+    assert result.natural_quads.tolist() == [[15, 3], [0, 0]]
     with pytest.raises(MaceError, match=problem):
-        prove(packed, runs, damage(found))
+        prove(packed, runs, damage(result))
 
 
 def test_a_weaker_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

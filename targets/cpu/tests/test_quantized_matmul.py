@@ -125,8 +125,8 @@ def test_tiles_read_nothing_beside_their_tensors(level: Level, tmp_path: Path) -
     inputs = {g.name: inputs_of(g) for g in graphs}
     expected = run_merged(Cpu(), graphs, tmp_path / "plain", inputs, [SCALAR])
     for g in graphs:
-        found = library.run(g.name, inputs[g.name])
-        assert np.array_equal(found["y"], expected[g.name]["y"]), g.name
+        actual = library.run(g.name, inputs[g.name])
+        assert np.array_equal(actual["y"], expected[g.name]["y"]), g.name
 
 
 @pytest.mark.exhaustive

@@ -233,18 +233,18 @@ def test_bits_are_those_of_direct_products(
     """With any number of workers, with sums behind the convolution, and by each rule of rounding."""
     level = EMULATED[name]
     chosen = choose_graphs(rule)
-    given = inputs_of(merge("all", chosen))
+    inputs = inputs_of(merge("all", chosen))
     set_cost(monkeypatch, 1e9)
     assert not any(KERNEL in name for graph in chosen for name in list_kernels(graph, level))
-    expected = load(chosen, tmp_path / "direct", level).run(given)
+    expected = load(chosen, tmp_path / "direct", level).run(inputs)
     set_cost(monkeypatch, 0.0)
     first = [list_kernels(graph, level)[0] for graph in chosen]
     assert all(name.startswith(KERNEL) for name in first)
     assert (len(first), sum("_add_" in name for name in first)) == EXPECTED[rule]
     model = load(chosen, tmp_path / "tiles", level)
-    together, counts = shuffled(model, given)
+    together, counts = shuffled(model, inputs)
     assert max(counts) > WORKERS
-    for outputs in (model.run(given), together):
+    for outputs in (model.run(inputs), together):
         for output, array in expected.items():
             np.testing.assert_array_equal(outputs[output], array, err_msg=output)
 

@@ -93,11 +93,11 @@ def test_floats_beyond_a_narrow_integer_saturate_and_lose_their_fraction(tmp_pat
     )
     x = np.resize(values, 53).astype(np.float32)
     graphs = [case(kind, "Cast", [x], {"to": kind}) for kind in ("i8", "u8", "i16")]
-    found = run_merged(Cpu(), graphs, tmp_path, {g.name: {"x0": x} for g in graphs})
+    actual = run_merged(Cpu(), graphs, tmp_path, {g.name: {"x0": x} for g in graphs})
     for kind in (np.int8, np.uint8, np.int16):
         limits, name = np.iinfo(kind), f"{'u' if kind is np.uint8 else 'i'}{8 * np.dtype(kind).itemsize}"
         expected = np.trunc(np.clip(np.nan_to_num(x, nan=0), limits.min, limits.max)).astype(kind)
-        assert np.array_equal(found[name]["y0"], expected), name
+        assert np.array_equal(actual[name]["y0"], expected), name
 
 
 @pytest.mark.slow
@@ -110,10 +110,10 @@ def test_extremes_of_runs_of_every_length_keep_nan(tmp_path: Path) -> None:
         for op in ("ReduceMax", "ReduceMin"):
             graphs.append(case(f"{op}_{count}", op, [x], {"axes": (1,), "keepdims": False}))
             inputs[graphs[-1].name] = {"x0": x}
-    found = run_merged(Cpu(), graphs, tmp_path, inputs)
+    actual = run_merged(Cpu(), graphs, tmp_path, inputs)
     for g in graphs:
         fold = np.max if g.name.startswith("ReduceMax") else np.min
-        assert np.array_equal(found[g.name]["y0"], fold(inputs[g.name]["x0"], 1), equal_nan=True), g.name
+        assert np.array_equal(actual[g.name]["y0"], fold(inputs[g.name]["x0"], 1), equal_nan=True), g.name
 
 
 @pytest.mark.slow

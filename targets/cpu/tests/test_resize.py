@@ -36,7 +36,7 @@ SHAPES = (
 def graphs(
     mode: str, coordinates: str, dtype: type[np.generic] = np.float32, **attrs: Attribute
 ) -> list[Graph]:
-    made = []
+    results = []
     for number, (shape, sizes) in enumerate(SHAPES):
         given = {
             "sizes": sizes,
@@ -48,8 +48,8 @@ def graphs(
             starts = tuple(0.0 if o == n else -0.25 for o, n in zip(sizes, shape, strict=True))
             given |= {"roi": (*starts, *(1.0 + s / 3 for s in starts)), "extrapolation": 7.0}
         name = f"r{number}_{mode}_{coordinates}_{attrs.get('nearest', '')}"
-        made.append(case(name, "Resize", [np.zeros(shape, dtype)], {**given, "coordinates": coordinates}))
-    return made
+        results.append(case(name, "Resize", [np.zeros(shape, dtype)], {**given, "coordinates": coordinates}))
+    return results
 
 
 @pytest.mark.slow
@@ -99,9 +99,9 @@ def test_scales_that_are_not_the_ratio_of_sizes(tmp_path: Path) -> None:
 def test_same_size_moves_nothing(tmp_path: Path) -> None:
     x = np.zeros((1, 4, 6, 3), np.float32)
     same = {"sizes": x.shape, "scales": (1.0,) * 4}
-    made = [case(m, "Resize", [x], {**same, "mode": m}) for m in ("nearest", "linear", "cubic")]
-    assert all([c.kernel.name for c in Cpu().lower(g).calls] == ["copy"] for g in made)
-    check_graphs(Cpu(), made, tmp_path, tolerance=0)
+    results = [case(m, "Resize", [x], {**same, "mode": m}) for m in ("nearest", "linear", "cubic")]
+    assert all([c.kernel.name for c in Cpu().lower(g).calls] == ["copy"] for g in results)
+    check_graphs(Cpu(), results, tmp_path, tolerance=0)
 
 
 def test_other_floats_are_refused_with_a_reason() -> None:

@@ -90,9 +90,9 @@ def test_nearest_of_any_type(tmp_path: Path) -> None:
 def regions(seed: int, count: int) -> Array:
     """Of images up to 12 pixels in units of half a pixel: most inside, one upside down, one of nothing, one huge."""
     corners = RNG(seed).uniform(-4, 28, (count, 2, 2)).astype(np.float32)
-    made = np.concatenate([corners.min(1), corners.max(1)], 1)
-    made[0], made[1], made[2] = made[0, [2, 3, 0, 1]], 5, (-1e6, -1e6, 1e6, 1e6)
-    return np.asarray(np.round(made * 4) / 4)
+    result = np.concatenate([corners.min(1), corners.max(1)], 1)
+    result[0], result[1], result[2] = result[0, [2, 3, 0, 1]], 5, (-1e6, -1e6, 1e6, 1e6)
+    return np.asarray(np.round(result * 4) / 4)
 
 
 @pytest.mark.slow

@@ -54,13 +54,13 @@ def test_shapes_and_axes(tmp_path: Path) -> None:
 
 
 def test_along_every_axis(tmp_path: Path) -> None:
-    made = [
+    results = [
         case(f"{op}{i}_{axis}", op, [np.zeros(shape, np.float32)], {"axis": axis})
         for op in ("Softmax", "LogSoftmax", "Hardmax", "LpNorm")
         for i, shape in enumerate([(3, 7, 19), (2, 1000), (5,), (1, 3)])
         for axis in range(len(shape))
     ]
-    check_graphs(Cpu(), made, tmp_path)
+    check_graphs(Cpu(), results, tmp_path)
 
 
 @pytest.mark.exhaustive
@@ -75,29 +75,29 @@ def test_extreme_values(tmp_path: Path) -> None:
         ],
         np.float32,
     )
-    made: dict[str, tuple[Graph, Any]] = {}
+    result: dict[str, tuple[Graph, Any]] = {}
     for op in ("Softmax", "LogSoftmax", "Hardmax"):
-        made[f"{op.lower()}_rows"] = case(f"{op.lower()}_rows", op, [rows], {"axis": 1}), rows
-        made[f"{op.lower()}_columns"] = (
+        result[f"{op.lower()}_rows"] = case(f"{op.lower()}_rows", op, [rows], {"axis": 1}), rows
+        result[f"{op.lower()}_columns"] = (
             case(f"{op.lower()}_columns", op, [rows.T], {"axis": 0}),
             rows.T.copy(),
         )
     zeros = np.zeros((2, 3), np.float32)
     for axis in (0, 1):
-        made[f"lp_{axis}"] = case(f"lp_{axis}", "LpNorm", [zeros], {"axis": axis}), zeros
+        result[f"lp_{axis}"] = case(f"lp_{axis}", "LpNorm", [zeros], {"axis": axis}), zeros
     check_graphs(
         Cpu(),
-        [g for g, _ in made.values()],
+        [g for g, _ in result.values()],
         tmp_path,
-        {n: {"x0": x} for n, (_, x) in made.items()},
+        {n: {"x0": x} for n, (_, x) in result.items()},
         tolerance=2e-6,
     )
 
 
 def test_nan_is_the_greatest_for_hardmax(tmp_path: Path) -> None:
     x = np.array([[1, np.nan, np.inf, np.nan], [np.nan, 2, 3, 1], [-np.inf] * 4], np.float32)
-    made = [case(f"axis{axis}", "Hardmax", [x], {"axis": axis}) for axis in (0, 1)]
-    check_graphs(Cpu(), made, tmp_path, {graph.name: {"x0": x} for graph in made})
+    results = [case(f"axis{axis}", "Hardmax", [x], {"axis": axis}) for axis in (0, 1)]
+    check_graphs(Cpu(), results, tmp_path, {graph.name: {"x0": x} for graph in results})
 
 
 def test_rows_of_softmax_sum_to_one(tmp_path: Path) -> None:

@@ -223,9 +223,9 @@ def run_both(graphs: list[Graph], folder: Path) -> tuple[dict[str, Array], dict[
     merged = merge("all", graphs)
     # Otherwise the work of these small graphs would not be worth another worker.
     model = load_library(generate_library([BEST], [merged]), folder, ("-DMACE_GRAIN_NS=1",))["all"]
-    given = {name: np.abs(array) for name, array in random_inputs(merged).items()}
-    together, counts = shuffled(model, given)
-    return model.run(given), together, counts
+    inputs = {name: np.abs(array) for name, array in random_inputs(merged).items()}
+    together, counts = shuffled(model, inputs)
+    return model.run(inputs), together, counts
 
 
 def test_small_calls_are_not_shared(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def test_a_target_takes_the_options_of_its_model() -> None:
 
 def test_all_faults_are_told_together() -> None:
     wrong = model(acelerator="x", accelerator="ethos-u99", memory_mode="a; rm -rf /", arena_cache_size=True)
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         EthosU().check_options(wrong)
-    lines = str(caught.value).splitlines()
+    lines = str(error.value).splitlines()
     assert len(lines) == 4
     assert "did you mean accelerator?" in lines[0]
     assert all(line.startswith("model 'm': target_options: ethosu: ") for line in lines)

@@ -104,9 +104,9 @@ def test_what_vela_refuses_is_told_in_its_words() -> None:
     builder = Builder("floats")
     x = builder.input("x", DType.F32, (1, 4))
     graph = builder.finish([builder.one("Relu", [x], outputs=["y"])])
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         compile_network(write_tflite(graph), EthosUOptions(), "m: region ethosu0")
-    text = str(caught.value)
+    text = str(error.value)
     assert text.startswith("m: region ethosu0: Vela does not compile it: RELU ('y'): ")
     assert "unsupported DataType Float32" in text
     assert "Traceback" not in text
@@ -151,10 +151,10 @@ def test_a_crash_of_vela_is_not_taken_for_short_memory(
 
     monkeypatch.setattr("mace_core.run.command.Command.execute", fail)
     monkeypatch.setattr(vela, "version", lambda _: "5.2")
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         compile_network(b"", EthosUOptions(), "m")
-    assert str(caught.value).startswith(f"m: {problem}")
-    assert ("if memory is short" in str(caught.value)) == (name == "SIGKILL")
+    assert str(error.value).startswith(f"m: {problem}")
+    assert ("if memory is short" in str(error.value)) == (name == "SIGKILL")
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ from mace_target_hexagon.target import Hexagon
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDsp:
-    made = make_emulator(tmp_path_factory.mktemp("emulator"))
+    result = make_emulator(tmp_path_factory.mktemp("emulator"))
     # The driver looks the library up by its name, and finds what this process has loaded already.
-    ctypes.CDLL(str(made.folder / STAND_IN))
-    return made
+    ctypes.CDLL(str(result.folder / STAND_IN))
+    return result
 
 
 def compile_quickly(

@@ -122,15 +122,15 @@ class Writer:
     def in_axes(self, layer: Layer, x: str, shape: tuple[int, ...]) -> str:
         """A value with as many axes as the layer's, and its rows and columns."""
         channels, rows, columns = shape
-        wanted: tuple[int, ...] = layer.dim
+        expected: tuple[int, ...] = layer.dim
         if layer.one_dimensional or (layer.dim[1] == 1 and columns == 1 and self._flat(layer)):
-            wanted = layer.dim[:1]
-        if wanted == (rows, columns) and not getattr(self, "lines", {}).get(x):
+            expected = layer.dim[:1]
+        if expected == (rows, columns) and not getattr(self, "lines", {}).get(x):
             return x
         del channels
-        made = self.node("Reshape", [x, self.constant(np.asarray([1, -1, *wanted]))])
-        self._note(made, len(wanted) == 1)
-        return made
+        actual = self.node("Reshape", [x, self.constant(np.asarray([1, -1, *expected]))])
+        self._note(actual, len(expected) == 1)
+        return actual
 
     def _flat(self, layer: Layer) -> bool:
         return layer.one_dimensional
@@ -178,8 +178,8 @@ class Writer:
         if layer.wide:
             return y
         op = {LayerActivation.RELU: "Relu", LayerActivation.ABS: "Abs"}.get(layer.activation)
-        made = self.stored(self.node(op, [y]) if op else y)
-        self._note(made, line)
+        result = self.stored(self.node(op, [y]) if op else y)
+        self._note(result, line)
         if layer.operation is Operation.LINEAR and layer.out_dim == (1, 1):
-            self._note(made, True)
-        return made
+            self._note(result, True)
+        return result

@@ -63,9 +63,9 @@ class Writer:
         return self.build.input("x", DType.I8, (1, *shape), make_storage(power).quant)
 
     def power(self, x: str) -> int:
-        found = find_exponent(self.build.tensors[x].quant)
-        assert found is not None
-        return found
+        result = find_exponent(self.build.tensors[x].quant)
+        assert result is not None
+        return result
 
     def shape(self, x: str) -> tuple[int, ...]:
         return self.build.shape(x)

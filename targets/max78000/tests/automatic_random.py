@@ -41,9 +41,9 @@ class Maker:
                 else self.tensors[self.random.integers(len(self.tensors))]
             )
             steps: tuple[Step, ...] = (conv, conv, conv, pooled, summed, concat_alike, doubled, grouped)
-            made = steps[self.random.integers(len(steps))](self, x)
-            if made != x:
-                self.tensors.append(made)
+            result = steps[self.random.integers(len(steps))](self, x)
+            if result != x:
+                self.tensors.append(result)
         last = self.tensors[-1]
         if last in self.writer.build.inputs or self.random.random() < 0.4:
             last = self.end(last)
@@ -119,15 +119,15 @@ def summed(maker: Maker, x: str) -> str:
                 x, maker.writer.shape(x)[-1], (3,) * rank, pads_before=(1,) * rank, pads_after=(1,) * rank
             )
         ]
-    made = maker.writer.one("Add" if maker.random.random() < 0.7 else "Sub", [x, alike[0]])
-    return maker.writer.one("Relu", [made]) if maker.random.random() < 0.3 else made
+    result = maker.writer.one("Add" if maker.random.random() < 0.7 else "Sub", [x, alike[0]])
+    return maker.writer.one("Relu", [result]) if maker.random.random() < 0.3 else result
 
 
 def concat_alike(maker: Maker, x: str) -> str:
     alike = [t for t in maker.tensors if maker.spatial(t) == maker.spatial(x) and t != x]
     other = alike[-1] if alike else maker.writer.conv(x, maker.pick(4, 8, 5), (1,) * len(maker.spatial(x)))
-    made = maker.writer.one("Concat", [x, other], {"axis": len(maker.writer.shape(x)) - 1})
-    return conv(maker, made)
+    result = maker.writer.one("Concat", [x, other], {"axis": len(maker.writer.shape(x)) - 1})
+    return conv(maker, result)
 
 
 def doubled(maker: Maker, x: str) -> str:

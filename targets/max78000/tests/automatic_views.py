@@ -25,9 +25,9 @@ class ViewMaker(Maker):
                 else self.tensors[self.random.integers(len(self.tensors))]
             )
             step = STEPS[self.random.integers(len(STEPS))]
-            made = step(self, x)
-            if made != x:
-                self.tensors.append(made)
+            result = step(self, x)
+            if result != x:
+                self.tensors.append(result)
         last = self.tensors[-1]
         if not self.is_computed(last) or self.random.random() < 0.3:
             last = self.end(last)
@@ -66,11 +66,11 @@ def parted(maker: Maker, x: str) -> str:
     first = 2 * maker.pick(*range(1, shape[axis] // 2))
     kept = maker.writer.build.tensors[x].storage
     names = [maker.writer.build.reserve_output(f"{x}.part{i}", kept) for i in range(2)]
-    made = maker.writer.build.add(
+    result = maker.writer.build.add(
         "Split", [x], {"axis": axis, "sizes": (first, shape[axis] - first)}, outputs=names
     )
-    maker.tensors.append(made[0])
-    return made[1]
+    maker.tensors.append(result[0])
+    return result[1]
 
 
 def averaged(maker: Maker, x: str) -> str:

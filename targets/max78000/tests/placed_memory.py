@@ -212,7 +212,7 @@ class Checker:
 def last_needed(layer: Layer) -> Words:
     """For each input position the last output position that depends on it; those of no use -1."""
     rows, columns = layer.out_dim
-    found = np.full(layer.dim, -1, np.int64)
+    result = np.full(layer.dim, -1, np.int64)
     reach = [(k - 1) * d + 1 for k, d in zip(layer.kernel, layer.dilation, strict=True)]
     if layer.flatten or layer.operation is Operation.CONV_TRANSPOSE2D or max(reach) > 9:
         return np.full(layer.dim, rows * columns)
@@ -228,8 +228,8 @@ def last_needed(layer: Layer) -> Words:
                     max(0, (at - pad + kernel - 1) * stride + (window - 1) * apart + 1),
                 )
             )
-        found[spans[0], spans[1] if layer.dim[1] > 1 else slice(0, 1)] = position
-    return found
+        result[spans[0], spans[1] if layer.dim[1] > 1 else slice(0, 1)] = position
+    return result
 
 
 def faults(placed: PlacedNetwork, device: Chip) -> list[str]:

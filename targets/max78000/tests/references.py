@@ -45,8 +45,8 @@ class Reference:
     @cached_property
     def content(self) -> Mapping[str, Any]:
         """What the generator made."""
-        found: Mapping[str, Any] = json.loads(self.path.read_text())
-        return found
+        result: Mapping[str, Any] = json.loads(self.path.read_text())
+        return result
 
     @property
     def device(self) -> Chip:

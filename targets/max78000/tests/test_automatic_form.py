@@ -256,8 +256,8 @@ def test_binary_weights_of_the_second_generation() -> None:
             "Conv", [w.input(6, 6, 8), weight], attrs, outputs=[w.build.reserve_output("y", make_storage(-7))]
         )
     )
-    found = [legalize_graph(graph, device).layers[0].weights for device in (MAX78000, MAX78002)]
-    assert [(f.bits, f.binary) for f in found if f] == [(2, False), (1, True)]
+    results = [legalize_graph(graph, device).layers[0].weights for device in (MAX78000, MAX78002)]
+    assert [(f.bits, f.binary) for f in results if f] == [(2, False), (1, True)]
 
 
 def test_every_fault_is_told_at_once() -> None:
@@ -268,9 +268,9 @@ def test_every_fault_is_told_at_once() -> None:
     c = w.one("Sigmoid", [w.conv(x, 4, (1, 1))])
     d = w.one("Mul", [c, w.conv(c, 4, (1, 1))])
     graph = w.graph(w.conv(a, 4, (1, 1)), w.conv(b, 4, (1, 1)), w.conv(d, 4, (1, 1)))
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         legalize_graph(graph, MAX78000)
-    told = str(caught.value).splitlines()
+    told = str(error.value).splitlines()
     assert sum("strides" in line for line in told) == 1
     assert sum("at most 16" in line for line in told) == 1
     first = [line for line in told if "Conv" in line and "strides [2, 1]" in line]

@@ -31,12 +31,12 @@ def test_an_element_wise_operation_before_a_convolution_of_lines_is_a_layer_of_i
     if pooled == "sum":
         both = w.pool(both, (2,), 2)
     graph = w.graph(w.conv(both, 4, (3,)))
-    made = design_network(graph, (), device, Options(), QuantizationPolicy())
-    layers = made.network.layers
+    result = design_network(graph, (), device, Options(), QuantizationPolicy())
+    layers = result.network.layers
     assert [layer.operation for layer in layers if layer.eltwise is not None] == [Operation.PASSTHROUGH]
     assert sum(layer.pools for layer in layers) == (pooled != "nothing")
-    project = make_project(made.network, made.options, device)
-    expected = execute(graph, {graph.inputs[0]: made.network.sample.reshape(8, 24).T[None].astype(np.int8)})[
-        graph.outputs[0]
-    ]
+    project = make_project(result.network, result.options, device)
+    expected = execute(
+        graph, {graph.inputs[0]: result.network.sample.reshape(8, 24).T[None].astype(np.int8)}
+    )[graph.outputs[0]]
     assert np.array_equal(project.results[-1].reshape(4, -1).T.reshape(expected.shape), expected)

@@ -55,12 +55,12 @@ def test_same_results(reference: Reference, registry: Registry, tmp_path: Path) 
     assert not any("random inputs" in note for note in formed.notes)
     sample = network.sample.astype(np.int8)[None]
     split = any(layer.operands > 1 and len(layer.inputs) == 1 for layer in network.layers)
-    found = compute_layers(
+    actual = compute_layers(
         formed, np.moveaxis(sample, 1, -1) if split else sample, reference.device, reference.options
     )
-    made = outputs(network, reference.options)
-    expected = [made[i] for i, layer in enumerate(network.layers) if layer.output]
-    results = [found[i] for i, layer in enumerate(formed.layers) if layer.output]
+    result = outputs(network, reference.options)
+    expected = [result[i] for i, layer in enumerate(network.layers) if layer.output]
+    results = [actual[i] for i, layer in enumerate(formed.layers) if layer.output]
     assert len(results) == len(expected)
     for want, got in zip(expected, results, strict=True):
         assert np.array_equal(want.reshape(-1), got.reshape(-1))

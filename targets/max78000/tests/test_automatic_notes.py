@@ -36,16 +36,16 @@ def images(size: int, outputs: int) -> Graph:
 @pytest.mark.slow
 def test_results_have_8_bits_where_32_do_not_fit() -> None:
     # 72 * 72 * 4 words of 32 bits are more than the 32 KiB of a data memory.
-    found = design(images(72, 4), MAX78000)
-    assert not found.network.layers[-1].wide
-    (note,) = (note for note in found.network.notes if "8 bits in place of 32" in note)
+    result = design(images(72, 4), MAX78000)
+    assert not result.network.layers[-1].wide
+    (note,) = (note for note in result.network.notes if "8 bits in place of 32" in note)
     assert "layer" in note
 
 
 def test_results_have_32_bits_where_these_fit() -> None:
-    found = design(images(32, 4), MAX78000)
-    assert found.network.layers[-1].wide
-    assert not any("8 bits in place of 32" in note for note in found.network.notes)
+    result = design(images(32, 4), MAX78000)
+    assert result.network.layers[-1].wide
+    assert not any("8 bits in place of 32" in note for note in result.network.notes)
 
 
 @pytest.mark.exhaustive
@@ -53,9 +53,9 @@ def test_results_have_32_bits_where_these_fit() -> None:
 def test_what_does_not_fit_with_8_bits_either_is_told_as_it_was_wanted() -> None:
     with pytest.raises(MaceError) as refused:
         design(images(96, 4), MAX78000)
-    with pytest.raises(MaceError) as narrow:
+    with pytest.raises(MaceError) as error:
         design(images(96, 4), MAX78000, QuantizationPolicy(wide=False))
-    assert str(refused.value) != str(narrow.value)
+    assert str(refused.value) != str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,11 @@ def test_a_unet_of_48x48_gives_results_of_8_bits_on_the_first_generation() -> No
 
     The second generation has room for them.
     """
-    found = design(unet(48), MAX78000)
-    assert not found.network.layers[-1].wide
-    assert any("8 bits in place of 32" in note for note in found.network.notes)
-    project = make_project(found.network, found.options, MAX78000)  # executed in the simulator, and compared
+    result = design(unet(48), MAX78000)
+    assert not result.network.layers[-1].wide
+    assert any("8 bits in place of 32" in note for note in result.network.notes)
+    project = make_project(
+        result.network, result.options, MAX78000
+    )  # executed in the simulator, and compared
     assert project.results[-1].shape == (4, 48, 48)
     assert design(unet(48), MAX78002).network.layers[-1].wide

@@ -55,8 +55,8 @@ def read(path: Path, registry: Registry) -> Graph:
 
 def results(formed: LegalizedGraph, x: Array, device: Chip) -> Array:
     """What the layers that are outputs give, as real numbers."""
-    made = zip(formed.layers, formed.powers, compute_layers(formed, x, device, ROUNDED), strict=True)
-    return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in made if layer.output])
+    result = zip(formed.layers, formed.powers, compute_layers(formed, x, device, ROUNDED), strict=True)
+    return np.concatenate([value.reshape(-1) * 2.0**step for layer, step, value in result if layer.output])
 
 
 @pytest.mark.slow
@@ -142,8 +142,8 @@ def test_quantized_models_of_other_scales(tiny: Tiny, registry: Registry) -> Non
     fed = [{graph.inputs[0]: s[real.inputs[0]]} for s in samples]
     formed = quantize_and_legalize(graph, MAX78000, fed, QuantizationPolicy())
     exact = execute(inner, samples[0])[inner.outputs[0]].reshape(-1)
-    found = results(formed, samples[0][real.inputs[0]], MAX78000)
-    assert found @ exact > 0.97 * np.linalg.norm(found) * np.linalg.norm(exact)
+    result = results(formed, samples[0][real.inputs[0]], MAX78000)
+    assert result @ exact > 0.97 * np.linalg.norm(result) * np.linalg.norm(exact)
 
 
 @dataclass
@@ -193,20 +193,20 @@ def loss(graph: Graph, samples: list[dict[str, Array]], policy: QuantizationPoli
 def test_quantized_graph_is_native_and_stays_as_it_is() -> None:
     net, x = Net.over(8, 8, 3)
     graph = net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)])
-    made = quantize(graph, net.samples())
-    assert all(is_native(made.tensors[t]) for node in made.nodes[:-1] for t in node.outputs)
-    assert made.tensors[made.outputs[0]].quant is None
-    assert all(find_exponent(made.tensors[node.inputs[1]].quant) is not None for node in made.nodes)
-    assert quantize(made, ()) is made
+    result = quantize(graph, net.samples())
+    assert all(is_native(result.tensors[t]) for node in result.nodes[:-1] for t in node.outputs)
+    assert result.tensors[result.outputs[0]].quant is None
+    assert all(find_exponent(result.tensors[node.inputs[1]].quant) is not None for node in result.nodes)
+    assert quantize(result, ()) is result
 
 
 def test_reference_of_the_quantized_graph_is_the_hardwares() -> None:
     net, x = Net.over(8, 8, 3)
     samples = net.samples()
-    made = quantize(net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)]), samples)
-    formed = legalize_graph(made, MAX78000)
+    result = quantize(net.build.finish([net.conv(net.conv(x, 8, low=0.0), 4)]), samples)
+    formed = legalize_graph(result, MAX78000)
     stored = formed.network_input.apply(samples[0]["x"]).transpose(1, 2, 0)[None].astype(np.int8)
-    exact = np.moveaxis(execute(made, {"x": stored})[made.outputs[0]][0], -1, 0).reshape(-1)
+    exact = np.moveaxis(execute(result, {"x": stored})[result.outputs[0]][0], -1, 0).reshape(-1)
     assert np.array_equal(results(formed, stored, MAX78000), exact)
 
 
@@ -224,9 +224,9 @@ def test_channels_of_unlike_size_are_equalised() -> None:
 def test_limits_above_become_the_hardwares(limit: float) -> None:
     net, x = Net.over(8, 8, 3)
     graph = net.build.finish([net.conv(net.conv(x, 8, low=0.0, high=limit), 4)])
-    made = quantize(graph, net.samples())
-    node = made.nodes[0]
-    quant = made.tensors[node.outputs[0]].quant
+    result = quantize(graph, net.samples())
+    node = result.nodes[0]
+    quant = result.tensors[node.outputs[0]].quant
     assert quant is not None
     assert node.attributes(ClampAttributes).high >= 127 * quant.scale[0] * (1 - 1e-6)
     assert loss(graph, net.samples(), QuantizationPolicy()) < 0.05

@@ -43,8 +43,8 @@ def check_placed(formed: LegalizedGraph, graph: Graph, x: Array, device: Chip) -
     placed = place_layers(formed.layers, shape, device, Options())
     network = Network("random", placed.layers, placed.places, sample.reshape(shape))
     assert [str(fault) for fault in find_faults(network, device, placed.options)] == []
-    made = outputs(network, placed.options)
-    results = [made[i] for i, layer in enumerate(network.layers) if layer.output]
+    result = outputs(network, placed.options)
+    results = [result[i] for i, layer in enumerate(network.layers) if layer.output]
     expected = execute(graph, {graph.inputs[0]: x})[graph.outputs[0]]
     assert len(results) == 1
     step = formed.powers[[layer.output for layer in formed.layers].index(True)]

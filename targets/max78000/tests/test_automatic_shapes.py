@@ -132,10 +132,10 @@ def test_results_of_other_types_are_refused() -> None:
 
 def fed(graph: Graph) -> None:
     """Compare the outputs that the application makes of results with the reference's."""
-    made = designed(graph)
-    feed = TensorBinding.of(made.network, made.options, [2.0**-7] * 4).with_ends(made.legalized)
+    result = designed(graph)
+    feed = TensorBinding.of(result.network, result.options, [2.0**-7] * 4).with_ends(result.legalized)
     values = execute(graph, {graph.inputs[0]: sample_of(graph)})
-    inner = [made.legalized.tensors[i] for i, layer in enumerate(made.legalized.layers) if layer.output]
+    inner = [result.legalized.tensors[i] for i, layer in enumerate(result.legalized.layers) if layer.output]
     blocks = [
         np.moveaxis(values[t].astype(np.float64), -1, 0).reshape(values[t].shape[-1], -1) for t in inner
     ]

@@ -210,30 +210,30 @@ def test_rearranged_data_are_refused(op: str) -> None:
     turned = w.one("Transpose", [x], {"perm": (0, 2, 1, 3)})
     up = {"strides": (2, 2), "output_padding": (1, 1), **SAME}
     if op == "Add":
-        made = w.one("Add", [turned, w.conv(x, 8, (1, 1))])
+        result = w.one("Add", [turned, w.conv(x, 8, (1, 1))])
     elif op == "MaxPool":
-        made = w.pool(turned, (2, 2), 2)
+        result = w.pool(turned, (2, 2), 2)
     elif op == "MatMul":  # a pool of the whole that a linear layer takes along
-        made = w.dense(w.pool(w.one("Transpose", [x], {"perm": (0, 3, 2, 1)}), (8, 8), 8), 4)
+        result = w.dense(w.pool(w.one("Transpose", [x], {"perm": (0, 3, 2, 1)}), (8, 8), 8), 4)
     else:
-        made = w.conv(turned, 8, (3, 3), op, **(up if op == "ConvTranspose" else SAME))
+        result = w.conv(turned, 8, (3, 3), op, **(up if op == "ConvTranspose" else SAME))
     with pytest.raises(MaceError, match="its input is rearranged"):
-        legalize_graph(w.graph(made), MAX78000)
+        legalize_graph(w.graph(result), MAX78000)
 
 
 def test_sample_of_an_input_in_other_steps() -> None:
     """Stored bytes of the model's input are those of the network's: the accelerator brings them to the other steps."""
     graph = input_in_other_steps(Writer())
-    made = designed(graph)
+    result = designed(graph)
     stored = np.random.default_rng(1).integers(-128, 128, graph.tensors["x"].shape).astype(np.int8)
-    assert np.array_equal(np.moveaxis(made.legalized.network_input.apply(stored), 0, -1), stored[0])
+    assert np.array_equal(np.moveaxis(result.legalized.network_input.apply(stored), 0, -1), stored[0])
 
 
 def test_results_that_are_views_come_in_their_own_order() -> None:
     graph = view_is_a_result(Writer())
-    made = designed(graph)
-    expected = execute(graph, {"x": np.rint(made.inputs["x"] * 128).clip(-128, 127).astype(np.int8)})
-    feed = TensorBinding.of(made.network, made.options, [2.0**-7] * 2).with_ends(made.legalized)
+    result = designed(graph)
+    expected = execute(graph, {"x": np.rint(result.inputs["x"] * 128).clip(-128, 127).astype(np.int8)})
+    feed = TensorBinding.of(result.network, result.options, [2.0**-7] * 2).with_ends(result.legalized)
     blocks = [expected[name].reshape(-1, 4).T for name in graph.outputs]
     for name, found in zip(graph.outputs, feed.results(blocks), strict=True):
         assert np.array_equal(found * 128, expected[name]), name

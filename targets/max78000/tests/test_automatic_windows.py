@@ -42,12 +42,12 @@ def by_direct(x: Array, axis: WindowAxis, weights: Array, plan: DirectPlan) -> A
 
 
 def by_copies(x: Array, axis: WindowAxis, weights: Array, plan: CopyPlan) -> Array:
-    made = [x]
+    results = [x]
     for stage in plan.stages:
-        padded = [np.pad(row, stage.pad) for row in made]
+        padded = [np.pad(row, stage.pad) for row in results]
         size = len(padded[0]) - plan.copying + 1
-        made = [padded[source][place : place + size] for source, place in stage.sources]
-    rows = [np.pad(row[:: axis.stride], plan.pad) for row in made]
+        results = [padded[source][place : place + size] for source, place in stage.sources]
+    rows = [np.pad(row[:: axis.stride], plan.pad) for row in results]
     kernel = np.zeros((len(rows), plan.length), np.int64)
     for weight, (copy, place) in zip(weights, plan.places, strict=True):
         kernel[copy, place] += weight

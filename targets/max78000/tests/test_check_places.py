@@ -74,8 +74,8 @@ def test_places(made: Layer, changes: dict[str, Any], device: Chip, expected: li
     ],
 )
 def test_fifos(channels: int, changes: dict[str, Any], options: dict[str, Any], expected: list[str]) -> None:
-    made = layer(C2, (channels, 4, 4))
-    assert list_faults(network(made, places=(place(made, **changes),)), **options) == expected
+    result = layer(C2, (channels, 4, 4))
+    assert list_faults(network(result, places=(place(result, **changes),)), **options) == expected
 
 
 # Data memory
@@ -107,8 +107,8 @@ def test_offsets(made: Layer, changes: dict[str, Any], expected: list[str]) -> N
 
 
 def test_output_over_the_own_input_may_be_allowed() -> None:
-    made = layer(C2, (4, 8, 8))
-    given = network(made, places=(place(made, 0x100, 0x80),))
+    result = layer(C2, (4, 8, 8))
+    given = network(result, places=(place(result, 0x100, 0x80),))
     assert list_faults(given) == ["one: out_offset"]
     assert list_faults(given, overlap_data=True) == []
 
@@ -260,9 +260,9 @@ def test_buffers_are_read_inside_and_written_by_their_own_layers_only() -> None:
 
 
 def test_unloaded_blocks_lie_in_memory() -> None:
-    made = layer(C2, (4, 8, 8))
+    result = layer(C2, (4, 8, 8))
     assert list_faults(
-        network(made, unloads=(Unload(0xF, 4, (8, 8), 0x7F00), Unload(0xF, 4, (8, 8), 0x7F04)))
+        network(result, unloads=(Unload(0xF, 4, (8, 8), 0x7F00), Unload(0xF, 4, (8, 8), 0x7F04)))
     ) == [": unload 1"]
 
 

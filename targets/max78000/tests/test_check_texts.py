@@ -86,7 +86,7 @@ SHARES = 20
 def test_texts(share: int) -> None:
     cases = CASES[share::SHARES]
     words = {**vars(mace_frontend_ai8x.network), **vars(check_networks), **globals()}
-    found = [
+    results = [
         texts(eval(given, words), **eval(checked, words)) for given, checked, _ in cases
     ]  # our own table
-    assert [(*case[:2], text) for case, text in zip(cases, found, strict=True)] == cases
+    assert [(*case[:2], text) for case, text in zip(cases, results, strict=True)] == cases

@@ -45,17 +45,17 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("demo", DEMOS, ids=lambda d: f"{d.prefix}-{d.device}")
 def test_demo(demo: Demo, workplace: Path) -> None:
     """What is there is built; a file that is not is told in one line, and nothing is written."""
-    found = CliRunner().invoke(main, ["synthesize", *demo.arguments("demos")])
+    actual = CliRunner().invoke(main, ["synthesize", *demo.arguments("demos")])
     there = [
         (workplace / f"networks/{demo.description}.yaml").exists(),
         (workplace / f"trained/{demo.checkpoint}.pth.tar").exists(),
     ]
-    if all(there) and "no such file" not in found.output:
-        assert found.exit_code == 0, found.output
+    if all(there) and "no such file" not in actual.output:
+        assert actual.exit_code == 0, actual.output
         assert (workplace / "demos" / demo.prefix / "cnn.c").exists()
         return
-    assert (found.exit_code, len(found.output.strip().splitlines())) == (2, 1), found.output
-    assert "no such file" in found.output
+    assert (actual.exit_code, len(actual.output.strip().splitlines())) == (2, 1), actual.output
+    assert "no such file" in actual.output
     assert not (workplace / "demos").exists()
 
 
@@ -71,8 +71,8 @@ def test_sample_of_the_data_set_where_none_is_named(workplace: Path) -> None:
     mnist = next(demo for demo in DEMOS if demo.prefix == "mnist")
     assert CliRunner().invoke(main, ["synthesize", *mnist.arguments("demos")]).exit_code == 0
     (workplace / "tests" / "sample_mnist.npy").unlink()
-    found = CliRunner().invoke(main, ["synthesize", *mnist.arguments("other")])
-    assert f"{Path('tests/sample_mnist.npy')}: no such file" in found.output
+    actual = CliRunner().invoke(main, ["synthesize", *mnist.arguments("other")])
+    assert f"{Path('tests/sample_mnist.npy')}: no such file" in actual.output
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,10 @@ def list_writes(steps: object, address: int) -> list[int]:
 
 @pytest.mark.parametrize("fifo", [False, True])
 def test_fifo_go_is_the_first_layers(fifo: bool) -> None:
-    made = image(MAX78002, "--fifo-go", fifo=fifo)
+    result = image(MAX78002, "--fifo-go", fifo=fifo)
     first, second = (
-        [*list_writes(made.configure, MAX78002.layer_register(0, "STREAM1", layer)), 0][0] for layer in (0, 1)
+        [*list_writes(result.configure, MAX78002.layer_register(0, "STREAM1", layer)), 0][0]
+        for layer in (0, 1)
     )
     assert (first >> 25 & 1, second >> 25 & 1) == (1, 0)
 
@@ -144,22 +145,23 @@ def test_fifo_go_is_the_first_layers(fifo: bool) -> None:
 def test_wait_states_end_where_the_pipeline_begins(
     arguments: tuple[str, ...], before: int, during: int
 ) -> None:
-    made = image(MAX78002, "--ready-sel", "1", *arguments)
+    result = image(MAX78002, "--ready-sel", "1", *arguments)
     control = MAX78002.control_register(0, 0)
-    assert {value >> 1 & 3 for value in list_writes(made.init, control)} == {before}
-    assert {value >> 1 & 3 for value in list_writes(made.start, control)} == {during}
+    assert {value >> 1 & 3 for value in list_writes(result.init, control)} == {before}
+    assert {value >> 1 & 3 for value in list_writes(result.start, control)} == {during}
 
 
 def test_wait_states_of_the_first_generation_hold_always() -> None:
-    made = image(MAX78000, "--ready-sel", "1")
+    result = image(MAX78000, "--ready-sel", "1")
     control = MAX78000.control_register(0, 0)
-    assert {value >> 1 & 3 for value in list_writes((*made.init, *made.start), control)} == {1}
+    assert {value >> 1 & 3 for value in list_writes((*result.init, *result.start), control)} == {1}
 
 
 def test_the_pipeline_is_off_from_the_first_write_on() -> None:
-    made = image(MAX78002, "--no-pipeline")
+    result = image(MAX78002, "--no-pipeline")
     assert all(
-        value >> 5 & 1 for value in list_writes((*made.init, *made.start), MAX78002.control_register(0, 0))
+        value >> 5 & 1
+        for value in list_writes((*result.init, *result.start), MAX78002.control_register(0, 0))
     )
 
 
@@ -173,27 +175,27 @@ def test_wait_states_of_the_fifo() -> None:
 
 
 def test_unused_quadrants_are_powered_down() -> None:
-    made = image(MAX78000, "--powerdown", "--ready-sel-aon", "3")
-    unused = sum(1 << 12 + q for q in range(4) if q not in made.quadrants)
-    assert list_writes(made.start, INIT_AON) == [unused | 3]
+    result = image(MAX78000, "--powerdown", "--ready-sel-aon", "3")
+    unused = sum(1 << 12 + q for q in range(4) if q not in result.quadrants)
+    assert list_writes(result.start, INIT_AON) == [unused | 3]
 
 
 @pytest.mark.parametrize("device", [MAX78000, MAX78002], ids=lambda d: d.name)
 def test_memories_are_cleared_by_their_self_tests(device: Chip) -> None:
-    made = image(device, "--zero-sram")
+    result = image(device, "--zero-sram")
     tests = [device.control_register(quadrant, 3) for quadrant in range(4)]
-    steps = [step for step in made.init if step.address in tests][-64:]
+    steps = [step for step in result.init if step.address in tests][-64:]
     assert [type(step) for step in steps] == [*[Write] * 4, *[Poll] * 4, *[Expect] * 4, *[Write] * 4] * 4
     assert [step.address for step in steps] == tests * 16
     assert all(step.value == 0 for step in steps[12::16] if isinstance(step, Write))
-    replay(made)
+    replay(result)
 
 
 def test_words_of_zeros_are_not_written_to_cleared_memories() -> None:
-    made = network(False)
-    values = made.layers[0].weights.values.copy()  # type: ignore[union-attr]
+    result = network(False)
+    values = result.layers[0].weights.values.copy()  # type: ignore[union-attr]
     values[4:12] = 0
-    empty = replace(made, layers=(replace(made.layers[0], weights=Weights(values)), made.layers[1]))
+    empty = replace(result, layers=(replace(result.layers[0], weights=Weights(values)), result.layers[1]))
     plain, cleared = (synthesize(empty, Options(zero_sram=asked), MAX78000).image for asked in (False, True))
     words = [sum(chunk.count for chunk in program.kernels) for program in (plain, cleared)]
     assert words[1] < words[0]
@@ -215,8 +217,8 @@ def test_bias_and_output_width_are_as_asked() -> None:
         options = Options.of_arguments(arguments)
         sample = np.load(folder / reference.content["sample"])
         checkpoint = load_checkpoint(folder / reference.content["checkpoint"])
-        made = read_description(folder / reference.content["network"], checkpoint, sample, options)
-        return [(layer.bias is None, layer.wide) for layer in made.layers]
+        result = read_description(folder / reference.content["network"], checkpoint, sample, options)
+        return [(layer.bias is None, layer.wide) for layer in result.layers]
 
     plain = read()
     assert plain[-1] == (False, True)

@@ -120,10 +120,10 @@ def test_a_layer_that_is_missing_is_named(tmp_path: Path, reference: Reference) 
         # Nothing tells that it is not the last one which is missing.
         if shapes[number:-1] == shapes[number + 1 :]:
             continue
-        found = faults(tmp_path, reference, head + "".join(layers[:index] + layers[index + 1 :]))
-        (told,) = [fault for fault in found if "a layer is missing: " in fault]
+        result = faults(tmp_path, reference, head + "".join(layers[:index] + layers[index + 1 :]))
+        (told,) = [fault for fault in result if "a layer is missing: " in fault]
         assert f"{names[number]!r} (" in told
-        assert all("in_sequences" in fault for fault in found if fault != told), found
+        assert all("in_sequences" in fault for fault in result if fault != told), result
 
 
 @pytest.mark.parametrize("reference", DIGITS, ids=lambda r: r.name)

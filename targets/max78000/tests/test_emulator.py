@@ -98,9 +98,9 @@ def test_the_handler_runs_when_the_accelerator_is_done() -> None:
     ],
 )
 def test_what_a_program_must_not_do_is_told(code: list[int], problem: str) -> None:
-    with pytest.raises(MaceError, match=problem) as told:
+    with pytest.raises(MaceError, match=problem) as error:
         Machine(thumb(code), MAX78000, Accelerator()).run()
-    assert str(told.value).startswith("firmware: ")
+    assert str(error.value).startswith("firmware: ")
 
 
 def test_a_program_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +218,8 @@ def test_words_of_a_sample_are_those_of_the_program(fifo: bool, chw: bool) -> No
     binding = TensorBinding.of(made, options, [1.0])
     kept = TensorBinding.read(json.loads(json.dumps(binding.to_report())))
     for either in (binding, kept):
-        found = either.words(made.sample, MAX78000)
-        assert {number: tuple(words) for number, words in found.items()} == expected
+        result = either.words(made.sample, MAX78000)
+        assert {number: tuple(words) for number, words in result.items()} == expected
 
 
 def report(**changes: Any) -> dict[str, Any]:

@@ -176,10 +176,10 @@ def test_other_input(name: str, mlator: bool, tmp_path: Path) -> None:
 def test_registers_come_back_from_their_table(name: str) -> None:
     whole = synthesize_reference(name)
     image = whole.image
-    found = make_table(image.configure, image.device)
-    assert (*rewritten(found, image.device), *found.rest) == image.configure
+    result = make_table(image.configure, image.device)
+    assert (*rewritten(result, image.device), *result.rest) == image.configure
     conditions = 24 * len(image.quadrants) if whole.reference.conditional else 0
-    assert len(found.rest) <= 2 + conditions  # the FIFOs' and those of conditional layers
+    assert len(result.rest) <= 2 + conditions  # the FIFOs' and those of conditional layers
 
 
 def unloaded(block: ResultBlock, value: np.ndarray) -> list[int]:

@@ -40,8 +40,8 @@ def test_known_answer(reference: Reference) -> None:
     values = execute(graph, {"input": network.sample[None].astype(np.int8)})
     results = [u for u in make_hardware_layers(network, reference.device) if network.layers[u.index].output]
     pairs = [(u, values[name][0].astype(np.int64)) for u, name in zip(results, graph.outputs, strict=True)]
-    found = make_known_answer(pairs, reference.options, reference.device)
-    assert found == reference.known_answer
+    result = make_known_answer(pairs, reference.options, reference.device)
+    assert result == reference.known_answer
 
 
 @pytest.mark.skipif(not REFERENCES, reason=f"the vendor's networks are not in {MODELS}: set MACE_MODELS")
@@ -56,10 +56,10 @@ def test_frontend_reads_description_and_checkpoint() -> None:
     graph = frontend.load(files, model, Registry.load().ops)
     data = np.random.default_rng(1).integers(-128, 128, (1, 1, 28, 28)).astype(np.int8)
     expected = frontend.reference(files, model)({"input": data})
-    found = execute(graph, {"input": data})
+    actual = execute(graph, {"input": data})
     assert list(expected) == list(graph.outputs)
     for name in graph.outputs:
-        np.testing.assert_array_equal(found[name], expected[name])
+        np.testing.assert_array_equal(actual[name], expected[name])
 
 
 @pytest.mark.slow
@@ -122,9 +122,9 @@ def test_faults_of_a_description_come_with_the_limits_of_the_part_that_the_model
     )
     (tmp_path / description.name).write_text(wrong)
     for runtimes, limits in (((), False), (("max78000",), True)):
-        with pytest.raises(MaceError, match="pool_strides") as caught:
+        with pytest.raises(MaceError, match="pool_strides") as error:
             Ai8x().load((), mnist(tmp_path, runtimes=runtimes), {})
-        assert ("out_offset" in str(caught.value)) is limits, str(caught.value)
+        assert ("out_offset" in str(error.value)) is limits, str(error.value)
 
 
 def test_a_model_without_a_checkpoint_is_told() -> None:

@@ -37,10 +37,10 @@ def test_files_of_a_project() -> None:
 )
 def test_what_is_compiled_for_either_core(riscv_program: bool, riscv_core: bool, own: set[str]) -> None:
     paths = files(riscv=riscv_program)
-    found = sources(paths, riscv_core)
+    result = sources(paths, riscv_core)
     assert set(own_sources(paths, riscv_core)) == own
-    board = {name for name in found if name.startswith(BARE)}
-    assert set(found) == own | board
+    board = {name for name in result if name.startswith(BARE)}
+    assert set(result) == own | board
     assert board
     assert all(name.endswith(".c") for name in board)
     assert any("cortex" in name for name in board) is not riscv_core

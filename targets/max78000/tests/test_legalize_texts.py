@@ -156,9 +156,9 @@ SHARES = 20
 
 def become(graph: str, part: str) -> str:
     """What a graph of the table becomes on a part."""
-    made = eval(graph, {**vars(mace_core.ir), **globals(), "w": Words(3)})  # our own table
+    result = eval(graph, {**vars(mace_core.ir), **globals(), "w": Words(3)})  # our own table
     try:
-        formed = assert_same(made, DEVICES[part])
+        formed = assert_same(result, DEVICES[part])
     except MaceError as refusal:
         return str(refusal).replace("\n", " / ")
     notes = [note for note in formed.notes if "loaded as signed bytes" not in note]

@@ -86,10 +86,10 @@ def read_arguments(asked: dict[str, object], place: str) -> Options:
 )
 def test_nothing_leaves_its_grammar(read: Callable[..., Options], name: str, value: str) -> None:
     """In a deployment file, and as an argument of the command line."""
-    with pytest.raises(MaceError, match=name) as told:
+    with pytest.raises(MaceError, match=name) as error:
         read({name: value}, "here")
-    assert len(str(told.value).splitlines()) == 1
-    assert len(str(told.value)) < 500
+    assert len(str(error.value).splitlines()) == 1
+    assert len(str(error.value)) < 500
 
 
 @pytest.mark.parametrize("value", [5, 1.5, None, True, ["a"], {"a": 1}])
@@ -146,12 +146,12 @@ def test_options_are_checked_when_the_file_is_read(tmp_path: Path) -> None:
         tmp_path, {"max78000": {"c_filename": "../../x", "board_name": "B;>/path;"}, "cpu": {"fast": 1}}
     )
     for target in ("host", "max78000"):
-        with pytest.raises(MaceError) as told:
+        with pytest.raises(MaceError) as error:
             convert_files(file, target, tmp_path / "out", no_fallback=False)
         assert [
             line
             for line in ("c_filename", "board_name", "the target takes no options")
-            if line not in str(told.value)
+            if line not in str(error.value)
         ] == []
         with pytest.raises(MaceError, match="c_filename"):
             list(check_deployment(file, target, no_fallback=False, strict=False))
@@ -265,10 +265,10 @@ def test_values_of_options(name: str, value: object, field: str, expected: objec
     if field:
         assert getattr(Options.of({name: value}, "here"), field) == expected
         return
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         Options.of({name: value}, "here")
-    assert str(told.value).startswith(f"here: {name}: ")
-    assert str(expected) in str(told.value)
+    assert str(error.value).startswith(f"here: {name}: ")
+    assert str(expected) in str(error.value)
 
 
 def test_which_options_were_asked_for() -> None:
@@ -294,10 +294,10 @@ def test_arguments(arguments: list[str], field: str, expected: object) -> None:
 
 @pytest.mark.parametrize("arguments", [["2"], ["--timer", "2", "3"], ["--timer=2", "3"]])
 def test_an_argument_that_belongs_to_no_option_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(MaceError) as told:
+    with pytest.raises(MaceError) as error:
         Options.of_arguments(arguments)
     word = arguments[-1]
-    assert str(told.value) == f"options: {word!r} belongs to no option; write --name, or --name value"
+    assert str(error.value) == f"options: {word!r} belongs to no option; write --name, or --name value"
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,9 @@ def test_registers_come_back_in_order(device: Chip) -> None:
             ]
     writes.insert(20, Write(device.layer_register(1, "IFRM", 0), 784))
     rest = (Write(0x50000000, 5), Write(device.layer_register(0, "RCNT", 0), 1))
-    found = make_table([*writes, *rest], device)
-    assert list(rewritten(found, device)) == writes
-    assert found.rest == rest
+    result = make_table([*writes, *rest], device)
+    assert list(rewritten(result, device)) == writes
+    assert result.rest == rest
 
 
 @pytest.mark.parametrize(("symbols", "longest"), [(17, LONGEST), (18, 9)])

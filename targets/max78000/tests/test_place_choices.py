@@ -32,8 +32,8 @@ def arrivals(
     layers: Sequence[Layer], device: Chip = MAX78000, fifo: bool = False
 ) -> list[tuple[tuple[bool, bool], int]]:
     """Each way with how many layers stream then."""
-    found = _list_arrivals(arrangement(layers, device), device, Options(fifo=fifo))
-    return [((chw, through), count) for chw, through, count in found]
+    result = _list_arrivals(arrangement(layers, device), device, Options(fifo=fifo))
+    return [((chw, through), count) for chw, through, count in result]
 
 
 @pytest.mark.parametrize(

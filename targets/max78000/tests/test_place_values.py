@@ -165,16 +165,16 @@ def test_where_a_layer_reads_inputs_beside_each_other(
     inputs = tuple(range(len(channels)))
     layer = pointwise(inputs, sum(channels), 4)
     values = {i: StoredValue(contiguous_slots(c), 20) for i, c in enumerate(channels)}
-    found = list_layouts(layer, values, dict(enumerate(channels)))
-    assert [(layout.gap, layout.position, layout.shift) for layout in found] == expected
-    assert {layout.side_by_side for layout in found} == {inputs}
+    result = list_layouts(layer, values, dict(enumerate(channels)))
+    assert [(layout.gap, layout.position, layout.shift) for layout in result] == expected
+    assert {layout.side_by_side for layout in result} == {inputs}
 
 
 def test_operands_are_interleaved_word_by_word() -> None:
     layer = replace(pointwise((0, 1, 2), 4, 4), eltwise=Eltwise.ADD, operands=3)
     values = {i: StoredValue(0xF, 20) for i in range(3)}
-    found = list_layouts(layer, values, dict.fromkeys(range(3), 4))
-    assert [(layout.gap, layout.position, layout.shift) for layout in found] == [
+    result = list_layouts(layer, values, dict.fromkeys(range(3), 4))
+    assert [(layout.gap, layout.position, layout.shift) for layout in result] == [
         (3, 0, 0),
         (3, 1, 0),
         (3, 2, 0),

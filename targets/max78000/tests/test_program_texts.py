@@ -179,6 +179,6 @@ def check_case(given: str, asked: str) -> None:
 def test_binary_weights() -> None:
     """One bit of the control register says for all layers that a bit stands for -1 and +1."""
     weights = Weights(np.ones((4, 4, 3, 3), np.int64), 1, binary=True)
-    made = layer(Operation.CONV2D, (4, 4, 4), weights=weights, output=True)
-    image = synthesize(check_networks.network(made), Options(), MAX78002).image
+    result = layer(Operation.CONV2D, (4, 4, 4), weights=weights, output=True)
+    image = synthesize(check_networks.network(result), Options(), MAX78002).image
     assert [step.value >> 30 & 1 for step in image.start if isinstance(step, Write)] == [1, 1]

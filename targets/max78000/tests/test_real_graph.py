@@ -338,11 +338,11 @@ def test_what_a_storage_cuts_off_below_zero_stays_cut_off(
     else:
         build.one(op, [x], pool_window((2, 2)) if op == "MaxPool" else {}, outputs=[name])
     real = as_real_graph(build.finish([name]))
-    found = [
+    actual = [
         f"{node.op.name} {node.attrs.low}" if isinstance(node.attrs, ClampAttributes) else node.op.name
         for node in real.nodes
     ]
-    assert found == expected
+    assert actual == expected
     assert all(real.tensors[t].quant is None for node in real.nodes for t in node.outputs)
     if op == "Conv":
         np.testing.assert_array_equal(

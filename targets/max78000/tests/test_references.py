@@ -53,9 +53,9 @@ def test_program_is_the_makers(reference: Reference) -> None:
 
 @pytest.mark.parametrize("reference", [r for r in REFERENCES if r.name in WITH_ZEROS], ids=lambda r: r.name)
 def test_zeros_are_written_as_by_the_vendors_generator(reference: Reference) -> None:
-    found = [pair for part in with_zeros(reference) for pair in writes(part)]
-    content = b"".join(struct.pack(">II", *pair) for pair in found)
-    assert (len(found), hashlib.sha256(content).hexdigest()[:16]) == WITH_ZEROS[reference.name]
+    results = [pair for part in with_zeros(reference) for pair in writes(part)]
+    content = b"".join(struct.pack(">II", *pair) for pair in results)
+    assert (len(results), hashlib.sha256(content).hexdigest()[:16]) == WITH_ZEROS[reference.name]
 
 
 @pytest.mark.sampled(every=9)

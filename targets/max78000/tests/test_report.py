@@ -156,20 +156,20 @@ def test_the_pipeline_reads_while_it_computes() -> None:
 
 
 def test_ranges_and_columns() -> None:
-    found = report()
-    assert [(r.producer, r.memories, r.first, r.last, r.start, r.end) for r in found.ranges] == [
+    result = report()
+    assert [(r.producer, r.memories, r.first, r.last, r.start, r.end) for r in result.ranges] == [
         (INPUT, (0,), 0x100, 0x140, 0, 1),
         (0, (0,), 0, 0x7C, 0, 2),
         (1, (0,), 4, 0x80, 1, 2),
         (2, (1, 2), 0x200, 0x240, 2, 3),
     ]
-    assert found.data_bytes == 0x80 + 0x40 + 2 * 0x40
-    assert [(r.column, r.count) for r in (layer.run for layer in found.layers) if r] == [(0, 4), (4, 4)]
-    assert found.columns[:5] == (8, 8, 8, 8, 0)
-    assert found.weight_bytes == 4 * 4 * 9 + 8 * 4 * 9 // 2
-    assert found.cycles == 1 + sum(layer.cycles for layer in found.layers)
+    assert result.data_bytes == 0x80 + 0x40 + 2 * 0x40
+    assert [(r.column, r.count) for r in (layer.run for layer in result.layers) if r] == [(0, 4), (4, 4)]
+    assert result.columns[:5] == (8, 8, 8, 8, 0)
+    assert result.weight_bytes == 4 * 4 * 9 + 8 * 4 * 9 // 2
+    assert result.cycles == 1 + sum(layer.cycles for layer in result.layers)
     assert (
-        found.flash["weights"]
+        result.flash["weights"]
         == sum(4 * (2 + len(c.words)) for c in synthesize(network(), Options(), MAX78000).image.kernels) + 4
     )
 
@@ -186,11 +186,11 @@ def test_text() -> None:
 
 
 def test_data_is_json() -> None:
-    found = format_data(report())
-    assert json.loads(json.dumps(found)) == found
-    assert found["layers"][2]["columns"] == [4, 4]
-    assert found["ranges"][3] == {"layer": 2, "memories": [1, 2], "bytes": [512, 576], "layers": [2, 3]}
-    assert found["operations"]["multiplications"] == 16 * 9 * (4 * 4 + 4 * 8)
+    result = format_data(report())
+    assert json.loads(json.dumps(result)) == result
+    assert result["layers"][2]["columns"] == [4, 4]
+    assert result["ranges"][3] == {"layer": 2, "memories": [1, 2], "bytes": [512, 576], "layers": [2, 3]}
+    assert result["operations"]["multiplications"] == 16 * 9 * (4 * 4 + 4 * 8)
 
 
 def test_picture_draws_every_run_and_range() -> None:
@@ -221,18 +221,18 @@ def test_real_networks(name: str) -> None:
         else "the networks are not beside the checkout, and MACE_MODELS names no folder with them"
     )
     reference = REAL[name]
-    found = analyze_program(
+    result = analyze_program(
         reference.network,
         synthesize(reference.network, reference.options, reference.device),
         reference.options,
     )
     weights = [layer.weights for layer in reference.network.layers if layer.weights is not None]
-    assert found.weight_bytes == sum(-(-w.values.size * w.bits // 8) for w in weights)
-    assert found.bias_bytes == sum(map(len, reference.content["bias"].values()))
-    assert all(r.last <= reference.device.data_bytes for r in found.ranges)
-    assert all(layer.cycles > 0 for layer in found.layers)
-    assert ET.fromstring(draw_memory_map(found)) is not None
-    assert max(map(len, format_summary(found).splitlines())) <= 120
+    assert result.weight_bytes == sum(-(-w.values.size * w.bits // 8) for w in weights)
+    assert result.bias_bytes == sum(map(len, reference.content["bias"].values()))
+    assert all(r.last <= reference.device.data_bytes for r in result.ranges)
+    assert all(layer.cycles > 0 for layer in result.layers)
+    assert ET.fromstring(draw_memory_map(result)) is not None
+    assert max(map(len, format_summary(result).splitlines())) <= 120
 
 
 def test_mnist_as_the_maker_counts_it() -> None:
@@ -243,8 +243,8 @@ def test_mnist_as_the_maker_counts_it() -> None:
     )
     for device in (MAX78000, MAX78002):
         reference = REAL[f"mnist-{device.name}"]
-        found = analyze_program(
+        result = analyze_program(
             reference.network, synthesize(reference.network, reference.options, device), reference.options
         )
-        assert found.weight_bytes == 71148
-        assert found.operations.multiplications == 10751808
+        assert result.weight_bytes == 71148
+        assert result.operations.multiplications == 10751808

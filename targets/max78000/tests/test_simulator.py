@@ -78,9 +78,9 @@ def program(device: Chip, fifo: bool = False) -> Image:
 
 def answer(image: Image) -> np.ndarray:
     """The second layer's result by plain numpy: int64 [5, 4, 3]."""
-    made = network(bool(image.inputs[0].fifo is not None))
-    x = made.sample
-    for layer in made.layers:
+    result = network(bool(image.inputs[0].fifo is not None))
+    x = result.sample
+    for layer in result.layers:
         if layer.pool:
             x = np.max([x[:, i:8:2, j : j + 5 : 2] for i in range(2) for j in range(2)], axis=0)
         windows = np.lib.stride_tricks.sliding_window_view(

@@ -212,8 +212,8 @@ def test_four_channels_at_once(channels: int, outputs: int) -> None:
 
 
 def place_bias(*layers: tuple[Layer, LayerPlacement]) -> tuple[dict[int, bias_memory.Bias], dict[int, bytes]]:
-    made = [HardwareLayer(layer, place, i) for i, (layer, place) in enumerate(layers)]
-    return bias_memory.place_bias(made, (0, 1, 2, 3), MAX78002, ignore_groups=False)
+    results = [HardwareLayer(layer, place, i) for i, (layer, place) in enumerate(layers)]
+    return bias_memory.place_bias(results, (0, 1, 2, 3), MAX78002, ignore_groups=False)
 
 
 def test_a_scattering_layers_bias_begins_with_its_first_processor() -> None:

@@ -75,14 +75,14 @@ def test_streams_wait_as_long_as_their_windows_need(seed: int) -> None:
         values = {step.address: step.value for step in image.configure if isinstance(step, Write)}
         before = None
         for number in range(2):
-            found = {
+            results = {
                 q: {
                     n: values.get(device.layer_register(q, n, number), 0)
                     for n in (*device.registers, *device.stream_registers)
                 }
                 for q in image.quadrants
             }
-            setting = decode(device, number, found)
+            setting = decode(device, number, results)
             needed = find_minimum_wait(setting, before, device)
             stream = setting.stream
             assert (

@@ -123,7 +123,7 @@ def test_the_pll_is_divided_less_for_the_inference() -> None:
 
 
 def test_the_control_register_of_the_first_quadrant_that_works() -> None:
-    made = network(layer(C2, (70, 4, 5), 6, output=True))
-    values = template_values._control(synthesize(made, Options(), MAX78002).image, made)
+    result = network(layer(C2, (70, 4, 5), 6, output=True))
+    values = template_values._control(synthesize(result, Options(), MAX78002).image, result)
     assert (values["quadrants"], values["quadrant_mask"], values["streaming"]) == ((0, 1, 2), 7, False)
     assert values["master"] == MAX78002.control_register(0, 0)

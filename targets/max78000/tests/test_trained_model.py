@@ -75,11 +75,11 @@ def test_mistakes_that_still_fit(mistake: tuple[str, str], told: str, tmp_path: 
         reference.network.sample,
         reference.options,
     )
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         check_trained_model(
             network, "model.onnx", read_file(tmp_path / "model.onnx", Registry.load()), reference.device
         )
-    assert re.search(told, str(caught.value)), str(caught.value)
+    assert re.search(told, str(error.value)), str(error.value)
 
 
 TWO, MEAN = Pool(False, (2, 2), 2), Pool(True, (3, 2), 1)
@@ -140,13 +140,13 @@ TWO, MEAN = Pool(False, (2, 2), 2), Pool(True, (3, 2), 1)
 def test_each_property_is_compared(described: Layer, trained: Layer, told: list[str]) -> None:
     """Layers that only move data count on neither side."""
     moved = layer(NO, (4, 6, 6))
-    found = find_differences([moved, described], [trained, moved])
+    actual = find_differences([moved, described], [trained, moved])
     if not told:
-        assert found == []
+        assert actual == []
         return
     (aspect, ours), theirs = told[0].split(": "), told[1]
     expected = f"layer 0 (one): {aspect}: {ours} is described, the model's 'one' has {theirs}; correct the description"
-    assert expected in found
+    assert expected in actual
 
 
 @pytest.mark.parametrize("described", [True, False])

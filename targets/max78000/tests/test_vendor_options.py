@@ -52,8 +52,10 @@ def image(device: Chip, *arguments: str) -> Image:
 
 def files_of(device: Chip, *arguments: str) -> dict[str, str]:
     options = Options.of_arguments(arguments)
-    made = emit_project(synthesize(network(), options, device).image, network(), options, "")
-    return {path: content if isinstance(content, str) else content.decode() for path, content in made.items()}
+    result = emit_project(synthesize(network(), options, device).image, network(), options, "")
+    return {
+        path: content if isinstance(content, str) else content.decode() for path, content in result.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -111,14 +113,14 @@ def test_activations_are_ignored(tmp_path: Path) -> None:
 
 
 def test_layers_of_the_description_are_skipped(tmp_path: Path) -> None:
-    found = read(tmp_path, "--skip-yaml-layers", "1", skipped=1, channels=4)
-    assert [layer.name for layer in found.layers] == ["second", "third"]
-    assert found.layers[0].channels == 4
+    result = read(tmp_path, "--skip-yaml-layers", "1", skipped=1, channels=4)
+    assert [layer.name for layer in result.layers] == ["second", "third"]
+    assert result.layers[0].channels == 4
 
 
 def test_layers_keep_their_numbers_where_those_before_are_skipped(tmp_path: Path) -> None:
-    found = read(tmp_path, "--skip-yaml-layers", "1", "--stop-after", "1", skipped=1, channels=4)
-    assert [layer.name for layer in found.layers] == ["second"]
+    result = read(tmp_path, "--skip-yaml-layers", "1", "--stop-after", "1", skipped=1, channels=4)
+    assert [layer.name for layer in result.layers] == ["second"]
 
 
 def test_a_description_cannot_be_skipped_whole(tmp_path: Path) -> None:
@@ -149,12 +151,12 @@ def test_batch_normalization_beside_quantized_weights_is_refused_or_ignored_when
         MaceError, match=r"holds batch normalization beside quantized weights.*or give ignore-bn"
     ):
         load_checkpoint(path)
-    found = load_checkpoint(path, ignore_bn=True)
+    result = load_checkpoint(path, ignore_bn=True)
     plain = load_checkpoint(file(tmp_path / "plain.pth.tar"))
-    assert [layer.weights.tolist() for layer in found.layers] == [
+    assert [layer.weights.tolist() for layer in result.layers] == [
         layer.weights.tolist() for layer in plain.layers
     ]
-    assert any("ignored" in note for note in found.notes)
+    assert any("ignored" in note for note in result.notes)
 
 
 def test_the_external_ready_signal_is_bit_4_while_the_network_runs() -> None:

@@ -34,8 +34,8 @@ SAME = {"pads_before": (1, 1), "pads_after": (1, 1)}
     "options", [Options(), Options(fifo=True), Options(one_shot=True)], ids=["memory", "fifo", "one shot"]
 )
 def test_a_right_program_passes(device: Chip, options: Options) -> None:
-    made = network(options.fifo)
-    assert check_program(made, synthesize(made, options, device), options) == ()
+    result = network(options.fifo)
+    assert check_program(result, synthesize(result, options, device), options) == ()
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
@@ -43,8 +43,8 @@ def test_a_right_program_passes(device: Chip, options: Options) -> None:
 @pytest.mark.parametrize("cleared", [False, True], ids=["as it is", "cleared"])
 def test_a_program_without_the_packing_loader_passes(device: Chip, fifo: bool, cleared: bool) -> None:
     options = Options(mexpress=False, fifo=fifo, zero_sram=cleared)
-    made = network(fifo)
-    assert check_program(made, synthesize(made, options, device), options) == ()
+    result = network(fifo)
+    assert check_program(result, synthesize(result, options, device), options) == ()
 
 
 @pytest.mark.parametrize("packing", [False, True])
@@ -64,13 +64,13 @@ def test_a_program_that_loads_weights_in_another_way_than_its_control_register_s
 
 @pytest.mark.parametrize(("layer", "name"), [(0, "first"), (1, "second")])
 def test_the_first_layer_that_differs_is_named(layer: int, name: str) -> None:
-    made = network(False)
-    right = synthesize(made, Options(), MAX78000)
+    result = network(False)
+    right = synthesize(result, Options(), MAX78000)
     shifted: Image = with_register(
         right.image, "POST", lambda value: value ^ 1 << 13, layer, right.image.quadrants
     )
     with pytest.raises(MaceError, match=f"layer '{name}'.*nothing was written"):
-        check_program(made, replace(right, image=shifted), Options())
+        check_program(result, replace(right, image=shifted), Options())
 
 
 @pytest.mark.parametrize("options", [Options(), Options(fifo=True)], ids=["memory", "fifo"])
@@ -87,20 +87,20 @@ def test_a_program_that_is_right_for_its_sample_only_is_found(options: Options) 
 
 
 def test_what_the_hardware_cannot_execute_is_no_program() -> None:
-    made = network(False)
-    right = synthesize(made, Options(), MAX78000)
+    result = network(False)
+    right = synthesize(result, Options(), MAX78000)
     broken = with_register(right.image, "ENA", lambda value: 0, 0, right.image.quadrants)
     with pytest.raises(MaceError, match=r"the simulator cannot execute the program: layer 0.*ENA"):
-        check_program(made, replace(right, image=broken), Options())
+        check_program(result, replace(right, image=broken), Options())
 
 
 def test_results_lie_where_they_are_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = network(False)
-    right = synthesize(made, Options(), MAX78000)
-    blocks = [replace(block, offset=block.offset + 4) for block in target_blocks(made)]
+    result = network(False)
+    right = synthesize(result, Options(), MAX78000)
+    blocks = [replace(block, offset=block.offset + 4) for block in target_blocks(result)]
     monkeypatch.setattr("mace_target_max78000.check.program.list_results", lambda _: blocks)
     with pytest.raises(MaceError, match=r"layer 'second'.*cnn_unload"):
-        check_program(made, right, Options())
+        check_program(result, right, Options())
 
 
 def target_blocks(made: Network) -> list[object]:
@@ -120,27 +120,27 @@ def designed() -> DesignedNetwork:
 
 
 def test_every_tensor_is_compared_with_the_graph() -> None:
-    made = designed()
-    results = synthesize(made.network, made.options, MAX78000).outputs
-    compare_with_graph(made.collect_results(results), made.inputs, made.options)
-    for index, layer in enumerate(made.network.layers):
+    result = designed()
+    results = synthesize(result.network, result.options, MAX78000).outputs
+    compare_with_graph(result.collect_results(results), result.inputs, result.options)
+    for index, layer in enumerate(result.network.layers):
         wrong = [r.copy() for r in results]
         wrong[index][0, 1, 1] += 1
         with pytest.raises(
             MaceError, match=f"layer '{layer.name}': .* differ from the graph's.*nothing was written"
         ):
-            compare_with_graph(made.collect_results(wrong), made.inputs, made.options)
+            compare_with_graph(result.collect_results(wrong), result.inputs, result.options)
 
 
 def test_a_project_that_computes_something_else_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that was formed wrongly passes its own known answer, and is told by the graph."""
 
     def wrong(*arguments: object) -> DesignedNetwork:
-        made = design_network(*arguments)  # type: ignore[arg-type]
-        first, *rest = made.network.layers
+        result = design_network(*arguments)  # type: ignore[arg-type]
+        first, *rest = result.network.layers
         assert first.weights is not None
         other = replace(first, weights=replace(first.weights, values=first.weights.values[:, :, ::-1]))
-        return replace(made, network=replace(made.network, layers=(other, *rest)))
+        return replace(result, network=replace(result.network, layers=(other, *rest)))
 
     config = BuildConfig("cortex-m4", "max78000", Model("net", (Path("net.onnx"),)))
     Max78000().emit(graph(), config)
@@ -178,20 +178,20 @@ def test_kernels_of_transposed_convolutions_are_shared_as_they_are_stored(device
 
 
 def test_the_input_in_memory_is_compared_too() -> None:
-    made = designed()
-    right = made.collect_results(synthesize(made.network, made.options, MAX78000).outputs)
+    result = designed()
+    right = result.collect_results(synthesize(result.network, result.options, MAX78000).outputs)
     sample = right.sample.copy()
     sample.flat[5] += 1
     with pytest.raises(MaceError, match="differ from the graph's"):
-        compare_with_graph(replace(right, sample=sample), made.inputs, made.options)
+        compare_with_graph(replace(right, sample=sample), result.inputs, result.options)
 
 
 def test_a_mean_in_memory_must_be_exact() -> None:
     w = Writer()
     pooled = w.pool(w.conv(w.input(8, 8, 4), 8, (3, 3), **SAME), (2, 2), 2, average=True)
-    made = design_network(w.graph(pooled), [], MAX78000, Options(), QuantizationPolicy())
-    results = [r.copy() for r in synthesize(made.network, made.options, MAX78000).outputs]
-    compare_with_graph(made.collect_results(results), made.inputs, made.options)
+    result = design_network(w.graph(pooled), [], MAX78000, Options(), QuantizationPolicy())
+    results = [r.copy() for r in synthesize(result.network, result.options, MAX78000).outputs]
+    compare_with_graph(result.collect_results(results), result.inputs, result.options)
     results[-1][0, 1, 1] += 1
     with pytest.raises(MaceError, match="differ from the graph's"):
-        compare_with_graph(made.collect_results(results), made.inputs, made.options)
+        compare_with_graph(result.collect_results(results), result.inputs, result.options)

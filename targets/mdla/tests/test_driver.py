@@ -52,8 +52,8 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, adapter: dict[str, str]) -> SessionProgram:
-    made = build_session(small_graph(), tmp_path_factory.mktemp("session"), flags=SANITIZED)
-    return replace(made, environment=adapter)
+    result = build_session(small_graph(), tmp_path_factory.mktemp("session"), flags=SANITIZED)
+    return replace(result, environment=adapter)
 
 
 def fault(function: str, code: object, call: int = 1) -> dict[str, str]:

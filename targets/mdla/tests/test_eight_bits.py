@@ -193,12 +193,12 @@ def lint(options: MdlaOptions) -> LintReport:
 
 
 def test_lint_shows_the_loss_of_each_node() -> None:
-    found = {
+    results = {
         node.op: [f.sentence for f in node.findings if f.rule == "weights-per-tensor"]
         for node in lint(LOSSY).nodes
     }
-    assert "% of their norm" in found["Conv"][0]
-    assert found["Add"] == []
+    assert "% of their norm" in results["Conv"][0]
+    assert results["Add"] == []
     assert lint(replace(EXACT, compiler="ncc")).nodes[0].findings[0].rule == "weights-per-channel"
 
 

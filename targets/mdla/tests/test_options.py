@@ -54,10 +54,10 @@ def test_chips_fix_the_generation(written: Json, generation: str, chip: str) -> 
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(written: Json, sentence: str) -> None:
-    with pytest.raises(MaceError) as refused:
+    with pytest.raises(MaceError) as error:
         MdlaOptions.of(written, "model 'a'")
-    assert sentence in str(refused.value)
-    assert str(refused.value).startswith("model 'a': ")
+    assert sentence in str(error.value)
+    assert str(error.value).startswith("model 'a': ")
 
 
 def test_leaves_reach_the_target_each_by_itself() -> None:
@@ -75,6 +75,6 @@ def test_numbers_reach_the_estimates() -> None:
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(MaceError) as refused:
+    with pytest.raises(MaceError) as error:
         MdlaOptions.of({"soc": "x", "software": 1, "turbo": 1}, "here")
-    assert len(str(refused.value).splitlines()) == 3
+    assert len(str(error.value).splitlines()) == 3

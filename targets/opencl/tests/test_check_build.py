@@ -83,9 +83,9 @@ def test_a_kernel_that_leaves_a_tensor_is_named(
     inject(monkeypatch, change)
     graph = stacked_graph()
     model = load_on_device([graph], tmp_path, checked())["stacked"]
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         model.run(random_inputs(graph))
-    assert re.search(rf"kernel product_\w+ {text}; report this with the model", str(raised.value))
+    assert re.search(rf"kernel product_\w+ {text}; report this with the model", str(error.value))
 
 
 @pytest.mark.exhaustive

@@ -229,5 +229,5 @@ def test_networks_compute_in_the_pool_what_the_references_do(
         errors = {name: measure_error(outputs[name], expected[name]) for name in graph.outputs}
         assert max(errors.values()) < limit, errors
     assert seen
-    made = ctypes.CDLL(str(shim)).opencl_shim_count_images()
-    assert made == sum(not image.is_constant for image in plan_images(lower(graph, storage)))
+    result = ctypes.CDLL(str(shim)).opencl_shim_count_images()
+    assert result == sum(not image.is_constant for image in plan_images(lower(graph, storage)))

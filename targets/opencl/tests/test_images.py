@@ -179,10 +179,10 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
 def test_images_are_made_once_and_given_back(probe: Probe) -> None:
     log = probe.run(ProbeSession(observes=True))
     assert log.find("run") == ["0", "0"]
-    made = log.find("image")
+    result = log.find("image")
     slots = {image.slot for image in plan_images(lower())}
-    assert len(made) == len(slots)
-    assert "12 45 constant" in made
+    assert len(result) == len(slots)
+    assert "12 45 constant" in result
 
 
 @pytest.mark.exhaustive

@@ -75,15 +75,15 @@ def test_storage_in_half_precision_is_stated() -> None:
     ],
 )
 def test_what_is_not_allowed_is_refused(stated: dict[str, object], message: str) -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         OpenclOptions.of(stated, PLACE)
-    assert f"{PLACE}: {message}" in str(caught.value)
+    assert f"{PLACE}: {message}" in str(error.value)
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         OpenclOptions.of({"storage": 1, "regions": 2, "costs": {"x": 3}}, PLACE)
-    assert len(str(caught.value).splitlines()) == 3
+    assert len(str(error.value).splitlines()) == 3
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def test_what_is_no_architecture_is_no_option_of_a_tool(target: bytes) -> None:
 
 
 def test_without_the_toolkit_one_text_says_what_that_costs() -> None:
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         Opencl().assemble(PTX)
-    assert str(raised.value) == (
+    assert str(error.value) == (
         "ptxas: is neither on PATH nor in the folder bin of CUDA_HOME or CUDA_PATH, so binaries stay PTX, which NVIDIA's "
         "driver compiles at each load where its own cache is empty (seconds, once on each machine); install the CUDA "
         "toolkit, and run mace tune again"
@@ -86,9 +86,9 @@ def test_the_architecture_is_that_of_the_ptx(
     code = PTX.replace(b".target sm_90", b"// its target\n.target " + target)
     if b"/*" in target:
         code = code.replace(b".target /* of a B200 */", b"/* of a B200 */ .target")
-    made = Opencl().assemble(code)
-    assert made is not None
-    assert made.endswith(option)
+    result = Opencl().assemble(code)
+    assert result is not None
+    assert result.endswith(option)
 
 
 def test_a_path_from_here_is_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

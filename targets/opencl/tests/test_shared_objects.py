@@ -52,10 +52,10 @@ class ShareProbe:
         environment: of the stand-in, without the beginning of the names.
         """
         variables = {f"OPENCL_STUB_{name}": value for name, value in environment.items()}
-        found: Mapping[str, str] = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {}
+        result: Mapping[str, str] = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {}
         done = subprocess.run(
             [str(self.program), *words],
-            env={**os.environ, **found, **variables},
+            env={**os.environ, **result, **variables},
             capture_output=True,
             text=True,
             check=False,

@@ -69,9 +69,9 @@ def test_only_binaries_of_the_part_are_shipped(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used_are_named_together(tmp_path: Path) -> None:
     (tmp_path / "text.bin").write_text("no kernels")
     target = Opencl(OpenclOptions(binaries=("absent.bin", "text.bin", "a\0b")))
-    with pytest.raises(MaceError) as raised:
+    with pytest.raises(MaceError) as error:
         compile_stub(target, tmp_path)
-    text = str(raised.value)
+    text = str(error.value)
     assert "'absent.bin' cannot be read" in text
     assert "'text.bin' holds no compiled kernels; write it by mace tune" in text
     assert "'a\\x00b' cannot be read" in text

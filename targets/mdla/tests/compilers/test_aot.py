@@ -58,9 +58,9 @@ def test_litert_compiles_with_the_vendors_plugin(sdk: Path) -> None:
 @pytest.mark.slow
 def test_what_litert_logs_is_told(sdk: Path) -> None:
     (sdk / "libneuron_adapter.so").unlink()
-    with pytest.raises(MaceError) as caught:
+    with pytest.raises(MaceError) as error:
         AotCompiler(options(soc="MT8188")).compile(FLOATS, "m: region mdla0")
-    text = str(caught.value)
+    text = str(error.value)
     assert text.startswith("m: region mdla0: LiteRT does not compile it: ERROR: ")
     assert "Failed to load NeuronAdapter shared library" in text
     assert "/tmp" not in text, "the log is read and removed"

@@ -54,9 +54,9 @@ def test_a_compiler_that_cannot_is_told(
     mode: str, fault: str, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_NCC", mode)
-    with pytest.raises(MaceError, match=fault) as caught:
+    with pytest.raises(MaceError, match=fault) as error:
         NccCompiler(options("3.0"), fake, None).compile(FLOATS, "m: region mdla0")
-    assert "; " in str(caught.value)
+    assert "; " in str(error.value)
 
 
 @pytest.mark.parametrize("inner", ["host/bin", "neuron_sdk/host/bin"])

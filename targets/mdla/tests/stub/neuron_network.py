@@ -57,9 +57,9 @@ class Network:
         assert self.at == len(data)
 
     def take(self, form: str) -> tuple:
-        found = struct.unpack_from("<" + form, self.data, self.at)
+        result = struct.unpack_from("<" + form, self.data, self.at)
         self.at += struct.calcsize("<" + form)
-        return found
+        return result
 
     def read_operand(self) -> Operand:
         kind, rank, *dims, scale, zero, axis, count, size = self.take("iI8IfiIIQ")

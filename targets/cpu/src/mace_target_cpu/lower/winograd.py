@@ -55,6 +55,7 @@ MIN_CHANNELS = 16
 MIN_TILES = 32
 """Tiles of a task that are worth more than that they stay in the cache: each reads all filters again."""
 
+
 @dataclass(frozen=True)
 class SignPair:
     """Two lines of B for points that differ in their sign: the first is even + odd, the other even - odd."""

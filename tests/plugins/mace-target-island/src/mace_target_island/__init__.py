@@ -65,7 +65,7 @@ class Island(Target):
         from mace_target_island.encode import encode
 
         graph = region.graph
-        made = encode(graph)
+        result = encode(graph)
         inputs, outputs = (
             tuple(PartPort(graph.tensors[name], SPACE) for name in names)
             for names in (graph.inputs, graph.outputs)
@@ -75,9 +75,9 @@ class Island(Target):
             self.name,
             inputs,
             outputs,
-            BlobBody(made.code, made.weights, "mace-target-island 0.1.0", GENERATION),
+            BlobBody(result.code, result.weights, "mace-target-island 0.1.0", GENERATION),
             driver="mace_island_driver",
-            scratch=made.scratch,
+            scratch=result.scratch,
             nodes=tuple(node.name for node in graph.nodes),
         )
 
