@@ -105,6 +105,19 @@ def test_transformer_block(suffix: str, tmp_path: Path) -> None:
     agrees(k.Model(x, k.layers.LayerNormalization()(y + k.layers.Dropout(0.1)(z))), tmp_path, ".keras")
 
 
+@FORMATS
+def test_layers_of_own_classes_in_the_networks_of_keras(suffix: str, tmp_path: Path) -> None:
+    """ConvNeXt and InceptionResNetV2 of keras.applications bring layers that keras.layers has not."""
+    k = keras()
+    from keras.src.applications.convnext import LayerScale, StochasticDepth
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+
+    x = k.Input((6, 6, 4), name="x")
+    branch = LayerScale(1e-6, 4)(k.layers.Conv2D(4, 3, padding="same")(x))
+    total = k.layers.Add()([x, StochasticDepth(0.2)(branch)])
+    agrees(k.Model(x, CustomScaleLayer(0.17)([total, branch])), tmp_path, suffix)
+
+
 def test_several_layers_of_one_class_keep_their_weights_apart(tmp_path: Path) -> None:
     k = keras()
     layers = [k.layers.Dense(4, name=f"l{9 - i}", activation="tanh") for i in range(4)]

@@ -43,6 +43,8 @@ LAYER_NO_EFFECT = frozenset(
         *("use_bias", "center", "scale", "use_scale", "bias_axes", "tie_weights", "shared_axes"),
         *("filters", "kernel_size", "depth_multiplier", "input_dim", "output_dim", "units"),
         *("key_dim", "value_dim", "head_dim", "output_shape", "num_key_value_heads"),
+        # Of LayerScale in Keras's own ConvNeXt: the start of its weights, and how many there are.
+        *("init_values", "projection_dim"),
         # What fills an image that is resized with its own aspect ratio, which is refused.
         *("fill_mode", "fill_value"),
         "training",  # checked by itself

@@ -54,6 +54,14 @@ def _average(node: KerasNode) -> Sequence[str]:
     return node.done("Mul", [node.to_float(chain(node, "Add", terms)), node.add_float(1 / len(terms))])
 
 
+def _scaled_sum(node: KerasNode) -> Sequence[str]:
+    """Add x + scale * y, as Keras's InceptionResNetV2 has it."""
+    terms = _terms(node)
+    node.require_consistent(len(terms) == 2, f"it adds {len(terms)} tensors")
+    scaled = node.emit("Mul", [terms[1], node.add_float(node.real("scale", 1.0), "scale")])
+    return node.done("Add", [terms[0], scaled])
+
+
 def _concatenate(node: KerasNode) -> Sequence[str]:
     terms = node.float_inputs()
     return node.done("Concat", terms, {"axis": node.axis(node.get("axis", -1), len(node.shape(terms[0])))})
@@ -100,6 +108,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Subtract": _subtract,
         "Average": _average,
         "Concatenate": _concatenate,
+        "CustomScaleLayer": _scaled_sum,
         "Dot": _dot,
     }
 )
