@@ -153,3 +153,14 @@ def test_small_constants_are_computed_at_once(size: int, folds: bool) -> None:
     assert (result in new.weights) == folds
     same = new.one("Neg", [new.weight("w", np.zeros(size, np.float32))])
     assert same in new.weights, "no more bytes than what it reads"
+
+
+@pytest.mark.parametrize(("dtype", "folds"), [(np.float16, True), (np.int8, False)])
+def test_large_weights_in_half_precision_are_widened_at_once(dtype: type[np.generic], folds: bool) -> None:
+    """Else every run would do so."""
+    new = Builder("g")
+    values = (np.arange(FOLD_LIMIT // 4 + 1) % 100).astype(dtype)
+    result = new.one("Cast", [new.weight("w", values)], {"to": "f32"})
+    assert (result in new.weights) == folds
+    if folds:
+        np.testing.assert_array_equal(new.weights[result], values.astype(np.float32))

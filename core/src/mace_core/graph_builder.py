@@ -330,8 +330,12 @@ class Builder:
             "Dequantize",
         ):
             return False
-        size = sum(t.bytes for t in outputs)
-        return size <= FOLD_LIMIT or size <= sum(self.tensors[i].bytes for i in node.inputs if i)
+        size, inputs = sum(t.bytes for t in outputs), [self.tensors[i] for i in node.inputs if i]
+        # Weights in half precision are often stored so to save bytes of the file alone. Casting and packing them
+        # in every run would cost more than the layer that reads them.
+        if node.op.name == "Cast" and inputs[0].dtype is DType.F16:
+            return True
+        return size <= FOLD_LIMIT or size <= sum(tensor.bytes for tensor in inputs)
 
     def _fold(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:
         arrays = compute(
