@@ -330,11 +330,12 @@ class Builder:
             "Dequantize",
         ):
             return False
-        size, inputs = sum(t.bytes for t in outputs), [self.tensors[i] for i in node.inputs if i]
-        # Weights in half precision are often stored so to save bytes of the file alone. Casting and packing them
-        # in every run would cost more than the layer that reads them.
+        inputs = [self.tensors[name] for name in node.inputs if name]
+        # Weights are often in half precision only to save bytes of the file. To cast and pack them in
+        # every run would cost more than the layer that reads them.
         if node.op.name == "Cast" and inputs[0].dtype is DType.F16:
             return True
+        size = sum(tensor.bytes for tensor in outputs)
         return size <= FOLD_LIMIT or size <= sum(tensor.bytes for tensor in inputs)
 
     def _fold(self, node: Node, outputs: Sequence[Tensor]) -> tuple[str, ...]:

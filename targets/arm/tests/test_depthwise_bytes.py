@@ -201,5 +201,5 @@ def test_convolutions_have_the_bits_of_the_cpu(
 def test_a_small_convolution_has_the_bits_of_the_cpu(tmp_path: Path) -> None:
     """A small case of the test above."""
     merged = merge("small", depthwise((24,))[:2])
-    assert name_emulated_levels("arm64") == ("i8mm", "fp16fml", "dotprod", "neon")
+    assert name_emulated_levels("arm64") == ("i8mm", "fp16fml", "fp16", "dotprod", "neon")
     assert_equal_on_arm(merged, draw_inputs(merged), tmp_path, ("gnu", "arm64"))

@@ -7,7 +7,7 @@
 #include "opencl_api.h"
 #include "opencl_blob.h"
 
-enum { OPENCL_NAME_BYTES = 160, OPENCL_OPTION_BYTES = 256, OPENCL_COPIES = 16 };
+enum { OPENCL_NAME_BYTES = 192, OPENCL_OPTION_BYTES = 256, OPENCL_COPIES = 16 };
 
 /* What the application set with mace_config.options; empty: not set. */
 typedef struct opencl_settings {
