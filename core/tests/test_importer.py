@@ -56,6 +56,18 @@ def test_unknown_operators_are_all_refused_before_anything_is_translated() -> No
     assert not importer.builder.nodes
 
 
+def test_nodes_that_fail_alike_are_one_line() -> None:
+    importer = ExampleImporter()
+    for name in ("p", "q", "r", "s", "t"):
+        assert importer.translate(ExampleNode(importer, "refused", writes=(name,))) is None
+    with pytest.raises(MaceError) as error:
+        importer.raise_faults()
+    assert str(error.value) == (
+        "m.example: 5 nodes (refused), 'refused-of-p', 'refused-of-q', 'refused-of-r' and 2 more: this operator "
+        "is not supported; do without"
+    )
+
+
 def test_a_shared_constant_is_made_once_and_only_if_asked_for() -> None:
     importer, made = ExampleImporter(), []
 

@@ -20,6 +20,10 @@ class MaceError(Exception):
         super().__init__(f"{location}: {text}" if location else text)
         self._place, self._text = location, text
 
+    def __reduce__(self) -> tuple[type[MaceError], tuple[str, str]]:
+        """Return what pickles keep, so that an error can come from another process."""
+        return type(self), (self._place, self._text)
+
     @classmethod
     def of(cls, faults: Iterable[str]) -> MaceError:
         """Join faults that already have the form `place: problem; remedy`, one per line."""

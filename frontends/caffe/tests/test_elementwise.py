@@ -35,6 +35,13 @@ def column(*values: float) -> Array:
 
 MEAN, VARIANCE, FACTOR = floats(3, seed=1), floats(3, seed=2, low=0.1), np.array([4.0], np.float32)
 SCALE, SHIFT = floats(3, seed=3), floats(3, seed=4)
+
+
+def normalize(x: Array, epsilon: float) -> Array:
+    """Return BN of x (n, 3, h, w) by MEAN, VARIANCE, SCALE and SHIFT of its channels."""
+    return (x - column(*MEAN)) / np.sqrt(column(*VARIANCE) + epsilon) * column(*SCALE) + column(*SHIFT)
+
+
 UNARY = (
     Case("relu", "ReLU", [IMAGE]),
     Case("relu slope", "ReLU relu_param { negative_slope: 0.1 }", [IMAGE]),
@@ -120,18 +127,14 @@ CHANNELS = (
         "BN bn_param { eps: 0.5 frozen: true }",
         [IMAGE],
         [SCALE, SHIFT, MEAN, VARIANCE],
-        oracle=lambda x: (
-            (x - column(*MEAN)) / np.sqrt(column(*VARIANCE) + 0.5) * column(*SCALE) + column(*SHIFT)
-        ),
+        oracle=lambda x: normalize(x, 0.5),
     ),
     Case(
         "bn of a parser",
         "BN",
         [IMAGE],
         [SCALE, SHIFT, MEAN, VARIANCE],
-        oracle=lambda x: (
-            (x - column(*MEAN)) / np.sqrt(column(*VARIANCE) + 1e-5) * column(*SCALE) + column(*SHIFT)
-        ),
+        oracle=lambda x: normalize(x, 1e-5),
     ),
     Case("scale", "Scale", [IMAGE], [SCALE]),
     Case("scale and bias", "Scale scale_param { bias_term: true }", [IMAGE], [SCALE, SHIFT]),

@@ -62,3 +62,24 @@ def test_no_boxes_are_refused(inputs: str, tmp_path: Path) -> None:
     case = RuntimeCase(f"y = NonMaxSuppression(b, s{inputs})", f"{BOXES}, {SCORES}", {"n": [0]})
     with pytest.raises(MaceError, match="asks for no boxes at all; set max_output_boxes_per_class"):
         case.load(tmp_path / "m.onnx")
+
+
+LOOKUP = """i = NonMaxSuppression(b, s, n)
+box = Gather<axis=1>(i, two)
+place = Squeeze(box, one)
+flat = Squeeze(b, zero)
+y = Gather<axis=0>(flat, place)
+z = Relu(y)"""
+
+
+def test_boxes_that_the_model_looks_up_are_refused(tmp_path: Path) -> None:
+    """ONNX Runtime gives a row for each selected box. Behind them -1 would be the last box of all."""
+    constants = {"n": [4], "two": [2], "one": [1], "zero": [0]}
+    case = RuntimeCase(LOOKUP, f"{BOXES}, {SCORES}", constants, outputs="z")
+    with pytest.raises(MaceError) as error:
+        case.load(tmp_path / "m.onnx")
+    assert str(error.value) == (
+        "m.onnx: node 'Gather_4' (Gather): it computes with boxes that a suppression selects; their number is known at "
+        "run time only, and rows behind the last box would be taken for boxes; name the selected boxes as an "
+        "output of the deployment file, and look them up in the application"
+    )

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from tensorflow_cases import Case, Frozen, Value, check, f32, floats, freeze, ints, raw, truths
 
+from mace_core.errors import MaceError
+
 
 def const(*values: Any) -> Any:
     """A constant of whole numbers."""
@@ -290,6 +292,30 @@ def test_best_of_boxes_that_overlap(form: str, tmp_path: Path, tf: Any) -> None:
             array[:length] if array.ndim else array,
             atol=1e-6,
         )
+
+
+@pytest.mark.parametrize("form", ["V3", "V5", "padded"])
+def test_boxes_that_the_model_looks_up(form: str, tmp_path: Path, tf: Any) -> None:
+    """TensorFlow looks up the selected boxes alone, unless the node pads; our rows behind them are no boxes."""
+
+    def compute(tf: Any, scores: Any) -> Any:
+        boxes = tf.constant(BOXES)
+        if form == "V3":
+            selected = tf.image.non_max_suppression(boxes, scores, 8)
+        else:
+            options = {"pad_to_max_output_size": form == "padded", "soft_nms_sigma": 0.0}
+            operands = {"max_output_size": 8, "iou_threshold": 0.5, "score_threshold": 0.3}
+            selected, _, _ = tf.raw_ops.NonMaxSuppressionV5(boxes=boxes, scores=scores, **operands, **options)
+        return tf.gather(boxes, selected)
+
+    case = Case("lookup", compute, [Value((6,), low=0, high=1)])
+    if form == "padded":
+        check(case, tmp_path, tf)
+        return
+    with pytest.raises(
+        MaceError, match=r"\(Gather\): it computes with boxes that a suppression selects.*; name the"
+    ):
+        freeze(case, tmp_path, tf).graph()
 
 
 def computed(frozen: Frozen, arrays: Any) -> Any:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from mace_core.errors import MaceError
 from mace_core.graph_builder import Builder
 from mace_core.importer.diagnostics import Damage, RefusedError, SkippedError, attempt
+from mace_core.importer.fault_groups import FaultGroups, FaultyNode
 from mace_core.importer.node import ImportedNode
+from mace_core.importer.padded_rows import PROBLEM, REMEDY, find_padded_reads
 from mace_core.ir import Graph
 
 Value = TypeVar("Value")
@@ -47,6 +48,7 @@ class Importer(Generic[Value]):
     location: the name of the file, with which every error begins.
     builder: the builder of the graph.
     faults: messages about single nodes, in the order of the file.
+    padded: tensors with a row for each box that is selected at run time, and padding behind the last.
     `Value` is the type that stands for an output of a node: the name of a tensor of the IR, or a type of the
     frontend.
     """
@@ -58,6 +60,8 @@ class Importer(Generic[Value]):
         self.location = location
         self.builder = builder
         self.faults: list[str] = []
+        self.padded: set[str] = set()
+        self._faulty_nodes: dict[str, FaultyNode] = {}
         self._convert = convert
         self._constants: dict[Hashable, str] = {}
         self._depth = 0
@@ -65,14 +69,23 @@ class Importer(Generic[Value]):
 
     def locate(self, node: ImportedNode) -> str:
         """Return the beginning of errors about a node."""
-        return f"{self.location}: {node.noun} {node.name!r} ({node.op})"
+        return str(self._describe(node))
+
+    def _describe(self, node: ImportedNode) -> FaultyNode:
+        return FaultyNode(self.location, node.noun, node.name, node.op)
 
     def translate(self, node: ImportedNode) -> Sequence[Value | None] | None:
         """Add the nodes of the IR that compute a node, and return a value for each of its outputs.
 
         On failure the fault is recorded and None returned; nodes that read its outputs are then skipped.
         """
-        return attempt(self.faults, self.locate(node), lambda: self._results(node), self.damage)
+        before = len(self.faults)
+        results = attempt(self.faults, self.locate(node), lambda: self._results(node), self.damage)
+        # A fault from inside of a subgraph begins with a node of that, and is recorded there.
+        place = self.locate(node)
+        direct_faults = (fault for fault in self.faults[before:] if fault.startswith(place))
+        self._faulty_nodes.update(dict.fromkeys(direct_faults, self._describe(node)))
+        return results
 
     def _results(self, node: ImportedNode) -> Sequence[Value | None]:
         results = self._convert(node)
@@ -89,9 +102,21 @@ class Importer(Generic[Value]):
         # Before any node is translated: the user sees all unsupported operators at once, and not faults that
         # follow from the first one.
         reasons = ((node, explain(node)) for node in nodes)
-        faults = [f"{self.locate(node)}: {reason}" for node, reason in reasons if reason]
-        if faults:
-            raise MaceError.of(dict.fromkeys(faults))
+        faults = FaultGroups()
+        for node, reason in reasons:
+            if reason:
+                faults.add(self._describe(node), reason)
+        faults.check()
+
+    def refuse_padded_rows(self, outputs: Iterable[str]) -> None:
+        """Raise one MaceError for all nodes before the outputs that would take padding for selected boxes."""
+        nodes = find_padded_reads(self.builder.nodes, self.padded, outputs)
+        faults = FaultGroups()
+        for node in nodes:
+            faults.add(
+                FaultyNode(self.location, "node", node.sources[0], node.op.name), f"{PROBLEM}; {REMEDY}"
+            )
+        faults.check()
 
     def constant(self, key: Hashable, make: Callable[[], str]) -> str:
         """Return the tensor of a constant that several nodes read; `make` adds it at the first request.
@@ -137,8 +162,11 @@ class Importer(Generic[Value]):
 
     def raise_faults(self) -> None:
         """Raise one MaceError with all faults, each once; return if there is none."""
-        if self.faults:
-            raise MaceError.of(dict.fromkeys(self.faults))
+        faults = FaultGroups()
+        for fault in self.faults:
+            node = self._faulty_nodes.get(fault)
+            faults.add(node, fault.removeprefix(f"{node}: ") if node else fault)
+        faults.check()
 
     def finish(self, outputs: Callable[[], Sequence[str]], names: Sequence[str]) -> Graph:
         """Return the graph that computes `outputs`, with their public names.

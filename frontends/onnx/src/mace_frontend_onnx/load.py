@@ -66,4 +66,5 @@ def read_translation(files: Files, model: Model, ops: Mapping[str, Op]) -> Trans
     outputs = translate(importer, part)
     tensors = dict(zip(part.outputs, outputs, strict=True))
     strings = {name: importer.strings[t] for name, t in tensors.items() if t in importer.strings}
+    importer.refuse_padded_rows(outputs)
     return Translation(importer.builder.finish(outputs, part.outputs), strings)

@@ -35,4 +35,6 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     builder.reserved = frozenset(names)
     importer = TensorFlowImporter(source, builder, convert)
     starts = {variable.name: variable.start for variable in variables if variable.start is not None}
-    return builder.finish(translate(importer, part, starts), names)
+    outputs = translate(importer, part, starts)
+    importer.refuse_padded_rows(outputs)
+    return builder.finish(outputs, names)

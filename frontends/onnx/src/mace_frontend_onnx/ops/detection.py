@@ -28,7 +28,9 @@ def _nms(node: OnnxNode) -> Sequence[Result]:
     if not (node.is_constant(0) and node.is_constant(1)):
         # ONNX has a row for each box that is selected, a number that is known at run time only; shapes of the
         # IR are fixed.
-        return node.done("NonMaxSuppression", inputs, attrs)[:1]
+        rows = node.done("NonMaxSuppression", inputs, attrs)[0]
+        node.importer.padded.add(rows)
+        return [rows]
     # Constant boxes and scores are searched here, so that the number is known.
     outputs = node.emit_all("NonMaxSuppression", inputs, attrs, count=2, tag="all")
     selected, count = (node.builder.weights[tensor] for tensor in outputs)

@@ -59,13 +59,17 @@ def _suppress(node: TensorFlowNode) -> tuple[str, str, int]:
 
 def _nms(node: TensorFlowNode) -> Sequence[OptionalValue]:
     """Add a NonMaxSuppression(boxes, scores, number, overlap, score): -1 behind the last index."""
-    return [_suppress(node)[0]]
+    indices = _suppress(node)[0]
+    node.importer.padded.add(indices)
+    return [indices]
 
 
 def _nms_counted(node: TensorFlowNode) -> Sequence[OptionalValue]:
     """Add the fourth form, which has the number of boxes as well: 0 behind the last index."""
     indices, count, max_count = _suppress(node)
-    return [_pad_indices(node, indices, max_count), count]
+    selected = _pad_indices(node, indices, max_count)
+    _note_padding(node, [selected])
+    return [selected, count]
 
 
 def _nms_scores(node: TensorFlowNode) -> Sequence[OptionalValue]:
@@ -78,7 +82,15 @@ def _nms_scores(node: TensorFlowNode) -> Sequence[OptionalValue]:
     rows = node.add_constant(node.indices_to(size), DType.I32, "order")
     is_box = node.emit("Less", [rows, count], tag="real")
     none = node.add_constant(0, DType.F32, "none")
-    return [selected, node.emit("Where", [is_box, scores, none], tag="scores"), count]
+    visible = node.emit("Where", [is_box, scores, none], tag="scores")
+    _note_padding(node, [selected, visible])
+    return [selected, visible, count]
+
+
+def _note_padding(node: TensorFlowNode, tensors: Sequence[str]) -> None:
+    """Tell the importer of rows that TensorFlow has not: it pads only if the node says so."""
+    if not node.attr("pad_to_max_output_size", False):
+        node.importer.padded.update(tensors)
 
 
 def _pad_indices(node: TensorFlowNode, indices: str, max_count: int) -> str:
