@@ -50,6 +50,15 @@ CASES = {
         )
         for height, width in ((2, 0.5), (0.6, 1.7), (1.7, 0.3), (0.6, 0.3), (1, 0.7), (2.5, 1))
     },
+    **{
+        f"{length} times {scale}": RuntimeCase(
+            "y = Resize(x, , s)", f"float[1,1,{length},3] x", {"s": floats(1, 1, scale, 1)}, 13
+        )
+        for length, scale in ((5, 1.4), (10, 0.7), (20, 0.15), (11, 1.1))
+    },
+    "upsample of 5 by 1.4": RuntimeCase(
+        "y = Upsample(x, s)", "float[1,1,5,3] x", {"s": floats(1, 1, 1.4, 1)}, 9
+    ),
     "resize of 10 that interpolates less": RuntimeCase(
         f"y = Resize<{LINEAR}>(x, s)", IMAGE, {"s": floats(1, 1, 0.6, 0.7)}, 10
     ),

@@ -9,6 +9,8 @@ import pytest
 from runtime_cases import RuntimeCase, normal
 
 GRID = "float[2,3,6,5] x, float[2,4,7,2] g"
+FAR_GRID = 1.5 * normal(2, 4, 7, 2)
+"""Coordinates of which a half lie outside the image, where padding counts."""
 ROIS = np.float32([[0, 0.5, 6, 5], [1, 2, 3, 4], [0, 0, 4, 3]])
 NUMBERS = np.float32([[1], [0], [1]])
 REGIONS = {"r": ROIS, "b": [1, 0, 1]}
@@ -29,14 +31,16 @@ CASES = {
             f'y = GridSample<mode="{mode}", padding_mode="{padding}", align_corners={corners}>(x, g)',
             GRID,
             opset=20,
+            values={"g": FAR_GRID},
         )
         for mode in ("linear", "cubic", "nearest")
-        for padding, corners in (("zeros", 0), ("border", 1), ("reflection", 0))
+        for padding in ("zeros", "border", "reflection")
+        for corners in (0, 1)
     },
     "grid by default": RuntimeCase("y = GridSample(x, g)", GRID, opset=16),
     "grid bilinear": RuntimeCase('y = GridSample<mode="bilinear">(x, g)', GRID, opset=16),
     "grid bicubic": RuntimeCase(
-        'y = GridSample<mode="bicubic", padding_mode="border">(x, g)', GRID, opset=16
+        'y = GridSample<mode="bicubic", padding_mode="border">(x, g)', GRID, opset=16, values={"g": FAR_GRID}
     ),
     "grid of microsoft": RuntimeCase("y = com.microsoft.GridSample(x, g)", GRID),
     "regions": RuntimeCase(f"y = RoiAlign<{ROI_ALIGN}>(x, r, b)", "float[2,3,6,7] x", REGIONS, 16),
@@ -52,6 +56,15 @@ CASES = {
         REGIONS,
         16,
     ),
+    **{
+        f"regions larger than the image, {mode}": RuntimeCase(
+            f'y = RoiAlign<output_height=1, output_width=2, sampling_ratio=0, mode="{mode}">(x, r, b)',
+            "float[2,3,6,7] x",
+            {"r": np.float32([[-1, -2, 7.5, 8.25], [0, 0, 40, 40], [2, -9, 3, 9]]), "b": [1, 0, 1]},
+            16,
+        )
+        for mode in ("avg", "max")
+    },
     "pool of regions": RuntimeCase(
         "y = MaxRoiPool<pooled_shape=[2,3], spatial_scale=0.75>(x, r)",
         "float[2,3,6,7] x",

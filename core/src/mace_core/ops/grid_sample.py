@@ -94,14 +94,14 @@ def _taps(g: Array, size: int, attrs: GridSampleAttributes) -> list[tuple[Array,
     wide = g.astype(np.float64) + 1
     # From -1 ... 1 to elements (the two conventions of align_corners).
     v = limit_coordinates(wide * (size - 1) / 2 if attrs.align_corners else (wide * size - 1) / 2)
-    v = _apply_padding(np.rint(v) if mode == "nearest" else v, size, attrs)
+    # A cubic keeps its place outside, as in PyTorch and ONNX Runtime; the elements that it looks at move.
+    if mode != "cubic":
+        v = _apply_padding(np.rint(v) if mode == "nearest" else v, size, attrs)
     first = np.floor(v)
     weights = [np.ones_like(v)] if mode == "nearest" else _weights(v - first, mode)
     taps = []
     for i, weight in enumerate(weights):
         tap = first + (i - 1 if mode == "cubic" else i)
-        # Padding acts twice, as in ONNX Runtime: on the coordinate, and on each element that a cubic looks
-        # at.
         tap = np.clip(tap, 0, size - 1) if attrs.padding == "border" else _apply_padding(tap, size, attrs)
         inside = (tap >= 0) & (tap <= size - 1)
         taps.append((np.clip(tap, 0, size - 1).astype(np.int64), inside, weight))

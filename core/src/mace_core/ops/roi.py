@@ -19,6 +19,9 @@ from mace_core.ops.grid_sample import limit_coordinates
 from mace_core.ops.op import Op, Spec
 from mace_core.ops.shapes import Inputs, need, need_indices, present
 
+MAX_LENGTHS = 8
+"""The longest bin, in lengths of the image, that has a sample for each of its pixels."""
+
 
 @dataclass(frozen=True)
 class RoiAttributes(Attributes):
@@ -81,8 +84,9 @@ def _samples(bounds: Array, bins: int, size: int, attrs: RoiAlignAttributes) -> 
     # Without half pixels (Caffe2, ONNX before opset 16) a region is at least one pixel long.
     length = end - start if attrs.half_pixel else max(end - start, 1.0)
     step = length / bins
-    # One sample a pixel, but never more than the axis has: a huge region would ask for 2**24.
-    count = attrs.samples or max(0, min(int(np.ceil(step)), size))
+    # One sample a pixel. Regions come with the data, and a huge one would ask for 2**24: no more than for
+    # a bin of MAX_LENGTHS images, of which nearly all lies outside.
+    count = attrs.samples or max(0, min(int(np.ceil(step)), MAX_LENGTHS * size))
     samples = start + np.arange(bins)[:, None] * step + (np.arange(count) + 0.5) * step / max(count, 1)
     # Up to one pixel outside the border pixel counts, beyond it nothing does (ONNX Runtime, Detectron2).
     outside = (samples < -1) | (samples > size)
