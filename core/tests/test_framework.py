@@ -59,6 +59,7 @@ class Acme(Frontend):
     suffixes: ClassVar[tuple[str, ...]] = (".acme",)
     order: ClassVar[str] = "NCHW"
     needs: ClassVar[str] = "acme[all]"
+    is_native: ClassVar[bool] = False
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -266,6 +267,19 @@ def test_carried_states_are_found_by_the_names_of_the_model_file() -> None:
     )
     assert carried_states(model, tensors("x", "before"), tensors("y", "after")) == {"before": "after"}
     assert carried_states(model, tensors("x", "h"), tensors("y", "g.next")) == {}
+
+
+def test_outputs_of_another_size_are_refused(tmp_path: Path, registry: Registry) -> None:
+    """The number of boxes that a framework selects depends on the input; a library has room for all."""
+    _, model, changed = setting(tmp_path, registry, picture())
+    framework = Framework.of(model, changed)
+    computed = {"y": np.zeros((1, 3, 4, 4), np.float32), "z": np.zeros((3, 4, 5), np.float32)}
+    with pytest.raises(MaceError) as error:
+        framework.convert_outputs(computed)
+    assert str(error.value) == (
+        "model 'm': its framework gives y the shape [1, 3, 4, 4], not [1, 3, 4, 5]: it depends on the input; "
+        "name files under validation_outputs_data, or other outputs"
+    )
 
 
 def test_framework_gets_an_input_without_axes_as_an_array(tmp_path: Path, registry: Registry) -> None:

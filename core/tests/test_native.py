@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -24,18 +27,23 @@ TWICE = """static void {{ name }}(const mace_workers *run, const {{ name }}_args
 """
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> native.LoadedModel:
-    folder = tmp_path_factory.mktemp("native")
-    (folder / "twice.c.in").write_text(TWICE)
+def build(folder: Path, factor: int = 2) -> Path:
+    """Return a library in the folder, whose model m multiplies by a factor."""
+    template = folder / f"by_{factor}.c.in"
+    template.write_text(TWICE.replace("2 * x", f"{factor} * x"))
     (folder / "none.h.in").write_text("\n")
-    kernel = Kernel("twice_f32", folder / "twice.c.in", (("n", "i32"),))
+    kernel = Kernel("twice_f32", template, (("n", "i32"),))
     tensors = {name: Tensor(name, DType.F32, (2, 3)) for name in ("x", "y")}
     call = Call(kernel, {"n": 6}, ["x"], ["y"], node="twice")
     program = Program("m", (call,), tensors, {}, {}, ("x",), ("y",))
     level = Level("generic", (), "", folder / "none.h.in")
     sources = code.library("twice", [plan_calls(program)], [level])
-    return native.load(shared_library(sources, host(), folder / "out"), "twice")["m"]
+    return shared_library(sources, host(), folder / "out")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> native.LoadedModel:
+    return native.load(build(tmp_path_factory.mktemp("native")), "twice")["m"]
 
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -49,6 +57,15 @@ def test_an_input_may_be_read_only_strided_or_of_another_type(model: native.Load
         assert y.shape == (2, 3)
         assert y.dtype == np.float32
         assert y.tolist() == (2 * X).tolist()
+
+
+@pytest.mark.slow
+def test_a_library_that_was_built_anew_is_loaded_anew(tmp_path: Path) -> None:
+    first = native.load(build(tmp_path), "twice")["m"]
+    shutil.rmtree(tmp_path / "out")
+    second = native.load(build(tmp_path, 3), "twice")["m"]
+    assert first.run({"x": X})["y"].tolist() == (2 * X).tolist()
+    assert second.run({"x": X})["y"].tolist() == (3 * X).tolist()
 
 
 def test_results_of_one_run_stay_when_the_next_has_others(model: native.LoadedModel) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mace_core.deployment import Model
 
 Numbers = Mapping[str, float]
-"""Numbers of a cost model by their names."""
+"""Numbers of a cost model by their names; integers are counts, and not rounded."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,12 @@ class ProbeTime:
     """The shortest times of a graph in nanoseconds.
 
     ns: of a run, from host memory to host memory.  layers: of each of its kernels alone; none of a device
-    that does not measure them.
+    that does not measure them.  units: of the device that computed it, side by side; 0 where unknown.
     """
 
     ns: float
     layers: tuple[float, ...]
+    units: int = 0
 
 
 Measure = Callable[[Sequence[Graph], Target | None], Sequence[ProbeTime]]
@@ -36,7 +37,11 @@ Measure = Callable[[Sequence[Graph], Target | None], Sequence[ProbeTime]]
 
 
 class CalibratedTarget(Target):
-    """A target that leaves a region to another by a cost model, whose numbers `mace tune` measures."""
+    """A target that decides by numbers of the device, which `mace tune` measures.
+
+    They are those of a cost model, by which it leaves a region to another target, and what else it asks the
+    device for.
+    """
 
     @abstractmethod
     def calibrate(self, measure: Measure) -> Numbers:

@@ -28,7 +28,7 @@ class MeasuredCosts:
 
 
 def measure_costs(job: TuningJob, model: Model, folder: Path, step: Callable[[str], None]) -> MeasuredCosts:
-    """Return what each target of a model asks to be measured, rounded to four digits.
+    """Return what each target of a model asks to be measured, rates and times rounded to four digits.
 
     Nothing where no target decides by such numbers.
     """
@@ -40,8 +40,12 @@ def measure_costs(job: TuningJob, model: Model, folder: Path, step: Callable[[st
         step(f"{model.name}: measuring what {target.name} costs")
         numbers = target.calibrate(stand.measure)
         if numbers:
-            measured[target.name] = {name: float(f"{value:.4g}") for name, value in numbers.items()}
+            measured[target.name] = {name: _round(value) for name, value in numbers.items()}
     return MeasuredCosts(measured, tuple(dict.fromkeys(stand.devices)))
+
+
+def _round(value: float) -> float:
+    return value if isinstance(value, int) else float(f"{value:.4g}")
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,18 @@ class _Stand:
         built = job.build(compiled, self.runner, self.folder / (target.name if target else "processor"))
         shortest: dict[str, float] = {}
         layers: dict[str, dict[int, float]] = defaultdict(dict)
+        units: dict[str, int] = {}
         # In turn, so that what else the machine does hits each alike.
         for _ in range(TURNS):
             for graph, one in zip(graphs, compiled, strict=True):
                 timing = built.time(graph.name, job.threads, ROUNDS, layers=True)
                 shortest[graph.name] = min(*timing.ns, shortest.get(graph.name, timing.ns[0]))
                 self.devices.extend(timing.devices if target else ())
+                units[graph.name] = max(timing.units, default=0)
                 of_graph = layers[graph.name]
                 for layer in timing.layers:
                     # The processor's clock sees a device's kernel with its launch and the copy of its result.
                     if layer.is_of_device or not one.plan.drivers:
                         of_graph[layer.number] = min(layer.ns, of_graph.get(layer.number, layer.ns))
-        return [ProbeTime(shortest[graph.name], tuple(layers[graph.name].values())) for graph in graphs]
+        names = [graph.name for graph in graphs]
+        return [ProbeTime(shortest[name], tuple(layers[name].values()), units[name]) for name in names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from mace_core.errors import MaceError
 from mace_core.registry import Choice, Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.files import read_samples
+from mace_core.run.framework_process import FrameworkProcesses
 from mace_core.run.results import Failure, Timing, Validation
 from mace_core.run.validate import validate
 from mace_core.run.validation_job import ValidationJob
@@ -39,10 +41,15 @@ class LibraryCheck:
         runner = registry.find_runner(self.choice, self.deployment.models)
         built = BuiltLibrary.open(self.folder, self.choice.text, runner)
         labels = read_samples(str(self.labels)) if self.labels else None
-        jobs = [
-            ValidationJob(built, model, registry, labels=labels, min_accuracy=self.min_accuracy)
-            for model in self.deployment.models
-        ]
+        job = partial(
+            ValidationJob,
+            built,
+            registry=registry,
+            labels=labels,
+            min_accuracy=self.min_accuracy,
+            processes=FrameworkProcesses(),
+        )
+        jobs = [job(model) for model in self.deployment.models]
         return attempt_each(jobs, lambda job: [validate(job)])
 
 

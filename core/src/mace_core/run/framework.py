@@ -14,6 +14,7 @@ from mace_core.io_spec import entry_graph, exit_graph
 from mace_core.ir import Array, Graph, State
 from mace_core.pipeline import read
 from mace_core.registry import Registry
+from mace_core.run.framework_process import FrameworkProcesses, ReferenceSource
 from mace_core.run.reference import execute
 from mace_core.states import assign_states, is_reset, paired_states
 
@@ -24,6 +25,7 @@ class Framework:
 
     graph: the graph as the framework has it.  entry, exit: the graphs before and after it for the
     application.
+    source: what gives references of the framework.
     inside: the states that the model file keeps by itself; its framework is not given them, unless the
     deployment file names them.
     """
@@ -33,18 +35,23 @@ class Framework:
     graph: Graph
     entry: Graph
     exit: Graph
+    source: ReferenceSource
     inside: tuple[State, ...] = ()
 
     @classmethod
-    def of(cls, model: Model, registry: Registry) -> Framework:
-        """The framework of a model, not yet loaded; MaceError for a model that cannot be read."""
+    def of(cls, model: Model, registry: Registry, processes: FrameworkProcesses | None = None) -> Framework:
+        """The framework of a model, not yet loaded; MaceError for a model that cannot be read.
+
+        processes: those that compute for several models; None to start one for this model.
+        """
         frontend = registry.frontend(model)
         model_graph = read(model, registry)
         graph = assign_states(model_graph, model)
         pairs = paired_states(model)
         inside = tuple(state for state in model_graph.states if state.input not in pairs)
         entry, exit_ = entry_graph(graph, model, frontend.order), exit_graph(graph, model, frontend.order)
-        return cls(frontend, model, graph, entry, exit_, inside)
+        source = (processes or FrameworkProcesses()).source(frontend)
+        return cls(frontend, model, graph, entry, exit_, source, inside)
 
     @property
     def paired(self) -> tuple[State, ...]:
@@ -96,6 +103,11 @@ class Framework:
         for name, output in zip(self.exit.inputs, self.graph.port_outputs, strict=True):
             tensor = self.exit.tensors[name]
             array = computed.get(output, np.zeros(tensor.shape, tensor.dtype.numpy))
+            if array.size != tensor.elements:
+                shapes = f"{list(array.shape)}, not {list(tensor.shape)}"
+                problem = f"its framework gives {output} the shape {shapes}: it depends on the input"
+                remedy = "name files under validation_outputs_data, or other outputs"
+                raise MaceError(f"model {self.model.name!r}", problem, remedy)
             inputs[name] = array.reshape(tensor.shape).astype(tensor.dtype.numpy, copy=False)
         values = execute(self.exit, inputs)
         public = {p.name: p.alias or p.name for p in self.model.outputs}
@@ -104,7 +116,7 @@ class Framework:
 
     def reference(self) -> Reference:
         """The framework itself; MaceError with the line that installs it where it is missing."""
-        run = self.frontend.reference(self.model.files, self.model)
+        run = self.source.reference(self.model.files, self.model)
         if run is None:
             files = "name files under validation_inputs_data and validation_outputs_data"
             remedy = f"{installation(self.frontend)}, or {files}" if self.frontend.needs else files
@@ -115,7 +127,7 @@ class Framework:
     def inner(self, names: Sequence[str]) -> Reference | None:
         """The framework with inner tensors as its outputs; None if it is not installed."""
         model = replace(self.model, outputs=tuple(Port(name) for name in names))
-        return self.frontend.reference(self.model.files, model)
+        return self.source.reference(self.model.files, model)
 
 
 class FrameworkSession:
@@ -141,7 +153,7 @@ class FrameworkSession:
         framework, model = self.framework, self.framework.model
         self._paired = {}
         if framework.inside and not is_reset(model):
-            self._recurrent = framework.frontend.recurrent(model.files, framework.model_with_states())
+            self._recurrent = framework.source.recurrent(model.files, framework.model_with_states())
         if self._recurrent is None and self._plain is None:
             self._plain = framework.reference()
 

@@ -70,7 +70,7 @@ def _select_tensors(model: Model, rows: list[LayerComparison]) -> list[LayerComp
 
 def _as_read(job: ValidationJob, sample: Mapping[str, Array]) -> _Comparison | None:
     """Return the graph of the frontend and the framework's tensors; None if it offers no inner ones."""
-    framework = Framework.of(job.model, job.registry)
+    framework = Framework.of(job.model, job.registry, job.processes)
     graph = framework.graph
     try:
         run = framework.inner(list(chain.from_iterable(node.outputs for node in graph.nodes)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes as c
+import shutil
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import numpy as np
@@ -230,7 +232,7 @@ def load(library: Path, name: str, config: Config | None = None) -> dict[str, Lo
 
     MaceError where the library was built with another mace.h, or a session does not open.
     """
-    handle = c.CDLL(str(library.resolve()))
+    handle = _open_library(library.resolve())
     functions = _Functions.in_dll(handle, f"{name}_functions")
     if functions.abi != ABI or functions.struct_bytes < c.sizeof(_Functions):
         raise MaceError(
@@ -242,3 +244,23 @@ def load(library: Path, name: str, config: Config | None = None) -> dict[str, Lo
     table = (c.POINTER(_Model) * count).in_dll(handle, f"{name}_models")
     models = [LoadedModel(table[i].contents, functions, config) for i in range(count)]
     return {m.name: m for m in models}
+
+
+_Version: TypeAlias = tuple[int, int, int]
+"""Tells the contents of a path apart: the file system's number of the file, its size and its time."""
+
+_opened: dict[Path, _Version] = {}
+"""What this process has opened by the file's own path."""
+
+
+def _open_library(path: Path) -> c.CDLL:
+    """Return the library in a file, also where this process has opened an earlier one of the same path.
+
+    The system knows libraries by their paths, and would return the earlier one.
+    """
+    status = path.stat()
+    version = (status.st_ino, status.st_size, status.st_mtime_ns)
+    if _opened.setdefault(path, version) == version:
+        return c.CDLL(str(path))
+    with TemporaryDirectory(prefix="mace-library", ignore_cleanup_errors=True) as folder:
+        return c.CDLL(shutil.copy(path, folder))

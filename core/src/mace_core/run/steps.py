@@ -41,7 +41,7 @@ def run_steps(
 
     samples: of the inputs that are no states, a run each.
     """
-    framework = Framework.of(job.model, job.registry)
+    framework = Framework.of(job.model, job.registry, job.processes)
     session = FrameworkSession(framework)
     steps = [
         {name: array[i] for name, array in samples.items()}

@@ -111,7 +111,7 @@ def expectation(job: ValidationJob) -> Expectation:
     samples = fit_inputs(
         ports["inputs"], {**{n: np.resize(a, (count, *a.shape[1:])) for n, a in others.items()}, **samples}
     )
-    framework = Framework.of(model, job.registry)
+    framework = Framework.of(model, job.registry, job.processes)
     reference = framework.reference()
     each = [framework.run(reference, {n: a[i] for n, a in samples.items()}) for i in range(count)]
     return Expectation(samples, {n: np.stack([e[n] for e in each]) for n in each[0]}, reference.runtime)

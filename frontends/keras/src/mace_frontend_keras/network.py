@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,6 @@ Key = tuple[str, int]
 
 MAX_CALLS = 20_000
 """Limit of the calls: the largest models have a few thousand, but nesting multiplies them."""
-
-
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class NetworkError(ValueError):
@@ -77,26 +73,24 @@ class Expansion:
                 raise NetworkError(f"it calls more than {MAX_CALLS} layers")
             self.calls.append(LayerCall(name, layer, args, kwargs))
             return lambda index: Ref(name, index)
-        _refuse_arguments(name, args[1:], kwargs)
+        _refuse_arguments(LayerCall(name, layer, args[1:], kwargs))
         inputs = args[0] if args else next(iter(kwargs.values()), [])
-        # A model hands its training on to its layers: which of them it changes, their handlers know.
-        results = self.model(name, layer, inputs, {"training": True} if kwargs.get("training") else {})
+        results = self.model(name, layer, inputs, is_trained=bool(kwargs.get("training")))
         self.known.update((Ref(name, i).name, ref) for i, ref in enumerate(results))
         return lambda index: _select_result(results, index, name)
 
-    def model(
-        self, name: str, layer: KerasLayer, inputs: Any, kwargs: Mapping[str, Any] = NOTHING
-    ) -> list[Ref]:
+    def model(self, name: str, layer: KerasLayer, inputs: Any, *, is_trained: bool = False) -> list[Ref]:
         """Append the calls of a model, named `name`, on these inputs; return its results.
 
-        kwargs: what every call in it is given as well, unless it states something else itself.
+        is_trained: whether it is called with training=True. It hands this on to the calls in it that state
+        nothing else; which layers compute something else by it, their handlers know.
         """
         if layer.kind == "Sequential":
-            return self._sequential(name, layer, inputs, kwargs)
-        return Functional(self, name, layer, kwargs).run(inputs)
+            return self._sequential(name, layer, inputs, is_trained=is_trained)
+        return Functional(self, name, layer, is_trained=is_trained).run(inputs)
 
-    def _sequential(self, name: str, layer: KerasLayer, inputs: Any, kwargs: Mapping[str, Any]) -> list[Ref]:
-        tensors = list(refs(inputs))
+    def _sequential(self, name: str, layer: KerasLayer, inputs: Any, *, is_trained: bool) -> list[Ref]:
+        tensors, kwargs = list(refs(inputs)), {"training": True} if is_trained else {}
         for child in layer.children.values():
             if child.kind != "InputLayer":
                 argument = tensors[0] if len(tensors) == 1 else tensors
@@ -109,14 +103,12 @@ class Functional:
     """A functional model whose calls are appended to an Expansion.
 
     The calls of a layer are numbered in the order of the file. Keras counts the call by which a nested
-    functional
-    model was made as number 0, without writing it: where the model is among another one's outputs, and
-    everywhere
-    in files of Keras 2. There the numbers are reduced by one.
+    functional model was made as number 0, without writing it: where the model is among another one's
+    outputs, and everywhere in files of Keras 2. There the numbers are reduced by one.
     """
 
-    def __init__(self, expansion: Expansion, name: str, layer: KerasLayer, kwargs: Mapping[str, Any]) -> None:
-        self.expansion, self.name, self.config, self.kwargs = expansion, name, layer.config, kwargs
+    def __init__(self, expansion: Expansion, name: str, layer: KerasLayer, *, is_trained: bool) -> None:
+        self.expansion, self.name, self.config, self.is_trained = expansion, name, layer.config, is_trained
         configs = list_layers(layer.config)
         self.layers = dict(zip(map(layer_name, configs), layer.children.values(), strict=True))
         if len(self.layers) != len(configs):
@@ -250,18 +242,18 @@ class Functional:
         layer = self.layers[name]
         # Operations have no training. Null in a call stands for the argument of the model, as in
         # Functional.call of Keras.
-        inherited = NOTHING if is_operation(layer) else self.kwargs
-        stated = {key: value for key, value in kwargs.items() if value is not None or key not in inherited}
-        return self.expansion.call(call_name, layer, args, {**inherited, **stated})
+        if self.is_trained and not is_operation(layer) and kwargs.get("training") is None:
+            kwargs = {**kwargs, "training": True}
+        return self.expansion.call(call_name, layer, args, kwargs)
 
 
-def _refuse_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise NetworkError for arguments of a nested model that no layer of it would be given."""
-    training = kwargs.get("training")
-    if is_given([*args, kwargs.get("mask")]) or not (training is None or isinstance(training, bool | int)):
+def _refuse_arguments(call: LayerCall) -> None:
+    """Raise NetworkError for arguments of a nested model, behind its inputs, that no layer would be given."""
+    mask, training = (call.kwargs.get(key) for key in ("mask", "training"))
+    if is_given([*call.args, mask]) or not (training is None or isinstance(training, bool | int)):
         raise NetworkError(
-            f"model {name!r} is given a mask or an argument by position, which is not supported; call it "
-            "with its inputs alone"
+            f"model {call.name!r} is given a mask or an argument by position, which is not supported; call "
+            "it with its inputs alone"
         )
 
 

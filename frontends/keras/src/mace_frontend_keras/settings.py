@@ -63,7 +63,7 @@ TRAINING_LAYERS = (
     *("RandomColorJitter", "RandomGrayscale", "RandomSharpness", "RandomGaussianBlur", "RandomInvert"),
     *("RandomPosterization", "RandomColorDegeneration", "RandomPerspective", "RandomElasticTransform"),
 )
-"""Layers that change their input in training only, whatever their settings are."""
+"""Layers that return their input unchanged in a trained model. None of their settings need be read."""
 
 NORMALIZING = ("BatchNormalization", "SyncBatchNormalization")
 """Layers that take the moments of their input while they are trained."""
@@ -93,7 +93,7 @@ def is_operation(layer: KerasLayer) -> bool:
     return layer.kind.startswith(OPERATIONS)
 
 
-def find_unread(layer: KerasLayer, arguments: Mapping[str, Any], requested: set[str]) -> list[str]:
+def find_unread(layer: KerasLayer, arguments: Config, requested: set[str]) -> list[str]:
     """Return the settings and named arguments that nothing has read and that may change the result.
 
     arguments: those that the call names.
