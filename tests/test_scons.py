@@ -73,6 +73,41 @@ def test_another_plugin_version_generates_anew_and_compiles_only_what_changed(pr
 
 
 @pytest.mark.exhaustive
+def test_what_a_killed_linker_wrote_is_not_taken_for_the_library(project: Path) -> None:
+    """Also where the inputs are again those of the library that lay there before."""
+    library = project / "builds/one/lib/host/libone.so"
+    scons(project)
+    expected = library.read_bytes()
+    environment = quick_environment(project)
+    compiler = Path(environment["CC"])
+    usual = compiler.read_text()
+    half = f'case "$*" in *-shared*) echo half > {library}; kill -9 $$;; esac'
+    compiler.write_text(usual.replace("exec", f"{half}\nexec"))
+    write_model(project / "models/one.onnx", 2.0)
+    assert "killed by SIGKILL" in run(SCONS, project, environment, status=2)
+    write_model(project / "models/one.onnx", 1.0)
+    scons(project)
+    assert library.read_bytes() == expected
+
+
+@pytest.mark.exhaustive
+def test_signatures_without_space_give_the_right_library_later(project: Path) -> None:
+    library = project / "builds/one/lib/host/libone.so"
+    scons(project)
+    expected = library.read_bytes()
+    full = project / "builds/.sconsign.tmp"
+    full.symlink_to("/dev/full")
+    write_model(project / "models/one.onnx", 2.0)
+    log = scons(project, status=2)
+    assert "builds: cannot be written: No space left on device" in log
+    assert "Traceback" not in log
+    full.unlink()
+    write_model(project / "models/one.onnx", 1.0)
+    assert "everything is built again" in scons(project)
+    assert library.read_bytes() == expected
+
+
+@pytest.mark.exhaustive
 def test_two_folders_give_the_same_bytes(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "some/where/else"
     shutil.copytree(project, other)

@@ -13,15 +13,7 @@ import pytest
 
 from mace_core.api import BlobBody, Compiler, Part, PartPort
 from mace_core.build_manifest import RUNTIME, check_drivers, collect_manifests, list_copies
-from mace_core.build_steps import (
-    BuildPlace,
-    Step,
-    Variant,
-    _copy,
-    _merge_headers,
-    common_steps,
-    plan_variant,
-)
+from mace_core.build_steps import Variant, _merge_headers, common_steps, plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError, PluginError
 from mace_core.ir import DType, Graph, Tensor
@@ -29,6 +21,7 @@ from mace_core.job import Job
 from mace_core.manifest import Manifest, Product, Unit
 from mace_core.plan import make_plan
 from mace_core.registry import Registry
+from mace_core.step import BuildPlace, Step, _copy
 from mace_core.testing.requirements import require
 from mace_target_cpu import Cpu
 
@@ -112,6 +105,25 @@ def test_without_a_driver_nothing_of_one_is_compiled(tmp_path: Path) -> None:
     assert variant.library.drivers == ()
     units = {unit.source for unit in variant.library.units}
     assert not any("engine" in unit or "driver" in unit for unit in units)
+
+
+@pytest.mark.parametrize("unit", ["mace_threads", "mace_run", "mace_benchmark"])
+def test_what_comes_with_every_library_is_compiled_before_any_model_is(unit: str, tmp_path: Path) -> None:
+    variant = plan(tmp_path)
+    compiled = step_of(variant, f"obj/host+acme/{unit}.o")
+    generated = step_of(variant, "model/host+acme.json").products
+    assert "gen/host+acme/digits.h" in generated
+    assert not {*compiled.sources} & {*generated}
+    for source_file in compiled.sources:
+        step_of(variant, source_file).run(print)
+    (tmp_path / "obj/host+acme").mkdir(parents=True)
+    compiled.run(print)
+    assert (tmp_path / f"obj/host+acme/{unit}.o").stat().st_size
+
+
+def test_what_is_written_for_a_model_is_compiled_after_it(tmp_path: Path) -> None:
+    compiled = step_of(plan(tmp_path), "obj/host+acme/digits.o")
+    assert "gen/host+acme/digits.h" in compiled.sources
 
 
 def test_code_for_another_abi_is_compiled_by_its_toolchain_and_lies_beside_the_library(

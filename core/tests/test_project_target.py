@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import BuildConfig, PartFigures, Product, Region, Runner
-from mace_core.build_steps import BuildPlace, plan_variant
+from mace_core.build_steps import plan_variant
 from mace_core.deployment import Model, load_deployment
 from mace_core.errors import MaceError
 from mace_core.generation import generate
@@ -17,6 +17,7 @@ from mace_core.job import Job
 from mace_core.project_target import Layout, Project, ProjectTarget
 from mace_core.registry import Registry
 from mace_core.run.runners import Native
+from mace_core.step import BuildPlace
 
 DIGITS = Path(__file__).parents[2] / "models/digits/digits.yml"
 

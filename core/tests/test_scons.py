@@ -15,14 +15,15 @@ import SCons.Defaults
 import SCons.Node.Alias
 import SCons.Node.FS
 import SCons.Node.Python
+import SCons.SConsign
 import SCons.Script
 from SCons.Script.SConscript import SConsEnvironment
 
 from mace_core import scons
 from mace_core.build_folder import BuildFolder, lock
-from mace_core.build_steps import Step
 from mace_core.errors import MaceError
 from mace_core.scons import PASSED_ON, Build, Library, exit_on_error
+from mace_core.step import Step
 
 DIGITS = Path(__file__).parents[2] / "models/digits"
 
@@ -36,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(SCons.Node.Alias, "default_ans", SCons.Node.Alias.AliasNameSpace())
     monkeypatch.setattr(SCons.Script, "DEFAULT_TARGETS", [])
     monkeypatch.setattr(SCons.Script, "help_text", None)
+    monkeypatch.setattr(SCons.SConsign, "write", lambda: None)
     monkeypatch.setattr(SConsEnvironment, "Default", lambda self, *targets: defaults.append(targets))
     defaults.clear()
     return tmp_path
@@ -264,6 +266,10 @@ def test_an_interrupted_build_leaves_no_signatures(tmp_path: Path) -> None:
     place.begin()
     place.begin()
     assert (place.path / ".building").exists()
+    place.finish()
+    place.open(said.append)
+    assert (said, signatures.exists()) == ([], True)
+    place.begin()
     BuildFolder(tmp_path / "new/deep").open(said.append)
     assert said == ["the last build was interrupted: everything is built again"]
     assert (signatures.exists(), place.mark.exists()) == (False, False)
@@ -273,6 +279,51 @@ def test_an_interrupted_build_leaves_no_signatures(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(MaceError, match=r"builds=.*file/x: cannot be written: .*; choose another folder"):
         BuildFolder(tmp_path / "file/x").open(print)
+
+
+@pytest.mark.parametrize("failure", [MaceError("a", "b", "c"), OSError(28, "full"), KeyboardInterrupt()])
+def test_a_step_that_fails_leaves_no_products(failure: BaseException, folder: Path) -> None:
+    """Half of a file would count as what the step made when its inputs were last the same."""
+    result = build()
+
+    def write_half(say: object) -> None:
+        Path("builds/half").touch()
+        raise failure
+
+    env = {"MACE_FOLDER": result._folder, "MACE_STEP": Step(("half", "other"), (), write_half)}
+    nodes = [result._file(folder / "builds" / name) for name in ("half", "other")]
+    Path("alias").touch()
+    alias = SCons.Node.Alias.default_ans.Alias("alias")
+    if isinstance(failure, Exception):
+        assert scons._perform([*nodes, alias], [], env) == (2 if isinstance(failure, MaceError) else 3)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            scons._perform([*nodes, alias], [], env)
+    assert not Path("builds/half").exists()
+    assert Path("alias").exists(), "an alias is no file"
+
+
+def test_signatures_that_find_no_space_are_not_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SCons.SConsign, "write", fail)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    place = build()._folder
+    place.begin()
+    with pytest.raises(SystemExit) as ended:
+        SCons.SConsign.write()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "builds: cannot be written: No space left on device; free some disk space, and build again" in said
+    assert place.mark.exists(), "the next build makes everything again"
+    monkeypatch.setattr(SCons.SConsign, "write", lambda: None)
+    place = build()._folder
+    place.begin()
+    SCons.SConsign.write()
+    assert not place.mark.exists()
 
 
 def test_a_folder_is_locked_once(tmp_path: Path) -> None:

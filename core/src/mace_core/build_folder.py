@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ class BuildFolder:
     """The output folder of a build.
 
     Besides libraries it contains the build system's signatures (what each product was made from), and a mark
-    while a build runs. Signatures are written at the end of a build. After a build that was killed they
-    describe older products than those in the folder, so a wrong product could count as up to date; the next
-    build therefore deletes them.
+    while a build runs. Signatures are written at the end of a build. After a build that was killed, or whose
+    signatures found no space on the disk, they describe older products than those in the folder, so a wrong
+    product could count as up to date; the next build therefore deletes them.
     """
 
     path: Path
@@ -53,10 +52,13 @@ class BuildFolder:
             ) from None
 
     def begin(self) -> None:
-        """Set the mark before products change; it is removed when this process exits normally."""
+        """Set the mark before products change."""
         if not self.mark.exists():
             self.mark.touch()
-            atexit.register(self.mark.unlink, missing_ok=True)
+
+    def finish(self) -> None:
+        """Remove the mark once the signatures of all products are written."""
+        self.mark.unlink(missing_ok=True)
 
 
 @cache

@@ -31,6 +31,9 @@ ENGINE = (
 )
 """Sources of the engine."""
 
+RUNTIME_HEADERS = (*code.HEADERS, "mace_threads.h")
+"""Headers for applications that are the same for every library."""
+
 SHIPPED = ("mace_threads.c", "mace_run.c", "mace_benchmark.c", "mace_tool.h")
 """Sources that lie beside a library for those who compile it into their own programs."""
 
@@ -94,7 +97,7 @@ def describe_runtime(library: Manifest, hosted: bool) -> Manifest:
     source, header = "mace_threads.c", "mace_threads.h"
     if not hosted:
         return Manifest(library.name, copies=_copy_runtime(header), headers=(header,))
-    unit = Unit(source, reads=(header,))
+    unit = Unit(source, reads=(header,), is_independent=True)
     return Manifest(library.name, copies=_copy_runtime(header, source), headers=(header,), units=(unit,))
 
 
@@ -114,9 +117,8 @@ def describe_tool(name: str, library: Manifest) -> Manifest:
     source, header = f"{name}.c", "mace_tool.h"
     flags = (f"-DMACE_MODELS={library.name}_models", f"-DMACE_MODEL_COUNT={library.name}_model_count")
     copies = _copy_runtime(source, header)
-    return Manifest(
-        name, Product.PROGRAM, copies=copies, units=(Unit(source, flags, (header,)),), needs=(library.name,)
-    )
+    unit = Unit(source, flags, (header,), is_independent=True)
+    return Manifest(name, Product.PROGRAM, copies=copies, units=(unit,), needs=(library.name,))
 
 
 def _copy_runtime(*names: str) -> dict[str, Path]:

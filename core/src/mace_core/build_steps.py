@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from mace_core.api import Compiler
-from mace_core.build_manifest import RUNTIME, SHIPPED, check_buildable, collect_manifests
+from mace_core.build_manifest import (
+    RUNTIME,
+    RUNTIME_HEADERS,
+    SHIPPED,
+    check_buildable,
+    collect_manifests,
+)
+from mace_core.emit import code
 from mace_core.errors import PluginError
 from mace_core.fingerprint import fingerprint
 from mace_core.generation import generate
@@ -28,84 +35,13 @@ from mace_core.report import arena_line, stored_line
 from mace_core.run.command import Command, Say
 from mace_core.run.files import write, write_all
 from mace_core.states import start_files
+from mace_core.step import BuildPlace, LibraryPaths, Step, copy_step, write_step
 from mace_core.tuning import tuning_file
 
 # Warnings do not stop the build of a product, because compilers that we have never seen have warnings of
 # their own; our tests compile the same code with -Werror (`run.compile.WARNINGS`).
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-ffunction-sections", "-fdata-sections")
 LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a build.
-
-    products: what it makes.  sources: products of other steps that it reads.  inputs: files from outside that
-    it reads.
-    run: does it, and says through its argument what a user should hear; raises MaceError.
-    announcement: a line that is printed first.
-    signature: what the products depend on besides the content of the files.
-    replaces: whether it keeps products that are still right; otherwise old ones are removed before.
-    """
-
-    products: tuple[str, ...]
-    sources: tuple[str, ...]
-    run: Callable[[Say], None]
-    announcement: str = ""
-    signature: str = ""
-    inputs: tuple[Path, ...] = ()
-    replaces: bool = True
-
-
-@dataclass(frozen=True)
-class BuildPlace:
-    """The folder in which a library is built, and its deployment file.
-
-    folder: the library's folder.  displayed: the same as users should read it.
-    environment: the variables that compilers see.
-    """
-
-    deployment: Path
-    folder: Path
-    displayed: str
-    environment: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class LibraryPaths:
-    """The paths of one choice's products in the library's folder."""
-
-    variant: str
-
-    @property
-    def generated(self) -> str:
-        """The folder of generated sources."""
-        return f"gen/{self.variant}"
-
-    @property
-    def objects(self) -> str:
-        """The folder of objects."""
-        return f"obj/{self.variant}"
-
-    @property
-    def include(self) -> str:
-        """The folder of the choice's own headers."""
-        return f"include/{self.variant}"
-
-    @property
-    def libraries(self) -> str:
-        """The folder of static and shared library."""
-        return f"lib/{self.variant}"
-
-    @property
-    def programs(self) -> str:
-        """The folder of programs."""
-        return f"bin/{self.variant}"
-
-    @property
-    def report(self) -> str:
-        """The file that describes the models, for validation and benchmarks."""
-        return f"model/{self.variant}.json"
 
 
 @dataclass(frozen=True)
@@ -150,11 +86,12 @@ def _list_steps(
     paths = LibraryPaths(job.choice.text)
     yield _generate_step(place, job, registry, manifests)
     copies = dict(chain.from_iterable(manifest.copies.items() for manifest in manifests))
+    copies |= _find_early_headers(manifests)
     for name, source in copies.items():
-        yield _copy_step(place, f"{paths.generated}/{name}", source)
+        yield copy_step(place, f"{paths.generated}/{name}", source)
     for manifest in manifests:
         for header in manifest.headers:
-            yield _copy_step(place, f"{paths.include}/{header}", f"{paths.generated}/{header}")
+            yield copy_step(place, f"{paths.include}/{header}", f"{paths.generated}/{header}")
     builders = {
         abi: _Builder(place, paths, _find_compiler(job, registry, abi), abi)
         for abi in {m.abi: None for m in manifests}
@@ -165,7 +102,14 @@ def _list_steps(
     for library in available.values():
         package = package_files(library, job.choice.text, job.choice.compiler.hosted)
         for path, text in package.of_choice.items():
-            yield _write_step(place, path, text)
+            yield write_step(place, path, text)
+
+
+def _find_early_headers(manifests: Sequence[Manifest]) -> dict[str, Path]:
+    """Return those of the generated headers that come with MACE, and can be had before any model is read."""
+    libraries = [manifest for manifest in manifests if manifest.joins_library]
+    generated = {*chain.from_iterable(library.generated for library in libraries)}
+    return {name: RUNTIME / name for name in code.HEADERS if name in generated}
 
 
 def _find_compiler(job: Job, registry: Registry, abi: str) -> Compiler:
@@ -178,9 +122,9 @@ def common_steps(place: BuildPlace, variants: Sequence[Variant]) -> list[Step]:
     if not libraries:
         return []
     names = [*libraries]
-    steps = [_copy_step(place, f"src/{file}", RUNTIME / file) for file in SHIPPED]
+    steps = [copy_step(place, f"src/{file}", RUNTIME / file) for file in SHIPPED]
     steps += [
-        _write_step(place, path, text)
+        write_step(place, path, text)
         for path, text in package_files(libraries[names[0]], names[0]).common.items()
     ]
     for header in dict.fromkeys(chain.from_iterable(library.headers for library in libraries.values())):
@@ -220,11 +164,13 @@ class _Builder:
                 yield self._link_shared(manifest, objects, self.paths.libraries)
         for file in manifest.deploys:
             for folder in (self.paths.libraries, self.paths.programs):
-                yield _copy_step(self.place, f"{folder}/{file}", f"{self.paths.generated}/{file}")
+                yield copy_step(self.place, f"{folder}/{file}", f"{self.paths.generated}/{file}")
 
     def _compile(self, unit: Unit, manifest: Manifest, headers: Sequence[str]) -> Step:
         folder = self.paths.generated
         product = str(PurePosixPath(self.paths.objects, self.abi, unit.object))
+        if unit.is_independent:
+            headers = [header for header in headers if header in RUNTIME_HEADERS]
         sources = [f"{folder}/{name}" for name in dict.fromkeys((*unit.sources, *headers))]
         includes = [f"-I{PurePosixPath(folder, name)}" for name in manifest.includes]
         if unit.embeds:
@@ -301,7 +247,7 @@ class _Builder:
         """
         yield step
         name = PurePosixPath(step.products[0]).name
-        yield _copy_step(self.place, f"{self.paths.programs}/{name}", step.products[0])
+        yield copy_step(self.place, f"{self.paths.programs}/{name}", step.products[0])
 
     def _libraries(self, *manifests: Manifest) -> list[str]:
         names = dict.fromkeys(chain.from_iterable(manifest.libraries for manifest in manifests))
@@ -325,8 +271,9 @@ class _Builder:
 
 def _generate_step(place: BuildPlace, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:
     paths = LibraryPaths(job.choice.text)
+    early = _find_early_headers(manifests)
     names = chain.from_iterable(manifest.generated for manifest in manifests)
-    products = (*(f"{paths.generated}/{name}" for name in names), paths.report)
+    products = (*(f"{paths.generated}/{name}" for name in names if name not in early), paths.report)
     read: list[Path] = []
     for model in job.deployment.models:
         read += registry.frontend(model).dependencies(model.files)
@@ -336,14 +283,15 @@ def _generate_step(place: BuildPlace, job: Job, registry: Registry, manifests: S
     words = registry.abis()[job.choice.abi][0].abis[job.choice.abi]
     announcement = f"generating {job.deployment.library} for {job.choice.text}"
     announcement += f" ({words}; toolchain {job.choice.toolchain.name}: {compiler.libc})"
-    run = partial(_generate, place, job, registry)
+    run = partial(_generate, place, job, registry, early)
     return Step(products, (), run, announcement, fingerprint(job, registry), (place.deployment, *read))
 
 
-def _generate(place: BuildPlace, job: Job, registry: Registry, say: Say) -> None:
+def _generate(place: BuildPlace, job: Job, registry: Registry, early: Container[str], say: Say) -> None:
     paths = LibraryPaths(job.choice.text)
     generated = generate(job, registry, say)
-    write_all(place.folder / paths.generated, generated.sources.files)
+    files = {name: content for name, content in generated.sources.files.items() if name not in early}
+    write_all(place.folder / paths.generated, files)
     write(
         place.folder / paths.report, json.dumps(generated.report.as_json(), indent=1, sort_keys=True) + "\n"
     )
@@ -359,28 +307,6 @@ def _generate(place: BuildPlace, job: Job, registry: Registry, say: Say) -> None
     for manifest in generated.sources.manifests:
         for library, remedy in manifest.loads.items():
             say(f"note: {manifest.name} looks for {library} when it runs; where it is missing: {remedy}")
-
-
-def _copy_step(place: BuildPlace, product: str, source: str | Path) -> Step:
-    """Copy a file of another step, given as a string, or one from outside, given as a path."""
-    inside, outside = ((source,), ()) if isinstance(source, str) else ((), (source,))
-    return Step(
-        (product,), inside, partial(_copy, place.folder / product, place.folder / source), inputs=outside
-    )
-
-
-def _copy(product: Path, source: Path, say: Say) -> None:
-    write(product, source.read_bytes())
-    if os.access(source, os.X_OK):
-        product.chmod(0o755)
-
-
-def _write_step(place: BuildPlace, product: str, text: str) -> Step:
-    return Step((product,), (), partial(_write, place.folder / product, text), signature=text)
-
-
-def _write(product: Path, text: str, say: Say) -> None:
-    write(product, text)
 
 
 def _merge_headers(folder: Path, header: str, variants: Sequence[str], say: Say) -> None:

@@ -36,12 +36,15 @@ class Unit:
     its object stale.
     embeds: the manifest's files whose bytes its assembler takes in (.incbin), by names relative to the folder
     of all files.
+    is_independent: whether of the headers for applications it includes only those that come with MACE, so
+    that it can be compiled while models are read.
     """
 
     source: str
     flags: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     embeds: tuple[str, ...] = ()
+    is_independent: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:

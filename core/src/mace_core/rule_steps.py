@@ -10,7 +10,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from mace_core.build_steps import Step
 from mace_core.deployment import Deployment
 from mace_core.errors import MaceError
 from mace_core.json_types import Json
@@ -19,6 +18,7 @@ from mace_core.run.archive import pack
 from mace_core.run.check import LibraryCheck
 from mace_core.run.command import Say
 from mace_core.run.files import write
+from mace_core.step import Step
 from mace_core.terminal import escape_controls
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")

@@ -14,19 +14,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import SCons.Action
 import SCons.Errors
+import SCons.Node.FS
 import SCons.SConsign
 import SCons.Script
 
 from mace_core.build_folder import BuildFolder
-from mace_core.build_steps import BuildPlace, Step, common_steps, plan_variant
+from mace_core.build_steps import common_steps, plan_variant
 from mace_core.deployment import Deployment
 from mace_core.deployment.names import c_name
 from mace_core.errors import MaceError
@@ -44,6 +46,7 @@ from mace_core.rule_steps import (
     summary_step,
 )
 from mace_core.run.check import LibraryCheck
+from mace_core.step import BuildPlace, Step
 from mace_core.terminal import escape_controls
 
 PASSED_ON = (
@@ -131,6 +134,8 @@ class Build:
         self._env["MACE_FOLDER"] = self._folder
         self._libraries: set[str] = set()
         SCons.SConsign.File(str(self._folder.signatures))
+        # SCons calls it at the end of every build, also of one that failed.
+        SCons.SConsign.write = partial(_write_signatures, SCons.SConsign.write, self._folder)
         SCons.Script.Help(describe_options(self.registry).replace("$", "$$"))
         if SCons.Action.execute_actions and not SCons.Script.GetOption("help"):
             self._folder.open(_say)
@@ -271,10 +276,37 @@ def _perform(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
     try:
         env["MACE_FOLDER"].begin()
         step.run(_say)
-    except Exception as error:  # noqa: BLE001  # the last resort: whatever it is, the user gets one message
+    except BaseException as error:
+        _remove_products(target)
+        if not isinstance(error, Exception):
+            raise
         sys.stdout.flush()
-        return report_failure(error)
+        return report_failure(error)  # the last resort: whatever it is, the user gets one message
     return 0
+
+
+def _remove_products(nodes: Sequence[Any]) -> None:
+    """Remove the files that a step which failed may have written in part, or not all of them.
+
+    SCons remembers from what a product was made the last time that its step succeeded. Once the inputs are
+    those again, it would take for that product whatever lies in its place.
+    """
+    for node in nodes:
+        if isinstance(node, SCons.Node.FS.File):  # not the alias that ends a build
+            with suppress(OSError):
+                os.unlink(node.get_abspath())
+
+
+def _write_signatures(write_all: Callable[[], None], folder: BuildFolder) -> None:
+    """Let SCons write its signatures; end with one message where the disk does not take them."""
+    try:
+        write_all()
+    except OSError as error:
+        problem, remedy = f"cannot be written: {error.strerror}", "free some disk space, and build again"
+        # SCons tries once more when Python ends, and what Python would then print helps nobody.
+        sys.unraisablehook = lambda _: None
+        sys.exit(report_failure(MaceError(f"builds={folder.path}", problem, remedy)))
+    folder.finish()
 
 
 def _announce(target: Sequence[Any], source: Sequence[Any], env: Any) -> str:

@@ -74,10 +74,17 @@ class Command:
         """Return the problem and the remedy for a command that failed."""
         tool = Path(self.words[0]).name
         if status < 0:
-            name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-            return f"{tool} was killed by {name}", "if memory is short, build with fewer jobs (-j1)"
+            return f"{tool} {name_end(status)}", "if memory is short, build with fewer jobs (-j1)"
         output = printed.strip() or "it printed nothing"
         return (
-            f"{tool} failed with exit status {status}\n{output}\ncommand: {' '.join(self.words)}",
+            f"{tool} {name_end(status)}\n{output}\ncommand: {' '.join(self.words)}",
             "correct it, or report a bug",
         )
+
+
+def name_end(status: int) -> str:
+    """Say how a process failed, as the end of a sentence; status: as `subprocess` returns it."""
+    if status >= 0:
+        return f"failed with exit status {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    return f"was killed by {name}"
