@@ -11,9 +11,12 @@ from mace_core.ir import Array
 from mace_core.winograd import (
     TILES,
     WINDOW,
+    ErrorRatios,
     Matrix,
+    MeasuredErrors,
     Row,
     WinogradKeys,
+    compare_errors,
     is_within,
     measure_error,
     transform_filters,
@@ -92,9 +95,70 @@ def test_a_bound_allows_the_tiles_below_it() -> None:
     assert all(is_within(filters, tile, 0.0) for tile in TILES)
 
 
+@pytest.mark.parametrize("channels", [16, 64, 128])
+def test_tiles_of_2_are_nearer_than_the_direct_sum(channels: int) -> None:
+    smallest, *others = (compare_errors(draw_filters(channels), tile) for tile in TILES)
+    assert smallest.is_near
+    assert 0.5 < smallest.total < 0.75
+    assert min(other.total for other in others) > 2
+
+
+def keep_corners(filters: Array) -> Array:
+    """The weights of a filter's last corner alone: sums of a tile cancel what others would have weighted."""
+    corners = np.zeros_like(filters)
+    corners[:, 2, 2] = filters[:, 2, 2]
+    return corners
+
+
+def test_filters_whose_tiles_cancel_are_not_near() -> None:
+    filters = draw_filters(64)
+    assert compare_errors(keep_corners(filters), 2).total > 1.5
+    rng = np.random.RandomState(2)
+    assert compare_errors(filters * (rng.random_sample(filters.shape) < 0.05), 2).total > 1
+
+
+def test_small_filters_do_not_hide_behind_large_ones() -> None:
+    filters = draw_filters(64)
+    filters[::4] = keep_corners(filters)[::4] / 1000
+    ratios = compare_errors(filters, 2)
+    assert ratios.total < 1
+    assert not ratios.is_near
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_no_default_tile_is_for_filters_that_single_precision_cannot_multiply(value: float) -> None:
+    filters = np.ones((16, 3, 3, 16), np.float32)
+    filters[3, 1, 1, 2] = value
+    assert not compare_errors(filters, 2).is_near
+
+
+@pytest.mark.filterwarnings("error")
+def test_zeros_are_near() -> None:
+    assert compare_errors(np.zeros((16, 3, 3, 16), np.float32), 2).is_near
+
+
+def test_errors_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def compare(weights: Array, tile: int) -> ErrorRatios:
+        compared.append(tile)
+        return compare_errors(weights, tile)
+
+    monkeypatch.setattr("mace_core.winograd.compare_errors", compare)
+    filters, errors = draw_filters(16), MeasuredErrors()
+    assert [errors.is_near(filters, 2) for _ in range(3)] == [True] * 3
+    assert compared == [2]
+
+
+def test_whether_a_model_says_anything_of_tiles() -> None:
+    assert not WinogradKeys.of_model(Model("m", ())).is_stated
+    assert WinogradKeys.of_model(Model("m", (), keys={"winograd": 0})) == WinogradKeys(0, 0.0, True)
+
+
 def test_a_bound_without_tiles_is_refused() -> None:
     assert WinogradKeys.of_model(
         Model("m", (), keys={"winograd": 4, "winograd_error": 1e-5})
-    ) == WinogradKeys(4, 1e-5)
+    ) == WinogradKeys(4, 1e-5, True)
     with pytest.raises(MaceError, match=r"winograd_error: bounds the errors of tiles.*write winograd: 6"):
         WinogradKeys.of_model(Model("m", (), keys={"winograd_error": 1e-5}))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, reduce
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -34,6 +35,10 @@ TILES = (2, 4, 6)
 SAMPLE_TILES, SAMPLE_RESULTS = 8, 16
 """Tiles and filters at maximum by which errors are measured: 512 results for m = 2, 4,608 for m = 6."""
 
+MAX_RATIO, MAX_FILTER_RATIO = 1.0, 2.0
+"""Errors of tiles over those of the direct sum up to which tiles need no permission: of all results together
+and of each filter's.  A filter's few results scatter: dense ones, at 0.6 together, reach 1.6."""
+
 ERROR = "winograd_error"
 
 
@@ -42,10 +47,13 @@ class WinogradKeys:
     """What the keys of a model allow.
 
     tile: the largest tile, 0 for none.  error: of a convolution by tiles, see `measure_error`; 0 for any.
+    is_stated: whether the model says anything about tiles. If not, a target may take those that need no
+    permission (`MeasuredErrors.is_near`).
     """
 
     tile: int = 0
     error: float = 0.0
+    is_stated: bool = False
 
     @classmethod
     def of_model(cls, model: Model) -> WinogradKeys:
@@ -56,7 +64,7 @@ class WinogradKeys:
             raise MaceError(
                 place, "bounds the errors of tiles, and none is allowed", "write winograd: 6 beside it"
             )
-        return cls(tile, error)
+        return cls(tile, error, "winograd" in model.keys)
 
 
 @dataclass(frozen=True)
@@ -115,10 +123,7 @@ def measure_error(weights: Array, tile: int) -> float:
     results, channels = weights.shape[0], weights.shape[-1]
     with np.errstate(invalid="ignore"):
         filters = _transform_filters(weights[:: -(-results // SAMPLE_RESULTS)], tile)
-    side = tile + WINDOW - 1
-    # Integers of a generator that never changes: every machine that builds measures the same bits.
-    integers = np.random.RandomState(0).randint(-(1 << 15), 1 << 15, (side, side, SAMPLE_TILES, channels))
-    data = np.asarray(integers, np.float64) / (1 << 15)
+    data = _draw_data(tile, channels)
     # What leaves single precision is no warning for whoever builds: a bound refuses it.
     with np.errstate(over="ignore", invalid="ignore"):
         exact = _convolve(data, filters, tile)
@@ -128,14 +133,53 @@ def measure_error(weights: Array, tile: int) -> float:
 
 
 @dataclass(frozen=True)
+class ErrorRatios:
+    """The errors of a convolution by tiles over those of its direct sum, as root mean squares.
+
+    total: of all results.  largest: of the results of the filter for which it is the largest.
+    """
+
+    total: float
+    largest: float
+
+    @property
+    def is_near(self) -> bool:
+        """Tell whether tiles are as near to the exact results as the direct sum; not for NaN."""
+        return self.total <= MAX_RATIO and self.largest <= MAX_FILTER_RATIO
+
+
+def compare_errors(weights: Array, tile: int) -> ErrorRatios:
+    """Measure both ways to compute a convolution, with all its filters, on the data of `measure_error`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        filters = _transform_filters(weights, tile)
+        data = _draw_data(tile, weights.shape[-1])
+        exact = _sum_directly(data, np.asarray(weights, np.float64), tile)
+        rounded = np.asarray(data, np.float32)
+        by_tiles = _convolve(rounded, np.asarray(filters, np.float32), tile) - exact
+        directly = _sum_directly(rounded, np.asarray(weights, np.float32), tile) - exact
+        ratios = _divide_roots(by_tiles, directly)
+    return ErrorRatios(total=float(ratios[-1]), largest=float(ratios[:-1].max()))
+
+
+def _divide_roots(errors: Array, others: Array) -> Array:
+    """Return the ratios of root mean squares: of each filter, the last axis, and behind them of all."""
+    squares, other_squares = (np.square(array).sum(axis=(0, 1, 2)) for array in (errors, others))
+    roots, other_roots = (np.sqrt(np.append(array, array.sum())) for array in (squares, other_squares))
+    # Filters of zeros have no errors in either way; errors beside none are infinitely larger.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(roots == 0, 0.0, roots / other_roots)
+
+
+@dataclass(frozen=True)
 class MeasuredErrors:
     """Remembers measured errors: a node is lowered several times, to try it, to estimate and to compute it.
 
     by_key: by the identity of the filters and the tile. Filters are there too, so that they live as long as
-    their identity is used.
+    their identity is used.  ratios: the same of ratios.
     """
 
     by_key: dict[tuple[int, int], tuple[Array, float]] = field(default_factory=dict)
+    ratios: dict[tuple[int, int], tuple[Array, ErrorRatios]] = field(default_factory=dict)
 
     def measure(self, weights: Array, tile: int) -> float:
         """Return what `measure_error` returns; it is called once for the same array and tile."""
@@ -143,6 +187,13 @@ class MeasuredErrors:
         if key not in self.by_key:
             self.by_key[key] = (weights, measure_error(weights, tile))
         return self.by_key[key][1]
+
+    def is_near(self, weights: Array, tile: int) -> bool:
+        """Tell whether tiles are as near to the exact results as the direct sum, as measured once."""
+        key = (id(weights), tile)
+        if key not in self.ratios:
+            self.ratios[key] = (weights, compare_errors(weights, tile))
+        return self.ratios[key][1].is_near
 
 
 def is_within(
@@ -156,6 +207,23 @@ def is_within(
     if not np.isfinite(weights).all():
         return False
     return not error or measure(weights, tile) <= error
+
+
+def _draw_data(tile: int, channels: int) -> Array:
+    """Return random data of tiles, [m + 2, m + 2, tiles, channels], from -1 to 1."""
+    side = tile + WINDOW - 1
+    # Integers of a generator that never changes: every machine that builds measures the same bits.
+    integers = np.random.RandomState(0).randint(-(1 << 15), 1 << 15, (side, side, SAMPLE_TILES, channels))
+    return np.asarray(integers, np.float64) / (1 << 15)
+
+
+def _sum_directly(data: Array, weights: Array, tile: int) -> Array:
+    """Return what `_convolve` returns, of filters as they are, by the sums and in the order of kernels."""
+    sums = np.zeros((tile, tile, data.shape[2], weights.shape[0]), data.dtype)
+    for row, column, channel in product(range(WINDOW), range(WINDOW), range(data.shape[-1])):
+        seen = data[row : row + tile, column : column + tile, :, channel, None]
+        sums += seen * weights[:, row, column, channel]
+    return sums
 
 
 def _convolve(data: Array, filters: Array, tile: int) -> Array:

@@ -32,7 +32,7 @@ from mace_target_cpu import Cpu
 from mace_target_cpu.lower import winograd
 
 LIMITS = {2: 2e-6, 4: 2e-5, 6: 4e-5}
-"""Size of a tile -> the greatest error allowed, divided by the largest result, as docs/performance.md states."""
+"""Size of a tile -> its maximum error relative to the largest result, as docs/performance.md states it."""
 
 AROUND = (1, 1, 1, 1)
 """Padding at the top, left, bottom and right."""

@@ -87,7 +87,7 @@ class TileRules:
 
     def choose(self, node: Node, lowering: Lowering) -> int:
         """Return the cheapest tile; raises Refused where none takes less time than the direct sum."""
-        weights = _check(node, lowering)
+        weights = read_filters(node, lowering)
         x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
         # Refused, and not just dearer: with `numerics: reproducible` the first candidate that takes a node is
         # chosen, the same one on every processor. So no level is asked here.
@@ -116,7 +116,7 @@ class Winograd:
 
     def lower(self, node: Node, lowering: Lowering) -> None:
         """Append the call; raises Refused where it cannot be."""
-        _call_winograd(node, lowering, self._choose(node, lowering))
+        call_winograd(node, lowering, self._choose(node, lowering))
 
     def estimate(self, node: Node, lowering: Lowering, level: Level) -> float:
         """Return the multiply-adds in whose time the tiles are computed at a level."""
@@ -126,7 +126,7 @@ class Winograd:
     def _choose(self, node: Node, lowering: Lowering) -> int:
         if not self.tile:
             return self.rules.choose(node, lowering)
-        weights = _check(node, lowering)
+        weights = read_filters(node, lowering)
         if not is_within(weights, self.tile, self.rules.error, self.rules.errors.measure):
             raise self.rules.refuse_errors()
         if self.tile == self._cheapest(node, lowering):
@@ -160,7 +160,7 @@ def _estimate_direct(node: Node, lowering: Lowering, level: Level) -> float:
     return estimate_direct(node, lowering, fetch_of(lowering.graph, level))
 
 
-def _check(node: Node, lowering: Lowering) -> Array:
+def read_filters(node: Node, lowering: Lowering) -> Array:
     """Return the filters of a convolution that tiles can compute; raises Refused for others."""
     x, w, y = (lowering.tensors[name] for name in (*node.inputs[:2], node.outputs[0]))
     attrs = node.attributes(ConvAttributes)
@@ -179,7 +179,8 @@ def _check(node: Node, lowering: Lowering) -> Array:
     return weights
 
 
-def _call_winograd(node: Node, lowering: Lowering, tile: int) -> None:
+def call_winograd(node: Node, lowering: Lowering, tile: int) -> None:
+    """Append the call of a convolution that `read_filters` takes, by tiles of one size."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     rows = _count_rows(x, y, tile)
     attrs = node.attributes(ConvAttributes)
@@ -195,18 +196,18 @@ def _call_winograd(node: Node, lowering: Lowering, tile: int) -> None:
         **clamp(node),
     }
     reads = [node.inputs[0], _pack_filters(node, lowering, tile), optional(node, 2)]
-    floats = _round_up(x.shape[-1]) + _count_places(tile) * (rows * _floats_of_tile(x, y) + 2 * MAX_LANES)
+    floats = _round_up(x.shape[-1]) + count_places(tile) * (rows * _floats_of_tile(x, y) + 2 * MAX_LANES)
     lowering.call(node, Call(_kernel(tile), args, reads, node.outputs, scratch=4 * floats))
 
 
-def _count_places(tile: int) -> int:
+def count_places(tile: int) -> int:
     """Return the values of a transformed tile."""
     return (tile + WINDOW - 1) ** 2
 
 
 def _count_rows(x: Tensor, y: Tensor, tile: int) -> int:
     """Return the tiles of a task at maximum."""
-    fitting = max(MIN_TILES, TASK_FLOATS // (_count_places(tile) * _floats_of_tile(x, y)))
+    fitting = max(MIN_TILES, TASK_FLOATS // (count_places(tile) * _floats_of_tile(x, y)))
     return max(MOST_ROWS, min(fitting, count_tiles(y, tile)))
 
 
@@ -223,7 +224,7 @@ def _pack_filters(node: Node, lowering: Lowering, tile: int) -> str:
     w, panel = node.inputs[1], panel_width(lowering)
     weights = lowering.constant(w)
     assert weights is not None
-    shape = packed_size(_count_places(tile), weights.shape[-1], weights.shape[0], panel)
+    shape = packed_size(count_places(tile), weights.shape[-1], weights.shape[0], panel)
     return lowering.once(
         (w, "winograd", shape),
         lambda: lowering.weight(

@@ -33,7 +33,12 @@ MARGIN = 1.2
 def fetch_of(graph: Graph, level: Level) -> int:
     """Return the multiply-adds in whose time a value of a filter is fetched."""
     has_wide_vectors = isinstance(level, CpuLevel) and level.is_x86 and level.lanes == MAX_LANES
-    return DISTANT_FETCH if has_wide_vectors and not _stays_near(graph) else FETCH
+    return max_fetch(graph) if has_wide_vectors else FETCH
+
+
+def max_fetch(graph: Graph) -> int:
+    """Return those of the level at which they are most."""
+    return FETCH if _stays_near(graph) else DISTANT_FETCH
 
 
 def _stays_near(graph: Graph) -> bool:
