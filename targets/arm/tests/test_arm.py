@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mace_core.api import Toolchain
+from mace_core.deployment import Model
 from mace_core.emit import code
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
@@ -62,6 +63,11 @@ def test_tiles_fit_the_registers(abi: str) -> None:
         assert isinstance(level, CpuLevel)
         row = level.columns // level.lanes
         assert level.rows * row + row + 1 <= registers
+
+
+def test_a_model_that_says_nothing_of_tiles_gets_none() -> None:
+    target = Arm()
+    assert target.configure(Model("m", ())) is target
 
 
 def test_is_the_cpu_of_its_abis(registry: Registry) -> None:

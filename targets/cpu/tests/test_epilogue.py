@@ -180,7 +180,7 @@ def stored_sum(name: str, dtype: DType, operands: str, *, group: int = 1, result
 
 STORED = [
     stored_sum("bytes", DType.I8, "yr"),
-    stored_sum("unsigned", DType.U8, "yr", results=16),
+    stored_sum("unsigned", DType.U8, "yr", results=70),
     stored_sum("other_order", DType.I8, "ry"),
     stored_sum("stored_groups", DType.U8, "ry", group=2, results=38),
 ]

@@ -1,9 +1,10 @@
 """How much the kernels do for each node, exactly, and that their numbers are the reference's.
 
-`test_kernel_work.txt` has a line for each node of `test_lowered_calls.txt`, and one for the samples of each op;
-indented below stand for each level the kernels and what they did. A loop that goes once too often, or a fast way that
-is not taken, changes a number there. `python targets/cpu/tests/test_kernel_work.py Conv MatMul` writes the lines of
-these ops anew, without words those of all: read every line of the difference before you commit it.
+`kernel_work` has a file for each level, with a line for each node of `test_lowered_calls.txt` and one for the samples
+of each op; indented below stand the kernels and what they did. A loop that goes once too often, or a fast way that is
+not taken, changes a number there. `python targets/cpu/tests/test_kernel_work.py Conv MatMul amx` writes the lines of
+these ops at these levels anew; without ops those of all, and without levels at all of them: read every line of the
+difference before you commit it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from mace_core.testing.samples import samples
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower import strided
 
-FILE = Path(__file__).with_suffix(".txt")
+FOLDER = Path(__file__).with_name("kernel_work")
+"""A file for each level, because kernels of different levels change in different commits."""
 
 MAX_ELEMENTS = 50_000
 """Nodes with larger tensors are lowered only: without optimization they take seconds."""
@@ -195,7 +197,7 @@ def measure(ops: Sequence[str], level: str, folder: Path) -> dict[str, list[str]
         if trial.op not in JUMPING:
             check_numbers(trial.graphs, inputs, outputs, TOLERANCES.get(trial.op, TOLERANCE))
         for line, graphs in trial.lines.items():
-            table[line] = _describe(level, _by_kernel(calls, graphs, work))
+            table[line] = _describe(_by_kernel(calls, graphs, work))
     return table
 
 
@@ -247,8 +249,8 @@ def _by_kernel(calls: Sequence[Call], graphs: Sequence[Graph], work: Sequence[Wo
     return result
 
 
-def _describe(level: str, work: Mapping[str, Work]) -> list[str]:
-    return [f"{level} {kernel}: {done}" for kernel, done in work.items()]
+def _describe(work: Mapping[str, Work]) -> list[str]:
+    return [f"{kernel}: {done}" for kernel, done in work.items()]
 
 
 def trials() -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -277,15 +279,19 @@ def rule_of(op: str) -> str:
 
 
 def read_table(op: str, level: str) -> dict[str, list[str]]:
-    """The lines of the file for an op, each with what its kernels do on a level."""
+    """The lines of a level's file for an op, each with what its kernels do."""
     table: dict[str, list[str]] = {}
     node = ""
-    for line in FILE.read_text(encoding="utf-8").splitlines():
+    for line in _file(level).read_text(encoding="utf-8").splitlines():
         if not line.startswith("  "):
             node = line
-        elif op_of(node) == op and line.startswith(f"  {level} "):
+        elif op_of(node) == op:
             table.setdefault(node, []).append(line.strip())
     return table
+
+
+def _file(level: str) -> Path:
+    return FOLDER / f"{level}.txt"
 
 
 @pytest.mark.exhaustive
@@ -305,23 +311,31 @@ def test_kernels_do_this_work(
     assert measure(ops, level, tmp_path) == table
 
 
-def write(ops: Sequence[str]) -> None:
-    """Write the lines of some ops anew, with what their kernels do now."""
+def write(ops: Sequence[str], levels: Sequence[str]) -> None:
+    """Write the lines of some ops at some levels anew, with what their kernels do now."""
     np.seterr(over="ignore")  # quantized results beyond the range of doubles
     strided.TASK_BYTES = TASK_BYTES
-    table: dict[str, list[str]] = {}
-    for op in OPS:
-        for level in (level for level, tried in OPS_OF_LEVELS.items() if op in (tried or OPS)):
+    for level in levels:
+        table: dict[str, list[str]] = {}
+        tried = OPS_OF_LEVELS[level] or OPS
+        for op in (op for op in OPS if op in tried):
             if op not in ops:
-                rows = read_table(op, level)
-            else:
-                with tempfile.TemporaryDirectory() as folder:
-                    rows = measure([op], level, Path(folder))
-            for line, work in rows.items():
-                table.setdefault(line, []).extend(work)
-    text = "".join(f"{line}\n" + "".join(f"  {row}\n" for row in rows) for line, rows in table.items())
-    FILE.write_text(text, encoding="utf-8")
+                table |= read_table(op, level)
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                table |= measure([op], level, Path(folder))
+        text = "".join(f"{line}\n" + "".join(f"  {row}\n" for row in rows) for line, rows in table.items())
+        _file(level).write_text(text, encoding="utf-8")
+
+
+def main(words: Sequence[str]) -> None:
+    """Write what the words of the command line name, each an op or a level."""
+    if unknown := {*words} - {*OPS} - {*OPS_OF_LEVELS}:
+        raise SystemExit(f"{min(unknown)}: neither an op of the table nor a level; see OPS and OPS_OF_LEVELS")
+    ops = [word for word in words if word in OPS]
+    levels = [word for word in words if word in OPS_OF_LEVELS]
+    write(ops or OPS, levels or [*OPS_OF_LEVELS])
 
 
 if __name__ == "__main__":
-    write(sys.argv[1:] or OPS)
+    main(sys.argv[1:])

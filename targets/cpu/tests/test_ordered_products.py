@@ -239,11 +239,11 @@ def test_a_weaker_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     x = graph_of(matrix)
     monkeypatch.setattr(ordered, "SLOT_COST", 0.0)
     assert "conv_quantized_ordered" in {call.kernel.name for call in Cpu().lower(x, "x86_64").calls}
-    orders._find_orders.cache_clear()
+    ordered._prove_orders.cache_clear()
     monkeypatch.setattr(orders, "LIMIT", 129)
     with pytest.raises(MaceError, match="leave 16 bits"):
         Cpu().lower(x, "x86_64")
-    orders._find_orders.cache_clear()
+    ordered._prove_orders.cache_clear()
 
 
 def graph_of(matrix: Array, rows: int = 21) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,15 @@ import pytest
 from quantized_graphs import I8, I16, POOL, U8, check, graph, storage
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType
+from mace_core.integer_tables import compute_table
+from mace_core.ir import DType, Graph, Quant
+from mace_core.levels import Level
+from mace_core.lowering import Lowering
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import run_merged
 from mace_target_cpu import Cpu
+from mace_target_cpu.isa import X86
+from mace_target_cpu.quantized.table import find_line
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +59,50 @@ def test_every_byte_is_looked_up(tmp_path: Path) -> None:
     for g in graphs:
         (name,) = g.outputs
         np.testing.assert_array_equal(results[g.name][name], execute(g, inputs[g.name])[name], g.name)
+
+
+LINES = {
+    "narrower": ("Quantize", storage(DType.I8, 0.05, 3), storage(DType.U8, 0.07, 100)),
+    "saturated": ("Quantize", storage(DType.U8, 0.3, 200), storage(DType.I8, 0.011, -128)),
+    "ties": ("Quantize", storage(DType.U8, 0.5, 7), storage(DType.U8, 1.0, 3)),
+    "tiny": ("Quantize", storage(DType.I8, 1e-6, -128), storage(DType.I8, 40.0, 127)),
+    "clamped": ("Relu", storage(DType.I8, 0.02, -7), storage(DType.I8, 0.013, -60)),
+}
+"""Changes of scale: the op, and how its operand and its result are stored."""
+
+
+def make_line(name: str) -> Graph:
+    """The graph of one change of scale of every byte, at each place of a vector and behind the last whole one."""
+    op, stored, result = LINES[name]
+    return graph(name, op, [(stored, (8193,))], {}, result)
+
+
+@pytest.mark.parametrize("levels", [None, (X86[-1],)], ids=["best", "without_vectors"])
+def test_lines_are_their_tables(levels: Sequence[Level] | None, tmp_path: Path) -> None:
+    every = np.concatenate([np.roll(np.arange(256, dtype=np.uint8), shift) for shift in range(32)])
+    graphs = [make_line(name) for name in LINES]
+    for g in graphs:
+        assert [call.kernel.name for call in Cpu().lower(g).calls] == ["table_8_line"], g.name
+    inputs = {
+        g.name: {"x0": np.append(every, np.uint8(255)).view(g.tensors["x0"].dtype.numpy)} for g in graphs
+    }
+    results = run_merged(Cpu(), graphs, tmp_path, inputs, levels)
+    for g in graphs:
+        (name,) = g.outputs
+        np.testing.assert_array_equal(results[g.name][name], execute(g, inputs[g.name])[name], g.name)
+
+
+def test_a_table_that_bends_is_no_line() -> None:
+    """Also if it differs from a line at one value, or is beyond the floats that hold each integer."""
+    change = make_line("narrower")
+    x, y = change.tensors["x0"], change.tensors["y"]
+    line = compute_table(change.nodes[0], Lowering(change), x)
+    assert find_line(x, y, line)
+    for place in (0, 77, 255):
+        bent = line.copy()
+        bent[place] ^= 1
+        assert find_line(x, y, bent) is None
+    assert find_line(x, replace(y, quant=Quant.of(1e-9, 100)), line) is None
 
 
 GATE = storage(DType.I16, 2.0**-12)

@@ -29,6 +29,8 @@ class Cpu(KernelTarget):
     winograd: the largest tile of Winograd's convolution that the model allows; 0 for none.
     winograd_error: the largest error that it allows them; 0 for any.
     winograd_errors: those that were measured of its filters; None to measure each again.
+    takes_default_tiles: whether a model that says nothing of tiles gets those that need no permission.
+    has_default_tiles: whether this one does.
     """
 
     name = "cpu"
@@ -36,30 +38,42 @@ class Cpu(KernelTarget):
     winograd = 0
     winograd_error = 0.0
     winograd_errors: MeasuredErrors | None = None
+    takes_default_tiles = False
+    has_default_tiles = False
+
+    def __init__(self, takes_default_tiles: bool = False) -> None:
+        """takes_default_tiles: not for classes that derive from this one and expect one lowering of Conv."""
+        self.takes_default_tiles = takes_default_tiles
 
     def configure(self, model: Model) -> Target:
         """Return the target with the tiles that a model allows."""
         from mace_core.winograd import MeasuredErrors, WinogradKeys  # read on first use
 
         keys = WinogradKeys.of_model(model)
+        # Whoever wants weights as they are stored wants a small library.
+        is_small = model.keys.get("weights") == "as-stored"
+        takes_default = self.takes_default_tiles and not keys.is_stated and not is_small
         # A model that asks for nothing leaves the target as whoever made it configured it.
-        if not keys.tile:
+        if not keys.tile and (self.winograd or not takes_default):
             return self
         configured = copy(self)
         configured.winograd, configured.winograd_error = keys.tile, keys.error
-        configured.winograd_errors = MeasuredErrors()
+        configured.winograd_errors, configured.has_default_tiles = MeasuredErrors(), takes_default
         return configured
 
     @property
     def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
         """Every op's lowering, read on first use; convolutions by tiles too where the model allows them."""
         table: Mapping[str, Lower] = rows("mace_target_cpu.lower", "LOWERINGS")
-        if not self.winograd:
+        if not self.winograd and not self.has_default_tiles:
             return table
         from mace_core.winograd import MeasuredErrors  # read on first use
+        from mace_target_cpu.lower.default_tiles import offer_default_tiles
         from mace_target_cpu.lower.winograd import TileRules, offer_winograd
 
         errors = self.winograd_errors or MeasuredErrors()
+        if not self.winograd:
+            return {**table, "Conv": offer_default_tiles(errors)}
         return {**table, "Conv": offer_winograd(TileRules(self.winograd, self.winograd_error, errors))}
 
     @property
@@ -136,4 +150,4 @@ def is_x86(abi: str) -> bool:
 @hookimpl
 def mace_targets() -> Iterable[Target]:
     """Offer the CPU."""
-    return (Cpu(),)
+    return (Cpu(takes_default_tiles=True),)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
 
 from mace_core.candidates import Candidate
 from mace_core.ir import Array, Node
@@ -69,6 +72,17 @@ class OrderedCall:
     natural: float
 
 
+@dataclass(frozen=True, eq=False)
+class ProvenOrders:
+    """The order of a packed matrix as its kernel reads it, and the bounds of sums that were proven of it."""
+
+    orders: Orders
+    starts: Array
+    table: Array
+    low: int
+    high: int
+
+
 MakeProduct = Callable[[Node, Lowering], ProductCall]
 """Makes the call of a node, or refuses it."""
 
@@ -83,8 +97,8 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     # Weights lie in memory as for all levels: in the pieces of a strip where these have their own.
     weight = call.reads[-1] or call.reads[1]
     packed = lowering.weights[weight].make()
-    orders = find_orders(packed, runs)
-    low, high = check_orders(packed, runs, orders.starts, orders.pack())
+    proven = _prove_orders(packed.tobytes(), packed.shape, runs)
+    orders = proven.orders
     kernel = replace(
         call.kernel,
         name=f"{call.kernel.name}_ordered",
@@ -96,15 +110,28 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     args = {**call.args, "pieces": runs.pieces, "quads": runs.quads, "slots": orders.max_slots}
     numbers = 8 * (orders.max_slots + SLOT_SLACK + runs.pieces * runs.quads)
     room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + WINDOW
-    reads = (*call.reads, *_order_weights((weight, runs), orders, lowering))
+    reads = (*call.reads, *_order_weights((weight, runs), proven, lowering))
     proof = (
-        f"sums of two products lie between {low} and {high}, so 16 bits hold them; "
+        f"sums of two products lie between {proven.low} and {proven.high}, so 16 bits hold them; "
         f"of {packed.size // SLOT_BYTES} quads of weights, of a panel each, {orders.natural_count} are exact "
         f"as they lie, and {len(orders.places)} slots of four hold the others"
     )
     ordered = replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room, proof=proof)
     panels = max(1, len(orders.counts))
     return OrderedCall(ordered, len(orders.places) / panels, orders.natural_count / panels)
+
+
+# A lowering is tried before its cost is asked for, and then used: the same matrix three times in a row.
+@lru_cache(maxsize=2)
+def _prove_orders(data: bytes, shape: tuple[int, ...], runs: Runs) -> ProvenOrders:
+    packed = np.frombuffer(data, np.int8).reshape(shape)
+    orders = find_orders(packed, runs)
+    starts, table = orders.starts, orders.pack()
+    # What was proven is what all lowerings share, so nobody may write to it.
+    starts.setflags(write=False)
+    table.setflags(write=False)
+    low, high = check_orders(packed, runs, starts, table)
+    return ProvenOrders(orders, starts, table, low, high)
 
 
 def _widen_blocks(call: Call, runs: Runs) -> Call:
@@ -125,7 +152,7 @@ def _count_rows(call: Call) -> int:
     return int(str(call.args["batch"])) * math.prod(int(size) for size in out)
 
 
-def _order_weights(key: tuple[str, Runs], orders: Orders, lowering: Lowering) -> tuple[str, str]:
+def _order_weights(key: tuple[str, Runs], proven: ProvenOrders, lowering: Lowering) -> tuple[str, str]:
     """Make weights of the tables of a packed matrix; returns their names.
 
     key: the matrix, and what rows consist of that it is multiplied by.
@@ -138,7 +165,7 @@ def _order_weights(key: tuple[str, Runs], orders: Orders, lowering: Lowering) ->
             (*key, suffix), lambda: lowering.weight(f"{weight}_{suffix}", shape, dtype, lambda: array)
         )
 
-    return add("starts", orders.starts), add("order", orders.pack())
+    return add("starts", proven.starts), add("order", proven.table)
 
 
 def offer(lower: MakeProduct, plain_cost: Callable[[Node, Lowering, Level], float]) -> Candidate:

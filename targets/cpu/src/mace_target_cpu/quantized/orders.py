@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +33,10 @@ NATURAL_BITS = 4
 
 SLOT_TIME = 1.12
 """Time of a slot, which shuffles activations, beside that of a natural quad, measured on Zen 3."""
+
+# numpy 1.26 has no bitwise_count.
+BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
+"""How many bits of a byte are set, by its value."""
 
 SLACK = WINDOW - QUAD
 """Bytes behind the table, which the kernel reads with its last slot."""
@@ -106,20 +109,15 @@ def cut_windows(packed: Array, runs: Runs) -> Array:
 
 def find_orders(packed: Array, runs: Runs) -> Orders:
     """Return the order of every panel of a packed matrix."""
-    return _find_orders(packed.tobytes(), packed.shape, runs)
-
-
-# A lowering is tried before its cost is asked for, and then used: the same matrix three times in a row.
-@lru_cache(maxsize=2)
-def _find_orders(data: bytes, shape: tuple[int, ...], runs: Runs) -> Orders:
-    windows = cut_windows(np.frombuffer(data, np.int8).reshape(shape), runs)
+    windows = cut_windows(packed, runs)
     panels, count = windows.shape[:2]
     flat = windows.reshape(-1, WINDOW, windows.shape[-1])
-    slots, places = _fill_slots(flat)
     natural = _find_natural_quads(flat)
     some = np.flatnonzero(natural.any(1))
     rest = np.where(np.repeat(natural[some], QUAD, 1)[..., None], np.int8(0), flat[some])
-    rest_slots, rest_places = _fill_slots(rest)
+    # All in one go: most of the time goes to calls of numpy, whose arrays are small.
+    all_slots, all_places = _fill_slots(np.concatenate([flat, rest]))
+    (slots, rest_slots), (places, rest_places) = (np.split(a, [len(flat)]) for a in (all_slots, all_places))
     # Fewer elements have fewer partners: where that costs more slots, all are paired.
     is_cheaper = natural[some].sum(1) + SLOT_TIME * rest_slots < SLOT_TIME * slots[some]
     natural[some[~is_cheaper]] = False
@@ -195,7 +193,5 @@ def _find_partners(windows: Array) -> Array:
 
 def _count_bits(words: Array) -> Array:
     """Return how many bits of 16 are set."""
-    # numpy 1.26 has no bitwise_count.
-    table = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
-    count: Array = table[words & 0xFF] + table[words >> 8]
+    count: Array = BITS[words & 0xFF] + BITS[words >> 8]
     return count

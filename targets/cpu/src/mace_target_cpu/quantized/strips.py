@@ -10,7 +10,7 @@ import numpy as np
 from mace_core.ir import Array
 from mace_core.program import Arg
 from mace_target_cpu.lower.conv import Filters
-from mace_target_cpu.lower.igemm import padded_depth, tile_bytes
+from mace_target_cpu.lower.igemm import TILE_ALIGNMENT, padded_depth, tile_bytes
 
 SLACK = 64
 """Bytes behind a strip that its last copy and its last quad may touch."""
@@ -66,9 +66,9 @@ class Strip:
 
     @property
     def scratch(self) -> int:
-        """Bytes of scratch: two numbers for each row, one for each quad, the strip, and tiles."""
+        """Bytes of scratch: two numbers for each row, one for each quad, the strip, aligned, and tiles."""
         depth = self.pieces * padded_depth(self.piece)
-        return 8 * self.rows + depth + self.bytes + tile_bytes(self.rows, depth)
+        return 8 * self.rows + depth + TILE_ALIGNMENT + self.bytes + tile_bytes(self.rows, depth)
 
     def pad_pieces(self, matrices: Array) -> Array:
         """Return matrices [count, depth, columns] with zeros behind each piece up to a whole quad."""
