@@ -41,6 +41,8 @@ MAX_BURST = 200
 FLOAT_TOLERANCE = 1e-3
 INT8_TOLERANCE = 0.15
 SEED = 11
+NO_KEY = "default"
+"""Stands for the tiles of a model that says nothing of them."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--winograd",
-        default="0",
-        help="largest tiles of Winograd's convolution to build and measure, as 0,4,6",
+        default=NO_KEY,
+        help="largest tiles of Winograd's convolution to build and measure, as 0,2,4; default: no key",
     )
     parser.add_argument("--threads", default="1", help="numbers of threads, as 1,2,4,16")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each model and number of threads")
@@ -156,9 +158,9 @@ def build(model: PeerModel, options: argparse.Namespace, tile: str) -> Path:
     """Build the shared library of a model for this machine, and return it; BuildError where it fails.
 
     options: those of the command line, which name the levels.
-    tile: the largest tile of Winograd's convolution that the library may take, "0" for none.
+    tile: the key `winograd` of the model, or NO_KEY.
     """
-    levels, variant = split(options.level), "" if tile == "0" else f"_winograd{tile}"
+    levels, variant = split(options.level), "" if tile == NO_KEY else f"_winograd{tile}"
     folder = FOLDER / f"libraries{variant}"
     library = folder / model.name / "lib/host" / f"lib{model.name}.so"
     if options.no_build and library.is_file():
@@ -166,10 +168,11 @@ def build(model: PeerModel, options: argparse.Namespace, tile: str) -> Path:
     tensor, _, shape = model.port.partition(": ")
     port = f"- input_tensors: {tensor}\n        input_shapes: {shape}" if model.port else "- {}"
     deployment = FOLDER / f"{model.name}{variant}.yml"
+    winograd = "" if tile == NO_KEY else f"    winograd: {tile}\n"
     features = f"cpu_features: [{', '.join(levels)}]\n" if levels else ""
     deployment.write_text(
         f"library_name: {model.name}\n{features}models:\n  {model.name}:\n"
-        f"    model_file_path: {model.files[0].resolve()}\n    winograd: {tile}\n"
+        f"    model_file_path: {model.files[0].resolve()}\n{winograd}"
         f"    subgraphs:\n      {port}\n"
     )
     command = [sys.executable, "-m", "mace_core.cli", "build", str(deployment), "--builds", str(folder)]
@@ -308,7 +311,7 @@ def measure(
     model: PeerModel, peers: list[runtimes.Runtime], options: argparse.Namespace
 ) -> list[Measurement]:
     """Return the measurements of a model at every number of threads; BuildError where ours does not build."""
-    libraries = {tile: build(model, options, tile) for tile in split(options.winograd) or ["0"]}
+    libraries = {tile: build(model, options, tile) for tile in split(options.winograd) or [NO_KEY]}
     processors = sorted(os.sched_getaffinity(0))
     measurements: list[Measurement] = []
     for threads in map(int, split(options.threads)):
@@ -330,11 +333,11 @@ def race_all(
 ) -> list[Measurement]:
     """Return the measurements of all runtimes in this process, which is bound to as many processors.
 
-    libraries: ours, by the largest tile of Winograd's convolution.
+    libraries: ours, by the key `winograd`.
     """
     levels = split(options.level) or [""]
     ours = [
-        runtimes.Ours(libraries[tile], level, "" if tile == "0" else f"winograd{tile}")
+        runtimes.Ours(libraries[tile], level, "" if tile == NO_KEY else f"winograd{tile}")
         for tile, level in product(libraries, levels)
     ]
     contestants = open_all(model, ours, peers, threads)

@@ -288,6 +288,7 @@ TESTED_ELSEWHERE = {
     "plugin_loader": ("tests/test_plugins.py", "it loads installed distributions"),
     "run/calibrate": ("core/tests/test_tune.py", "it measures costs as a model is tuned"),
     "run/check": ("core/tests/test_commands.py", "`scons check` of a built library"),
+    "run/framework_child": ("core/tests/test_framework_process.py", "it answers the process that starts it"),
     "run/layers": ("core/tests/test_commands.py", "`mace validate --layers` of a built library"),
     "run/results": ("core/tests/test_report.py", "data without behavior, printed by commands"),
     "run/steps": ("core/tests/test_framework.py", "it runs a library beside its framework"),
@@ -296,6 +297,7 @@ TESTED_ELSEWHERE = {
     "run/tuning_trials": ("core/tests/test_tune.py", "a tuning chooses among them"),
     "run/validate": ("core/tests/test_framework.py", "it compares a library with its framework"),
     "job": ("core/tests/test_build_steps.py", "data without behavior, which every build is made from"),
+    "step": ("core/tests/test_build_steps.py", "data, and steps that a build is made of"),
     "selection": ("core/tests/test_candidates.py", "data without behavior, which choosing writes"),
     "run/validation_job": ("tests/test_states.py", "data without behavior, which a validation reads"),
 }

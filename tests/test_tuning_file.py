@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mace_core.build_steps import BuildPlace, plan_variant
+from mace_core.build_steps import plan_variant
 from mace_core.candidates import Candidate
 from mace_core.compilation import Compilation, CompiledModel, compile_model
 from mace_core.deployment import load_deployment
@@ -24,6 +24,7 @@ from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering
 from mace_core.registry import Registry
 from mace_core.report import ModelReport
+from mace_core.step import BuildPlace
 from mace_target_cpu import Cpu
 
 DIGITS = Path(__file__).parents[1] / "models/digits"
@@ -109,8 +110,11 @@ def test_entries_about_other_abis_are_left_alone(registry: Registry, tmp_path: P
 
 
 def test_a_target_without_candidates_knows_no_node_to_choose_for(tmp_path: Path) -> None:
+    deployment = tuned(tmp_path, "choices:\n  - {node: a, candidate: direct}\n")
+    text = deployment.read_text()
+    deployment.write_text(text.replace("    runtime: cpu\n", "    runtime: cpu\n    winograd: 0\n"))
     with pytest.raises(MaceError, match=r"fast.yml:2: node 'a': .*; nodes with several candidates: none"):
-        compiled(tuned(tmp_path, "choices:\n  - {node: a, candidate: direct}\n"), Registry.load())
+        compiled(deployment, Registry.load())
 
 
 def test_a_file_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ TESTS = re.findall(
 SESSION = """#include "mace.h"
 const mace_functions functions = {sizeof(mace_functions), MACE_ABI, mace_session_bytes, mace_open, mace_run, mace_run_batch, mace_reset,
                                   mace_bind, mace_observe, mace_part_device, mace_error, mace_close, mace_submit, mace_wait,
-                                  mace_allocate, mace_layer_ns, mace_notify};
+                                  mace_allocate, mace_layer_ns, mace_notify, mace_part_units};
 """
 
 

@@ -14,6 +14,7 @@ from mace_core.api import GeneratedFiles, Target
 from mace_core.calibration import CalibratedTarget, Measure, Numbers, tuned_costs
 from mace_core.compilation import Compilation, CompiledModel, compile_graph
 from mace_core.deployment import Deployment, Model
+from mace_core.device_choice import ChoosingTarget
 from mace_core.emit.text import CIdentifier
 from mace_core.errors import MaceError
 from mace_core.program import Call, Kernel
@@ -36,6 +37,13 @@ class Calibrated(Grouping, CalibratedTarget):
         """Return the time of the network here, and the share of the processor's that its layers take."""
         (here,), (processor,) = measure([network()], self), measure([network()], None)
         return {"run_ns": here.ns, "share": sum(here.layers) / processor.ns}
+
+
+class Choosing(Grouping, ChoosingTarget):
+    """The same target, whose driver takes the device that it is asked for."""
+
+    def select_device(self, name: str) -> str:
+        return f"grouping.device={name}"
 
 
 def run(
@@ -315,6 +323,15 @@ def test_another_device_than_the_one_that_was_named_is_an_error(
     monkeypatch.setitem(globals(), "DEVICES", ("grouping: base",))
     with pytest.raises(MaceError, match="--device fast: no part was computed by it, but by grouping: base"):
         run(tmp_path, monkeypatch, {"plain": 10, "turned": 20, "copy": 1, "relu": 5})
+
+
+def test_a_driver_that_chooses_has_the_device_that_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kind of device, which the driver knows, is in no name."""
+    monkeypatch.setitem(globals(), "DEVICES", ("grouping: base",))
+    result, _ = run(tmp_path, monkeypatch, TIMES, kind=Choosing)
+    assert result.devices == ("grouping: base",)
 
 
 def test_hostile_names_stay_names_in_the_file(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ class Frontend(ABC):
 
     order: how the framework lays out an image's axes, "NCHW" or "NHWC".  fixes_inputs: whether it supports
     `input_values` of the deployment file; other frontends refuse a model that states them.  needs:
-    what to install for `reference`, as an argument of pip; "" if nothing can be missing.
+    what to install for `reference`, as an argument of pip; "" if nothing can be missing.  is_native: whether
+    `reference` and `recurrent` run native code, which may crash: a child process then calls them.
     """
 
     name: ClassVar[str]
@@ -107,6 +108,7 @@ class Frontend(ABC):
     order: ClassVar[str] = "NHWC"
     fixes_inputs: ClassVar[bool] = False
     needs: ClassVar[str] = ""
+    is_native: ClassVar[bool] = True
 
     @abstractmethod
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
@@ -124,9 +126,7 @@ class Frontend(ABC):
         return file.suffix.lower() in self.suffixes
 
     def port_names(self, files: Files) -> PortNames | None:
-        """The names of the model's own inputs and of its outputs, in its order.
-
-        None if its files do not tell.
+        """The names of the model's own inputs and of its outputs, in order; None if its files do not tell.
 
         For deployment files that state shapes or types without names. Raises MaceError for what is no model.
         """

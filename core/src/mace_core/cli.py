@@ -15,6 +15,7 @@ import click
 from mace_core.cli_benchmark import benchmark
 from mace_core.cli_options import (
     BUILDS,
+    DEVICE,
     FILE,
     JSON,
     NO_FALLBACK,
@@ -142,6 +143,7 @@ def build(deployment: Path, target: str, builds: Path, jobs: int, no_fallback: b
     "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for OUTPUT.npy."
 )
 @RESET
+@DEVICE
 @exit_on_error
 def run(
     deployment: Path,
@@ -153,12 +155,13 @@ def run(
     inputs: tuple[str, ...],
     output: Path,
     reset: int,
+    device: str,
 ) -> None:
     """Run a built model on data from files, sample by sample in one session."""
     from mace_core.commands import BuiltModels, run_model
     from mace_core.run.tables import show_devices
 
-    models = BuiltModels(deployment, target, builds, model, threads)
+    models = BuiltModels(deployment, target, builds, model, threads, device)
     result = run_model(models, dict(map(parse_input, inputs)), output, reset=reset)
     print_result(
         {name: str(path) for name, path in result.files.items()},
@@ -177,16 +180,24 @@ def run(
 @JSON
 @click.option("--model", default="", help="Model of the deployment. Default: all.")
 @click.option("--layers", is_flag=True, help="Compare every layer, and name the first that is wrong.")
+@DEVICE
 @exit_on_error
 def validate(
-    deployment: Path, target: str, builds: Path, threads: int, as_json: bool, model: str, layers: bool
+    deployment: Path,
+    target: str,
+    builds: Path,
+    threads: int,
+    as_json: bool,
+    model: str,
+    layers: bool,
+    device: str,
 ) -> None:
     """Compare a built library with the deployment's stored outputs, or with the model's own framework."""
     from mace_core.commands import BuiltModels, validate_layers, validate_library
     from mace_core.run.results import Failure
     from mace_core.run.tables import show_layers, show_validations
 
-    models = BuiltModels(deployment, target, builds, model, threads)
+    models = BuiltModels(deployment, target, builds, model, threads, device)
     if layers:
         rows = validate_layers(models)
         text = show_layers([row for row in rows if not isinstance(row, Failure)])

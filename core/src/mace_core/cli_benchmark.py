@@ -11,6 +11,7 @@ import click
 from mace_core.cli_options import (
     AGAINST_FRAMEWORK,
     BUILDS,
+    DEVICE,
     FILE,
     JSON,
     OPERATORS,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @OPERATORS
 @click.option("--layers", is_flag=True, help="Time every layer too.")
 @AGAINST_FRAMEWORK
+@DEVICE
 @exit_on_error
 def benchmark(
     deployment: Path,
@@ -47,13 +49,17 @@ def benchmark(
     operators: bool,
     layers: bool,
     against_framework: bool,
+    device: str,
 ) -> None:
     """Time the models of a built library, or count what they execute where only an emulator runs them."""
     from mace_core.commands import BuiltModels, benchmark_models
     from mace_core.run.count import count_library, find_counter, show_counts
     from mace_core.run.tables import show_timings
 
-    models = BuiltModels(deployment, target, builds, threads=threads)
+    models = BuiltModels(deployment, target, builds, threads=threads, device=device)
+    if device and (operators or against_framework):
+        problem = "is for whole runs of the library"
+        raise MaceError(f"--device {device}", problem, "leave out --op and --against-framework, or it")
     if operators:
         from mace_core.run.operators import show_operators, time_operators
 

@@ -36,6 +36,12 @@ NO_FALLBACK = click.option(
 THREADS = click.option(
     "--threads", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker threads."
 )
+DEVICE = click.option(
+    "--device",
+    default="",
+    help="The device that must compute: a part of its name, or what else its driver takes, such as gpu. "
+    "Default: any.",
+)
 ROUNDS = click.option(
     "--rounds", default=50, show_default=True, type=click.IntRange(1), help="Number of timed runs."
 )

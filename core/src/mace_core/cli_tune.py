@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mace_core.cli_options import FILE, JSON, TARGET, THREADS, exit_on_error, print_result
+from mace_core.cli_options import DEVICE, FILE, JSON, TARGET, THREADS, exit_on_error, print_result
 from mace_core.errors import MaceError
 
 INTERRUPTED = 130
@@ -20,9 +20,7 @@ INTERRUPTED = 130
 @TARGET
 @THREADS
 @JSON
-@click.option(
-    "--device", default="", help="A part of the name of the device that must compute. Default: any."
-)
+@DEVICE
 @click.option(
     "--seconds",
     default=60,

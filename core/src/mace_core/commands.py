@@ -24,6 +24,7 @@ from mace_core.registry import Choice, Registry
 from mace_core.run.built_library import BuiltLibrary
 from mace_core.run.check import attempt_each
 from mace_core.run.files import plain_names, read_array, read_samples, write_all
+from mace_core.run.framework_process import FrameworkProcesses
 from mace_core.run.ready import Finding
 from mace_core.run.results import Failure, LayerComparison, Timing, Validation
 from mace_core.run.samples import stored_samples
@@ -81,6 +82,7 @@ class BuiltModels:
 
     deployment: the file.  target: one choice, or "".  builds: the folder that libraries are built in.  model:
     a name; "" for all, or for the first where a command takes one.  threads: workers that compute.
+    device: what must compute, as drivers choose it; "" for any.
     """
 
     deployment: Path
@@ -88,6 +90,7 @@ class BuiltModels:
     builds: Path = Path("builds")
     model: str = ""
     threads: int = 1
+    device: str = ""
 
     def open(self) -> tuple[Deployment, Choice, Registry]:
         """Return the parsed deployment, the one choice and the plugins."""
@@ -112,6 +115,7 @@ def run_model(models: BuiltModels, inputs: Mapping[str, str], output: Path, *, r
     model = _find_model(parsed, models.model)
     runner = registry.find_runner(choice, (model,))
     built = BuiltLibrary.open(models.builds / parsed.library, choice.text, runner)
+    built = built.select_device(models.device, registry.targets.values())
     if reset and not built.figures(model.name).states:
         raise MaceError("--reset", f"model {model.name!r} keeps no states", "leave it out")
     tensors = {t.name: t for t in built.model(model.name)["inputs"]}
@@ -141,7 +145,11 @@ def _validation_jobs(built_models: BuiltModels) -> list[ValidationJob]:
     models = (_find_model(parsed, built_models.model),) if built_models.model else parsed.models
     runner = registry.find_runner(choice, models)
     built = BuiltLibrary.open(built_models.builds / parsed.library, choice.text, runner)
-    return [ValidationJob(built, model, registry, built_models.threads) for model in models]
+    built = built.select_device(built_models.device, registry.targets.values())
+    processes = FrameworkProcesses()
+    return [
+        ValidationJob(built, model, registry, built_models.threads, processes=processes) for model in models
+    ]
 
 
 def benchmark_models(models: BuiltModels, rounds: int, layers: bool = False) -> list[Timing]:
@@ -149,6 +157,7 @@ def benchmark_models(models: BuiltModels, rounds: int, layers: bool = False) -> 
     parsed, choice, registry = models.open()
     folder = models.builds / parsed.library
     built = BuiltLibrary.open(folder, choice.text, registry.find_runner(choice, parsed.models))
+    built = built.select_device(models.device, registry.targets.values())
     return [built.time(model.name, models.threads, rounds, layers) for model in parsed.models]
 
 

@@ -110,6 +110,11 @@ static void test_cache(void) {
   CHECK(!compiles_anew(&f.device, &config, &s));
 }
 
+static const char *list_code_options(mace_device *device) {
+  (void)device;
+  return "fast=0";
+}
+
 /* Whatever the compiled form depends on changes, one thing at a time. */
 static void test_cache_facts(void) {
   shelf s = {0};
@@ -130,6 +135,10 @@ static void test_cache_facts(void) {
   CHECK(compiles_anew(&f.device, &config, &s) && !compiles_anew(&f.device, &config, &s));
   config.options = "fake.fast=0";
   CHECK(compiles_anew(&f.device, &config, &s) && !compiles_anew(&f.device, &config, &s));
+  driver.code_options = list_code_options; /* of a driver that knows which options change its code */
+  CHECK(compiles_anew(&f.device, &config, &s));
+  config.options = "fake.fast=0;fake.priority=high";
+  CHECK(!compiles_anew(&f.device, &config, &s));
   f.code.factor = 3, f.payload.weight_bytes -= 64; /* other weights, so another digest */
   sha256_hex(&f.code, sizeof f.code, weights, f.payload.weight_bytes, f.digest);
   CHECK(compiles_anew(&f.device, &config, &s) && !compiles_anew(&f.device, &config, &s));

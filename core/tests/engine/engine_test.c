@@ -48,8 +48,10 @@ static void test_devices(void) {
   CHECK(!strcmp(mace_part_device(session, 0), "cpu: plain"));
   CHECK(!strcmp(mace_part_device(session, 1), "fake: Mark 1"));
   CHECK(!*mace_part_device(session, 2) && !*mace_part_device(session, -1));
+  CHECK(mace_part_units(session, 1) == 4 && !mace_part_units(session, 0)); /* one that the processor computes */
+  CHECK(!mace_part_units(session, 2) && !mace_part_units(session, -1) && !mace_part_units(NULL, 0));
   mace_close(session);
-  CHECK(!*mace_part_device(session, 1));
+  CHECK(!*mace_part_device(session, 1) && !mace_part_units(session, 1));
   CHECK(mace_run(session, NULL, NULL) == MACE_REFUSED);
   CHECK(strstr(mace_error(session), "not open"));
   free(memory);
@@ -303,6 +305,7 @@ static void test_fallback(void) {
     CHECK(!run_and_check(session, 0, 0) && !run_and_check(session, 1, 0));
     CHECK(!*mace_error(session));
     CHECK(strstr(mace_part_device(session, 0), "plug it in"));
+    CHECK(!mace_part_units(session, 1)); /* the processor computes in the device's place */
     mace_close(session);
     balanced();
   }

@@ -274,6 +274,8 @@ static void close_heap(mace_device *device) {
 
 static const char *describe(mace_device *device) { return device->config ? "Mark 1" : "closed"; }
 
+static uint32_t units(mace_device *device) { return device->config ? 4 : 0; }
+
 static mace_status need(mace_loaded *loaded, int32_t port, mace_need *need, mace_text text) {
   const mace_status status = call(FAKE_NEED, text);
   (void)loaded;
@@ -375,7 +377,7 @@ static mace_status power(mace_device *device, mace_power level, mace_text text) 
 #define OPEN .open = open_device, .close = close_device
 #define OWN                                                                                               \
   .describe = describe, .need = need, .allocate = allocate, .free = free_memory, .import = import_memory, \
-  .release = release, .copy = copy, .power = power
+  .release = release, .copy = copy, .power = power, .units = units
 
 const mace_driver fake_own = {COMMON, OPEN, OWN, .load = load};
 const mace_driver fake_shared = {COMMON, OPEN, .load = load, .describe = describe};

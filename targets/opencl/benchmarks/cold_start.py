@@ -5,9 +5,10 @@ take alone.
 
     uv run python targets/opencl/benchmarks/cold_start.py MODEL.onnx
 
-Each case is a process of its own. PoCL's own cache of compiled kernels is empty for each process, so that
-source means source, but for the last case: PoCL unpacks binaries into it when it sees them first. Drivers
-of vendors keep caches that no program can empty.
+Each case is a process of its own. The driver's own cache of compiled kernels is empty for each process, so
+that source means source, but for the cases named "again": PoCL unpacks binaries into it when it sees them
+first, and NVIDIA's driver compiles into it what is PTX. Other drivers keep caches that no program can empty.
+Binaries are assembled as by `mace tune` where they are PTX.
 
 The cases that take no compiler are interleaved with processes that start OpenCL and do no more: what other
 work of the machine costs falls on all alike. Each line has the medians of the rounds, and the ratio of the
@@ -29,12 +30,17 @@ from pathlib import Path
 from statistics import median
 
 from mace_core.compilation import Compilation, compile_model
+from mace_core.compiled_entry import CompiledEntry
 from mace_core.deployment import Deployment, load_deployment
 from mace_core.generation import encode
 from mace_core.job import Job
 from mace_core.registry import Registry
 from mace_core.run.command import Command
 from mace_core.testing.probe_program import FILE_CACHE, ProbeProgram, link_probe
+from mace_target_opencl.ptx import assemble_ptx
+
+DRIVER_CACHES = ("POCL_CACHE_DIR", "CUDA_CACHE_PATH")
+"""Environment variables that name the folder in which a driver keeps what it compiled."""
 
 PROGRAM = ProbeProgram(Path(__file__).with_name("cold_start.c"), (FILE_CACHE,))
 
@@ -87,7 +93,7 @@ class Case:
     """A way to start.
 
     cache: the application's file, "-" for none.
-    is_repeated: whether the driver has unpacked the binaries in an earlier process of the same folder.
+    is_repeated: whether an earlier process has filled the driver's own cache.
     """
 
     title: str
@@ -96,13 +102,25 @@ class Case:
     is_repeated: bool = False
 
 
-def execute(program: Path, words: tuple[str, ...], pocl_cache: Path) -> dict[str, str]:
+def execute(program: Path, words: tuple[str, ...], driver_cache: Path) -> dict[str, str]:
     """Return what the program printed, by the first word of each line."""
     lines: list[str] = []
-    pocl_cache.mkdir(exist_ok=True)
-    environment = {**os.environ, "POCL_CACHE_DIR": str(pocl_cache)}
-    Command((str(program), *words), pocl_cache, environment, program.name).execute(lines.append)
+    driver_cache.mkdir(exist_ok=True)
+    environment = {**os.environ, **dict.fromkeys(DRIVER_CACHES, str(driver_cache))}
+    Command((str(program), *words), driver_cache, environment, program.name).execute(lines.append)
     return dict(line.split(" ", 1) for line in lines)
+
+
+def assemble(entry: Path) -> Path:
+    """Return the file with what the device compiled, as machine code where it was PTX."""
+    compiled = CompiledEntry.read(entry.read_bytes(), str(entry))
+    code = assemble_ptx(compiled.code)
+    if code is None:
+        return entry
+    assembled = entry.with_name("assembled")
+    assembled.write_bytes(CompiledEntry(compiled.facts, code).write())
+    sys.stdout.write(f"binaries were PTX, and are assembled: {len(code)} bytes\n")
+    return assembled
 
 
 def measure(cases: Sequence[Case], options: str, rounds: int, folder: Path) -> list[list[dict[str, str]]]:
@@ -150,9 +168,10 @@ def main() -> None:
         compiled = Case("from source", source, str(entry))
         ((printed,),) = measure([compiled], arguments.options, 1, folder)
         show(compiled, [printed])
-        shipped = build(arguments.model, folder / "binaries", (entry,))
+        shipped = build(arguments.model, folder / "binaries", (assemble(entry),))
         cases = [
             Case("from the cache", source, str(entry)),
+            Case("from the cache again", source, str(entry), is_repeated=True),
             Case("from binaries", shipped, "-"),
             Case("from binaries again", shipped, "-", is_repeated=True),
         ]

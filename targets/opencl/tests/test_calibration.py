@@ -80,13 +80,23 @@ def test_costs_follow_from_the_times_of_the_probes() -> None:
     target = Opencl(OpenclOptions(is_selective=True))
     numbers = target.calibrate(SimulatedDevice(SLOW_LAUNCHES).measure)
     assert [numbers[field.name] for field in fields(Costs)] == pytest.approx(astuple(SLOW_LAUNCHES))
+    # The simulated driver does not know its units.
+    assert len(numbers) == len(fields(Costs))
 
 
-def test_nothing_is_measured_where_the_device_computes_all() -> None:
-    def refuse(graphs: Sequence[Graph], target: Target | None) -> Sequence[ProbeTime]:
-        raise AssertionError("nobody reads these times")
+def test_where_the_device_computes_all_its_units_alone_are_measured() -> None:
+    graphs: list[str] = []
 
-    assert Opencl().calibrate(refuse) == {}
+    def measure(asked: Sequence[Graph], target: Target | None) -> Sequence[ProbeTime]:
+        assert isinstance(target, Opencl)
+        graphs.extend(graph.name for graph in asked)
+        return [ProbeTime(1.0, (), units) for _ in asked]
+
+    units = 12
+    assert Opencl().calibrate(measure) == {"compute_units": 12}
+    assert graphs == ["one"]
+    units = 0
+    assert Opencl().calibrate(measure) == {}
 
 
 def test_times_that_contradict_each_other_give_positive_costs() -> None:
@@ -143,6 +153,20 @@ def test_unknown_costs_are_refused_with_their_file(tmp_path: Path) -> None:
         OpenclOptions.of_model(asked)
 
 
+def test_measured_units_take_the_place_of_those_of_the_abi(tmp_path: Path) -> None:
+    asked = model(tmp_path, SLOW_LAUNCHES)
+    file = tmp_path / "m.tuning.yml"
+    write_tuning(file, [], "a device", {"opencl": {"compute_units": 20}})
+    assert OpenclOptions.of_model(asked).compute_units == 20
+    # What the deployment file states is stronger.
+    keys = {**asked.keys, "target_options": {"opencl": {"compute_units": 4}}}
+    assert OpenclOptions.of_model(replace(asked, keys=keys)).compute_units == 4
+    for faulty in (2.5, 1e9):
+        write_tuning(file, [], "a device", {"opencl": {"compute_units": faulty}})
+        with pytest.raises(MaceError, match=r"m\.tuning\.yml: opencl: compute_units: .* is no number of"):
+            OpenclOptions.of_model(asked)
+
+
 def measure_stub(folder: Path) -> MeasuredCosts:
     """Measure the costs of the stand-in for OpenCL that the environment names."""
     registry = Registry.load()
@@ -158,10 +182,13 @@ def test_launches_that_take_a_millisecond_are_measured(
     """The stand-in computes nothing, and takes a millisecond for each kernel that is enqueued."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(build_stub(tmp_path / "vendor")))
     monkeypatch.setenv("OPENCL_STUB_LAUNCH_US", "1000")
+    monkeypatch.setenv("OPENCL_STUB_UNITS", "12")
     monkeypatch.setenv("OPENCL_STUB_QUIET", "1")
     measured = measure_stub(tmp_path)
     assert measured.devices == ("opencl: stub, driver 1.0, OpenCL 1.2 stub",)
-    costs = Costs(**measured.numbers["opencl"])
+    numbers = dict(measured.numbers["opencl"])
+    assert numbers.pop("compute_units") == 12
+    costs = Costs(**numbers)
     assert 1000 <= costs.launch_us < 20_000
     assert not costs.is_worth(product(100))
 

@@ -128,12 +128,20 @@ def test_every_other_candidate_computes_them_apart() -> None:
 
 
 def test_candidates_that_come_to_the_same_have_one_kernel() -> None:
-    graph = build_block(Block("m", (1, 56, 56, 96), (3, 3), 24))
+    graph = build_block(Block("m", (1, 112, 112, 96), (3, 3), 24))
     auto, asked = (Opencl().lower(graph, tuning=ask(name, graph)) for name in ("auto", "depthwise"))
     assert auto.calls == asked.calls
     apart = Apart().lower(graph)
     assert Opencl().lower(graph, tuning=ask("tile64", graph)).calls[0] == apart.calls[0]
     assert not any("depthwise" in call.kernel.params for call in (*auto.calls, *apart.calls))
+
+
+def test_without_local_memory_they_are_joined_only_on_request() -> None:
+    graph = build_block(Block("m", (1, 112, 112, 96), (3, 3), 24))
+    assert name_templates(Opencl().lower(graph)) == ["tile.cl.in"]
+    target = Opencl(OpenclOptions(local_memory=False))
+    assert name_templates(target.lower(graph)) == ["windows.cl.in", "product.cl.in"]
+    assert name_templates(target.lower(graph, tuning=ask("depthwise", graph))) == ["tile.cl.in"]
 
 
 def test_a_pointwise_convolution_behind_another_op_refuses_the_candidate() -> None:
@@ -149,9 +157,16 @@ def test_a_pointwise_convolution_behind_another_op_refuses_the_candidate() -> No
 WINDOW = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1)}
 
 
+@pytest.mark.parametrize(("storage", "is_joined"), [("f32", False), ("f16", True)])
+def test_pairs_of_few_groups_are_joined_where_storage_would_round(storage: str, is_joined: bool) -> None:
+    graph = build_block(Block("m", (1, 56, 56, 96), (3, 3), 24))
+    templates = name_templates(Opencl(OpenclOptions(storage)).lower(graph))
+    assert (templates == ["tile.cl.in"]) == is_joined
+
+
 def test_results_that_something_else_reads_are_stored() -> None:
     builder, rng = Builder("m"), np.random.default_rng(0)
-    x = builder.input("x", DType.F32, (1, 64, 64, 32))
+    x = builder.input("x", DType.F32, (1, 112, 112, 32))
     filters = builder.weight("f", rng.normal(size=(32, 3, 3, 1)).astype(np.float32))
     matrix = builder.weight("w", rng.normal(size=(32, 1, 1, 32)).astype(np.float32))
     y = builder.one("Conv", [x, filters], {**WINDOW, "group": 32})
@@ -165,7 +180,7 @@ def test_results_that_something_else_reads_are_stored() -> None:
 
 @pytest.mark.parametrize(
     ("pixels", "columns", "is_joined"),
-    [(56, 24, True), (56, 128, True), (56, 320, False), (28, 32, False), (14, 16, False)],
+    [(112, 24, True), (112, 128, True), (112, 320, False), (56, 24, False), (14, 16, False)],
 )
 def test_the_target_joins_where_few_tiles_have_all_columns_and_many_have_the_rows(
     pixels: int, columns: int, is_joined: bool
@@ -279,7 +294,7 @@ def test_blocks_in_half_precision_are_opencl_c_of_a_device_with_the_extension(tm
 
 def test_filters_that_half_precision_cannot_hold_are_multiplied_in_floats() -> None:
     builder, rng = Builder("m"), np.random.default_rng(0)
-    x = builder.input("x", DType.F32, (1, 64, 64, 32))
+    x = builder.input("x", DType.F32, (1, 112, 112, 32))
     filters = builder.weight("f", np.full((32, 3, 3, 1), 1e6, np.float32))
     matrix = builder.weight("w", rng.normal(size=(32, 1, 1, 32)).astype(np.float32))
     plain = {**WINDOW, "pads_before": (0, 0), "pads_after": (0, 0)}

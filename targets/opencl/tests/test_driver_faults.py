@@ -170,7 +170,7 @@ def test_a_run_that_the_device_ended_with_an_error_fails(probe: Probe) -> None:
         ({"DEVICES": "0"}, "of 1 OpenCL platforms none has a device"),
         ({"VERSION": "OpenCL 1.1 old"}, "version 1.2 or newer"),
         ({"VERSION": "strange"}, "version 1.2 or newer"),
-        ({"FAIL": "clGetDeviceInfo:1:-5"}, "version 1.2 or newer"),
+        ({"FAIL": "clGetDeviceInfo:1:-5"}, "a device of version 1.2 or newer"),
     ],
 )
 def test_no_device_is_a_status_and_a_text(environment: Mapping[str, str], text: str, probe: Probe) -> None:
@@ -265,6 +265,12 @@ def test_a_processor_in_the_place_of_a_gpu_is_named_so(probe: Probe) -> None:
 def test_options_choose_library_and_device(options: str, status: int, probe: Probe) -> None:
     (opened,) = probe.run(ProbeSession(options=options)).find("open")
     assert int(opened.split()[0]) == status, opened
+
+
+def test_devices_that_are_not_as_asked_for_are_named(probe: Probe) -> None:
+    (opened,) = probe.run(ProbeSession(options="opencl.device=Mali"), DEVICES="2").find("open")
+    assert opened.startswith(f"{NO_DEVICE} ")
+    assert "no OpenCL device is like opencl.device=Mali; choose among stub, stub, or fall back" in opened
 
 
 def test_an_incomplete_library_is_named_with_what_it_lacks(probe: Probe, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_storage_in_half_precision_is_stated() -> None:
             {"compute_units": 0},
             "compute_units: 0 is not allowed; write what clinfo tells as Max compute units",
         ),
+        ({"local_memory": 1}, "local_memory: 1 is not allowed; write true or false"),
+        ({"check_bounds": "on"}, "check_bounds: 'on' is not allowed; write true or false"),
         ({"compute_units": True}, "compute_units: True is not allowed"),
         ({"compute_units": "8"}, "compute_units: '8' is not allowed"),
         ({"compute_units": 2**40}, "compute_units: 1099511627776 is not allowed"),

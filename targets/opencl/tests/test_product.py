@@ -17,7 +17,7 @@ from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_target_opencl.enqueue import render_kernel
-from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.options import MEASURED_UNITS, OpenclOptions
 from mace_target_opencl.target import Opencl
 
 
@@ -148,6 +148,38 @@ def test_a_device_with_few_compute_units_gets_larger_tiles(units: int, share: tu
     """The product has 48 groups of the smallest tile, and 12 of the middle one."""
     graph = build_product("text", (128, 384), (384, 384))
     assert describe_share(graph, OpenclOptions(compute_units=units)) == share
+
+
+@pytest.mark.parametrize(
+    ("abi", "units"), [("arm64-v8a", 8), ("armeabi-v7a", 8), ("riscv64", 8), ("host", 132), ("amd64", 132)]
+)
+def test_without_stated_units_a_device_is_as_large_as_those_of_the_abi(abi: str, units: int) -> None:
+    graph = build_product("text", (128, 384), (384, 384))
+    unstated, stated = (
+        Opencl(options).lower(graph, abi).calls
+        for options in (
+            OpenclOptions(local_memory=True),
+            OpenclOptions(compute_units=units, local_memory=True),
+        )
+    )
+    assert [call.kernel.name for call in unstated] == [call.kernel.name for call in stated]
+    other = Opencl(OpenclOptions(compute_units=140 - units, local_memory=True)).lower(graph, abi).calls
+    assert [call.kernel.name for call in unstated] != [call.kernel.name for call in other]
+
+
+@pytest.mark.parametrize(
+    ("abi", "stated", "is_tiled"),
+    [("arm64-v8a", None, False), ("arm64-v8a", True, True), ("host", None, True), ("host", False, False)],
+)
+@pytest.mark.parametrize("graph", [graph for graph, _ in MEASURED], ids=lambda graph: graph.name)
+def test_without_local_memory_products_are_computed_without(
+    graph: Graph, abi: str, stated: bool | None, is_tiled: bool
+) -> None:
+    """Each of these products takes tiles or splits where there is local memory."""
+    options = OpenclOptions(compute_units=MEASURED_UNITS, local_memory=stated)
+    (call,) = Opencl(options).lower(graph, abi).calls
+    is_plain = call.kernel.template.name == "product.cl.in" and call.kernel.params["splits"] == 1
+    assert is_plain != is_tiled
 
 
 @pytest.mark.parametrize("graph", LARGE, ids=lambda graph: graph.name)

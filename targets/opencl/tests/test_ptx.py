@@ -1,4 +1,4 @@
-"""PTX of NVIDIA's driver: recognized by its content, and assembled by ptxas, whatever that does."""
+"""Tests that PTX is recognized by its content and assembled, and that each fault of ptxas is reported."""
 
 from __future__ import annotations
 

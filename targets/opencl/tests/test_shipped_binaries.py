@@ -43,6 +43,9 @@ def test_a_library_with_binaries_needs_no_compiler(tmp_path: Path) -> None:
     assert log.find("open") == ["0"]
     assert log.find("run") == ["0", "0"]
     assert not any(FRESH in part for part in log.find("part"))
+    # No option of a session changes what the device compiles.
+    log = shipped.run(ProbeSession(options="opencl.device=gpu;opencl.kernel_us=0"))
+    assert not any(FRESH in part for part in log.find("part"))
     # For another driver it is compiled from source, and so for a driver that does not take the binary.
     for log in (shipped.run(DRIVER="1.1"), shipped.run(FAIL="clCreateProgramWithBinary:1:-42")):
         assert log.find("open") == ["0"]

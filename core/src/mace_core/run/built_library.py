@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from mace_core.api import Runner
+from mace_core.api import Runner, Target
+from mace_core.device_choice import SEPARATOR, select_devices
 from mace_core.errors import MaceError
 from mace_core.ir import Array, Tensor
 from mace_core.json_types import JsonObject
@@ -25,12 +27,14 @@ class BuiltLibrary:
     """A built library for one choice: its programs, how to execute them, and the report of its build.
 
     compiled: a folder that keeps what devices compile from one timing to the next; None to compile each time.
+    device_options: options of sessions that ask for a device, by the target of a part.
     """
 
     programs: Path
     runner: Runner
     report: LibraryReport
     compiled: Path | None = field(default=None, kw_only=True)
+    device_options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def open(cls, folder: Path, variant: str, runner: Runner | None) -> BuiltLibrary:
@@ -59,6 +63,18 @@ class BuiltLibrary:
             runner,
             LibraryReport.of_json(JsonObject.parse(report.read_text(encoding="utf-8"), report)),
         )
+
+    def select_device(self, device: str, targets: Iterable[Target]) -> BuiltLibrary:
+        """Return the library whose sessions ask for a device; "" for any.
+
+        MaceError where no part of any model is computed by a target that has several.
+        """
+        options = select_devices(targets, device)
+        parts = chain.from_iterable(report.parts for report in self.report.models.values())
+        if device and not any(part.target in options for part in parts):
+            problem = f"no part of {self.programs.name} is computed by a target with several devices"
+            raise MaceError(f"--device {device}", problem, "leave it out, or build for one that has")
+        return replace(self, device_options=options)
 
     def model(self, name: str) -> dict[str, list[Tensor]]:
         """Return the descriptions of a model's inputs and outputs, under "inputs" and "outputs"."""
@@ -104,7 +120,16 @@ class BuiltLibrary:
             path = folder / f"input_{i}.bin"
             path.write_bytes(array.tobytes())
             paths.append(str(path))
+        options = [*options, *self.list_session_options(model)]
         return self.execute("mace_run", [f"--model={model}", *options, f"--output={folder}", *paths])
+
+    def list_session_options(self, model: str) -> list[str]:
+        """Return the arguments by which the programs ask for the device; none where a model has no choice."""
+        if not self.device_options:
+            return []
+        targets = dict.fromkeys(part.target for part in self.figures(model).parts)
+        options = [self.device_options[name] for name in targets if name in self.device_options]
+        return [f"--options={SEPARATOR.join(options)}"] if options else []
 
     def layers(self, model: str, sample: Samples) -> dict[str, Array]:
         """Return the result of every layer for one sample, by the name of the tensor."""
@@ -129,6 +154,7 @@ class BuiltLibrary:
             f"--rounds={rounds}",
             f"--layers={int(layers)}",
             *([f"--compiled={self.compiled}"] if self.compiled else []),
+            *self.list_session_options(model),
         ]
         printed = JsonObject.parse(self.execute("mace_benchmark", arguments), "mace_benchmark")
         return Timing.of_json(printed, self.runner.timing, self.programs.name)

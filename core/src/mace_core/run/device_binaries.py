@@ -96,7 +96,7 @@ class BinaryCollector:
         for key, content in entries.items():
             (folder / key).write_bytes(content)
         options = [f"--model={self.model}", "--rounds=1", f"--compiled={folder.resolve()}"]
-        self.built.execute(TOOL, options)
+        self.built.execute(TOOL, [*options, *self.built.list_session_options(self.model)])
         return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
     def _assemble(self, entries: Mapping[str, bytes], notes: list[str]) -> Iterator[tuple[str, bytes]]:

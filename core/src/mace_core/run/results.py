@@ -55,8 +55,8 @@ class Timing:
     timing: what the times are, see `Runner.timing`.
     framework, framework_ns: the model's own framework and its times on the same inputs; empty where it was
     not asked for.
-    device: what computed the first part, in words of the library; "" where nobody says.
-    devices: what computed each part.
+    device: what computed the first part, in words of the library; "" if unknown.
+    devices: what computed each part.  units: of the device of each part, 0 where unknown.
     """
 
     model: str
@@ -69,6 +69,7 @@ class Timing:
     framework_ns: tuple[float, ...] = ()
     device: str = ""
     devices: tuple[str, ...] = ()
+    units: tuple[int, ...] = ()
 
     @property
     def median(self) -> float:
@@ -87,7 +88,10 @@ class Timing:
         model, rounds, threads = printed.string("model"), printed.numbers("ns"), printed.integer("threads")
         device = printed.string("device") if "device" in printed else ""
         devices = printed.strings("devices") if "devices" in printed else ()
-        return cls(model, rounds, threads, layers, timing, target, device=device, devices=devices)
+        units = printed.integers("units") if "units" in printed else ()
+        return cls(
+            model, rounds, threads, layers, timing, target, device=device, devices=devices, units=units
+        )
 
 
 @dataclass(frozen=True)

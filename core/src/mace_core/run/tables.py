@@ -102,7 +102,7 @@ def show_timings(timings: Sequence[Timing]) -> str:
 
 
 def show_devices(model: str, devices: Sequence[str]) -> str:
-    """Return a line that names what computed a model; empty where nobody says."""
+    """Return a line that names the devices which computed a model; empty where none are known."""
     names = [escape_controls(name, keep="") for name in dict.fromkeys(devices) if name]
     place = f"  {model}: " if model else ""
     return f"{place}computed by {', '.join(names)}\n" if names else ""

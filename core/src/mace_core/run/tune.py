@@ -323,7 +323,13 @@ class _Tuner:
             computing = series.timings[0].devices
             devices |= dict.fromkeys(computing)
         # A device that measured costs leave nothing to was there, and its costs are worth a file.
-        if self.job.device and not any(self.job.device in device for device in devices):
+        if self.job.device and not any(map(self._is_chosen, devices)):
             problem = f"no part was computed by it, but by {', '.join(devices)}"
             raise MaceError(f"--device {self.job.device}", problem, "connect the device, or name another")
         return computing
+
+    def _is_chosen(self, device: str) -> bool:
+        """Tell whether what computed a part is the device that the user named."""
+        # A driver that was asked for it takes it, or fails: "gpu" is in no name.
+        drivers = tuple(f"{name}: " for name in self.job.device_options)
+        return self.job.device in device or device.startswith(drivers)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mace_core.api import Runner
 from mace_core.compilation import CompiledModel
 from mace_core.deployment import Deployment, Model
+from mace_core.device_choice import select_devices
 from mace_core.errors import MaceError
 from mace_core.generation import encode
 from mace_core.job import Job
@@ -24,8 +25,8 @@ TOOL = "mace_benchmark"
 class TuningJob:
     """Says what to tune.
 
-    device: a part of the name of the device that must compute; "" for any.  seconds: how long to build
-    candidates, and as long to measure them.
+    device: the device that must compute, as drivers choose it, or a part of its name; "" for any.
+    seconds: how long to build candidates, and as long to measure them.
     """
 
     deployment: Deployment
@@ -34,6 +35,11 @@ class TuningJob:
     device: str = ""
     seconds: float = 60.0
     threads: int = 1
+
+    @property
+    def device_options(self) -> Mapping[str, str]:
+        """The options of sessions that ask for the device, by target."""
+        return select_devices(self.registry.targets.values(), self.device)
 
     def find_runner(self, model: Model) -> Runner:
         """Return what executes a model of the choice; MaceError where nothing does."""
@@ -53,4 +59,4 @@ class TuningJob:
         manifests = tuple(m for m in sources.manifests if m.joins_library or m.name == TOOL)
         link(replace(sources, manifests=manifests), self.choice.compiler, folder, ())
         report = LibraryReport({one.name: one.report() for one in compiled})
-        return BuiltLibrary(folder, runner, report)
+        return BuiltLibrary(folder, runner, report, device_options=self.device_options)

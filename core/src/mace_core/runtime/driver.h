@@ -131,9 +131,9 @@ typedef struct mace_driver {
 
   /* Optional, all or none, of drivers that compile on the device; load only checks the payload then. The
    * engine keeps what save gives in mace_config.cache, with what it depends on: name and version of the
-   * driver, describe(), the options, and the payload's built_by, built_for and digest. It checks all of that,
-   * and the bytes, before it calls restore in compile's place; restore that fails (but with MACE_LOST) leaves
-   * the part as load made it, and compile follows.
+   * driver, describe(), code_options(), and the payload's built_by, built_for and digest. It checks all of
+   * that, and the bytes, before it calls restore in compile's place; restore that fails (but with MACE_LOST)
+   * leaves the part as load made it, and compile follows.
    *
    * save: return the bytes of the compiled form, 0 if it cannot be kept, and copy it if `bytes` suffices. It
    * is called when all kernels exist, because some devices compile a kernel when it is created. */
@@ -156,6 +156,13 @@ typedef struct mace_driver {
    * finish_copies has answered, whatever it answers. */
   mace_status (*begin_copy)(mace_device *, mace_binding to, mace_binding from, size_t bytes, mace_text);
   mace_status (*finish_copies)(mace_device *, mace_text);
+
+  /* Optional. Those options of the session that what the device compiles depends on, "" for none. Without it,
+   * code that was compiled under other mace_config.options is compiled again. */
+  const char *(*code_options)(mace_device *);
+  /* Optional. The units of the device that compute side by side, by which `mace tune` chooses kernels; 0:
+   * unknown. */
+  uint32_t (*units)(mace_device *);
 } mace_driver;
 
 /* What follows is written by the build and read by the engine; drivers do not see it. */

@@ -527,6 +527,15 @@ static inline const char *mace_part_device(const mace_session *session, int32_t 
   return parts[part].devices[session->levels[parts[part].table]];
 }
 
+/* Return how many units of the device that computes a part compute side by side; 0 where that is unknown, as of
+ * processors. */
+static inline uint32_t mace_part_units(const mace_session *session, int32_t part) {
+  const mace_engine *engine;
+  if (!session || session->phase == MACE_CLOSED || part < 0 || part >= session->model->part_count) return 0;
+  engine = session->model->engine;
+  return engine && MACE_HAS(engine, units) ? engine->units(session, part) : 0;
+}
+
 /* Return what went wrong in the last call that failed, as "what is wrong; what to do"; "" after a call that
  * went well. Never NULL, valid until the next call of the session. */
 static inline const char *mace_error(const mace_session *session) {
@@ -562,6 +571,7 @@ typedef struct mace_functions {
   mace_status (*allocate)(mace_session *, int32_t, mace_buffer *);
   uint64_t (*layer_ns)(const mace_session *);
   void (*notify)(mace_session *, void (*)(void *), void *);
+  uint32_t (*part_units)(const mace_session *, int32_t);
 } mace_functions;
 
 #ifdef __cplusplus

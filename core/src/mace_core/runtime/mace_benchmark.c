@@ -1,10 +1,11 @@
 /* mace_benchmark: time a model of the library.
  *
- *   mace_benchmark [--model=NAME] [--threads=N] [--rounds=N] [--warmup=N] [--layers=1] [--compiled=FOLDER]
+ *   mace_benchmark [--model=NAME] [--threads=N] [--options=TEXT] [--rounds=N] [--warmup=N] [--layers=1] [--compiled=FOLDER]
  *
- * Prints one JSON object: what computes the first part, and each, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
+ * Prints one JSON object: what computes the first part, and each, its units, nanoseconds of each round and of opening a session, and with --layers=1 of each layer that this processor
  * computes (the least over the rounds; "is_of_device": whether the device measured it; otherwise its launch and the
  * copy of its result are in it).
+ * TEXT: for drivers, as mace_config.options has it.
  * With --compiled, FOLDER/KEY.bin is what devices load, and gets what they compiled where they do not take it.
  * The inputs are small numbers that repeat; time does not depend on them but for denormals, which they avoid. Bytes have many values,
  * because what is executed may depend on whether a sum lies near the middle of two results.
@@ -107,7 +108,7 @@ int main(int argc, char **argv) {
   void **out = memory(sizeof *out * (size_t)(model->output_count + 1));
   profile seen = {NULL, 0, memory(sizeof(int64_t) * (size_t)(model->layer_count + 1)),
                   memory((size_t)(model->layer_count + 1))};
-  mace_config config = configure(workers);
+  mace_config config = configure(argc, argv);
   const char *compiled = option(argc, argv, "--compiled");
   const mace_cache cache = {sizeof cache, (void *)(uintptr_t)compiled, load_compiled, keep_compiled, resize_entry};
   if (compiled) config.cache = &cache;
@@ -127,6 +128,8 @@ int main(int argc, char **argv) {
   print_text(mace_part_device(session, 0));
   printf(", ");
   print_devices(model, session);
+  printf(", ");
+  print_units(model, session);
   printf(", \"threads\": %d, \"open_ns\": %lld, \"ns\": [", workers, (long long)opened);
   for (int i = 0; i < rounds; i++) {
     const int64_t start = now();

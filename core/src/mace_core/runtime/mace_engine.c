@@ -348,6 +348,17 @@ static const char *engine_device(const mace_session *s, int32_t part) {
   return "";
 }
 
+static uint32_t engine_units(const mace_session *s, int32_t part) {
+  const engine *e = s->engine;
+  const mace_plan *plan = s->model->plan;
+  for (int32_t t = 0; !e->fallen && t < plan->task_count; t++) {
+    const mace_driver *driver = driver_of(s, plan->tasks[t].device);
+    mace_device *device = e->devices[plan->tasks[t].device];
+    if (plan->tasks[t].part == part && device && MACE_HAS(driver, units)) return driver->units(device);
+  }
+  return 0;
+}
+
 static uint64_t engine_layer_ns(const mace_session *s) {
   const engine *e = s->engine;
   return e->layer_ns;
@@ -360,5 +371,5 @@ static size_t engine_bytes(const mace_model *model, const mace_config *config) {
 const mace_engine mace_device_engine = {
     sizeof(mace_engine), engine_bytes, engine_open,        mace_engine_run,  mace_engine_bind,
     engine_device,       engine_close, mace_engine_submit, mace_engine_wait, mace_engine_allocate,
-    engine_layer_ns,
+    engine_layer_ns,     engine_units,
 };

@@ -29,8 +29,10 @@ static facts list_facts(const mace_session *s, const mace_task *task) {
   const mace_driver *driver = driver_of(s, task->device);
   const mace_payload *payload = task->payload;
   const char *device = MACE_HAS(driver, describe) ? driver->describe(e->devices[task->device]) : "";
-  const facts all = {{driver->name, driver->version, device, s->config.options, payload->built_by,
-                      payload->built_for, payload->digest}};
+  const char *options = s->config.options;
+  if (MACE_HAS(driver, code_options)) options = driver->code_options(e->devices[task->device]);
+  const facts all = {{driver->name, driver->version, device, options, payload->built_by, payload->built_for,
+                      payload->digest}};
   return all;
 }
 

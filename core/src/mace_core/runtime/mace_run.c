@@ -1,11 +1,11 @@
 /* mace_run: run a model of the library on data from files.
  *
- *   mace_run [--model=NAME] [--threads=N] [--reset=N] [--layers=FOLDER] --output=FOLDER INPUT...
+ *   mace_run [--model=NAME] [--threads=N] [--options=TEXT] [--reset=N] [--layers=FOLDER] --output=FOLDER INPUT...
  *
  * INPUT: one file for each input of the model, in order, raw values as the model wants them; a file of several samples, one after
  * another, runs the model once for each in one session. States go on from each sample to the next; with --reset they have their start
  * values again after every N samples. FOLDER/output_I.bin gets the values of output I of all samples; with --layers, FOLDER/layer_I.bin
- * the result of every layer for the first sample. Prints one JSON object: what computes each part.
+ * the result of every layer for the first sample. TEXT: for drivers, as mace_config.options has it. Prints one JSON object: what computes each part.
  */
 #include "mace_tool.h"
 
@@ -69,7 +69,6 @@ static size_t read_inputs(const mace_model *model, int argc, char **argv, char *
 int main(int argc, char **argv) {
   const mace_model *model = chosen(argc, argv);
   const char *folder = option(argc, argv, "--output"), *layers = option(argc, argv, "--layers");
-  const int workers = number(argc, argv, "--threads", 1);
   const size_t sequence = (size_t)number(argc, argv, "--reset", 0);
   char **inputs = memory(sizeof *inputs * (size_t)(model->input_count + 1));
   char **outputs = memory(sizeof *outputs * (size_t)(model->output_count + 1));
@@ -79,7 +78,7 @@ int main(int argc, char **argv) {
   const size_t samples = read_inputs(model, argc, argv, inputs);
   for (int32_t i = 0; i < model->output_count; i++) outputs[i] = memory(model->outputs[i].bytes * samples);
 
-  mace_config config = configure(workers);
+  mace_config config = configure(argc, argv);
   mace_session *session = open_session(model, &config);
   dump layer_dump = {model, layers};
   if (layers) mace_observe(session, observe, &layer_dump);

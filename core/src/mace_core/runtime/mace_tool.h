@@ -45,6 +45,14 @@ static inline void print_devices(const mace_model *model, const mace_session *se
   printf("]");
 }
 
+/* Print the units of what computes each part, 0 where they are unknown, as a member of a JSON object. */
+static inline void print_units(const mace_model *model, const mace_session *session) {
+  printf("\"units\": [");
+  for (int32_t i = 0; i < model->part_count; i++)
+    printf("%s%lu", i ? ", " : "", (unsigned long)mace_part_units(session, i));
+  printf("]");
+}
+
 /* The value of --name=VALUE in argv, or NULL. */
 static inline const char *option(int argc, char **argv, const char *name) {
   const size_t length = strlen(name);
@@ -81,11 +89,14 @@ static inline void *memory(size_t bytes) {
   return raw + (MACE_ALIGNMENT - (uintptr_t)raw % MACE_ALIGNMENT);
 }
 
-/* The configuration for so many workers; its threads are the caller's to delete. */
-static inline mace_config configure(int workers) {
+/* The configuration for --threads=N workers, whose threads are the caller's to delete, and for --options=TEXT, see
+ * mace_config. */
+static inline mace_config configure(int argc, char **argv) {
+  const int workers = number(argc, argv, "--threads", 1);
   mace_config config;
   memset(&config, 0, sizeof config);
   config.struct_bytes = sizeof config;
+  config.options = option(argc, argv, "--options");
   config.threads = workers > 1 ? mace_threads_new(workers) : NULL;
   if (workers > 1 && !config.threads) fail("--threads", "the system gives no threads", "ask for fewer");
   return config;

@@ -218,6 +218,7 @@ typedef struct mace_engine {
   mace_status (*wait)(mace_session *, uint32_t timeout_ms);
   mace_status (*allocate)(mace_session *, int32_t port, mace_buffer *);
   uint64_t (*layer_ns)(const mace_session *);
+  uint32_t (*units)(const mace_session *, int32_t part);
 } mace_engine;
 
 struct mace_model {

@@ -20,6 +20,7 @@ class Ai8x(Frontend):
     name = "ai8x"
     suffixes = (".yaml", ".yml")
     order: ClassVar[str] = "NCHW"
+    is_native: ClassVar[bool] = False
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Return the network as integer arithmetic: i8 in, i8 or i32 out, in PyTorch's order of axes.

@@ -19,6 +19,7 @@ class Nnef(Frontend):
     name = "nnef"
     suffixes = (".nnef",)
     order = "NCHW"
+    is_native = False
 
     def load(self, files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
         """Return the model as a graph; `model.inputs` may state other shapes, in NNEF's order of axes."""

@@ -35,7 +35,14 @@ from mace_target_opencl.images import PRELUDE as IMAGE_PRELUDE
 from mace_target_opencl.kernel_operand import ImageForm, KernelOperand
 from mace_target_opencl.source import KernelSource, constants_of
 from mace_target_opencl.steps import ElementStep
-from mace_target_opencl.types import HALF_PRELUDE, HALF_VALUE, MAX_ELEMENTS, storage_type
+from mace_target_opencl.types import (
+    HALF,
+    HALF_PRELUDE,
+    HALF_STORAGE_PRELUDE,
+    HALF_VALUE,
+    MAX_ELEMENTS,
+    storage_type,
+)
 
 KERNELS = files("mace_target_opencl") / "kernels"
 
@@ -142,6 +149,8 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
     # Each only where a kernel needs it: a type or pragma that the device lacks would fail the whole build.
     if any(map(uses_images, unique.values())):
         sources.insert(0, IMAGE_PRELUDE)
+    if any(map(stores_half, unique.values())):
+        sources.insert(0, HALF_STORAGE_PRELUDE)
     if any(map(needs_half, unique.values())):
         sources.insert(0, HALF_PRELUDE)
     if any(map(is_exact, unique.values())):
@@ -161,6 +170,12 @@ def has_dots(kernel: Kernel) -> bool:
 def needs_half(kernel: Kernel) -> bool:
     """Tell whether a kernel computes in half precision, for which devices have the extension cl_khr_fp16."""
     return kernel.params.get("type") == HALF_VALUE
+
+
+def stores_half(kernel: Kernel) -> bool:
+    """Tell whether operands of a kernel lie in half precision."""
+    operands: Sequence[KernelOperand] = kernel.params["operands"]  # type: ignore[assignment]
+    return any(operand.type == HALF for operand in operands)
 
 
 def uses_images(kernel: Kernel) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from mace_core.calibration import tuned_costs
 from mace_core.cost_options import read_costs
@@ -32,14 +33,25 @@ NAMES = (
     "check_bounds",
     "group_items",
     "compute_units",
+    "local_memory",
     "binaries",
 )
-
 
 MEASURED_UNITS = 132
 """Compute units of the NVIDIA H200, on which the numbers of groups that keep a device busy were measured."""
 
+PHONE_UNITS = 8
+"""Of the GPU of a phone or of a small board in the middle of what there is: 1 to 20."""
+
+PHONE_ABIS = ("arm64*", "armeabi-v7a", "armhf", "riscv64")
+"""ABIs of processors that such a GPU shares a chip with; those of laptops and servers are larger."""
+
 MAX_UNITS = 1 << 16
+
+SWITCHES = ("check_bounds", "local_memory")
+
+UNITS = "compute_units"
+"""The option, and the name of the number in tuning files."""
 
 
 DATA_TYPES: Mapping[str, tuple[str, str]] = {
@@ -60,7 +72,9 @@ class OpenclOptions:
     convolution that may be taken; 0 for none.  winograd_error: the largest that it may have; 0 for any.
     binaries: files of what devices compiled, relative to the folder of the model.
     group_items: the most work-items that may share the results of a product, in a group.
-    compute_units: of the device, CL_DEVICE_MAX_COMPUTE_UNITS: what keeps all of them busy grows with it.
+    compute_units: of the device, CL_DEVICE_MAX_COMPUTE_UNITS: what keeps all of them busy grows with it; 0:
+    those that devices of the ABI have, see `for_abi`.
+    local_memory: whether products take it to share operands and results in a group; None: as suits the ABI.
     limits: how calls are enqueued.
     images: whether filters and activations may lie in images.
     request: what a candidate asks for, see `candidates`.
@@ -75,7 +89,8 @@ class OpenclOptions:
     winograd_error: float = 0.0
     binaries: tuple[str, ...] = ()
     group_items: int = GROUPS[0]
-    compute_units: int = MEASURED_UNITS
+    compute_units: int = 0
+    local_memory: bool | None = None
     limits: QueueLimits = UNLIMITED
     images: bool = False
     request: KernelRequest = NO_REQUEST
@@ -88,6 +103,18 @@ class OpenclOptions:
         """
         is_asked = self.images if self.request.images is None else self.request.images
         return is_asked and not self.checks_bounds
+
+    def for_abi(self, abi: str) -> OpenclOptions:
+        """Return the options with what nobody has stated or measured as devices of an ABI have it.
+
+        GPUs of phones and small boards are about as large as `PHONE_UNITS`. Those of Arm have no local memory
+        of their own: it lies in main memory, behind the same cache (Arm Mali GPU OpenCL Developer Guide), so
+        that a copy to it and the barriers save nothing.
+        """
+        is_phone = any(fnmatchcase(abi, pattern) for pattern in PHONE_ABIS)
+        units = PHONE_UNITS if is_phone else MEASURED_UNITS
+        has_local = not is_phone if self.local_memory is None else self.local_memory
+        return replace(self, compute_units=self.compute_units or units, local_memory=has_local)
 
     @classmethod
     def of(
@@ -124,7 +151,8 @@ class OpenclOptions:
             checks_bounds=options.get("check_bounds") is True,
             binaries=_strings(options.get("binaries", [])),
             group_items=int(str(options.get("group_items", GROUPS[0]))),
-            compute_units=int(str(options.get("compute_units", MEASURED_UNITS))),
+            compute_units=int(str(options.get(UNITS, 0))),
+            local_memory=None if "local_memory" not in options else options["local_memory"] is True,
         )
 
     @classmethod
@@ -142,8 +170,10 @@ class OpenclOptions:
             place, problem = f"model {model.name!r}: {ERROR}", "is measured in single precision, not in half"
             raise MaceError(place, problem, "leave it out, or store floats as f32")
         images = model.keys.get("cl_mem_type") == "image"
-        tuned = {"costs": dict(tuned_costs(model, "opencl"))}
-        measured = read_costs(Costs(), tuned, f"{tuning_file(model)}: opencl")
+        numbers = dict(tuned_costs(model, "opencl"))
+        tuned_place = f"{tuning_file(model)}: opencl"
+        units = _read_tuned_units(numbers, tuned_place)
+        measured = read_costs(Costs(), {"costs": numbers}, tuned_place)
         # What the deployment file states is stronger than what was measured.
         costs = read_costs(measured, model.options("opencl"), place)
         return replace(
@@ -153,7 +183,17 @@ class OpenclOptions:
             limits=limits,
             images=images,
             costs=costs,
+            compute_units=options.compute_units or units,
         )
+
+
+def _read_tuned_units(numbers: dict[str, float], place: str) -> int:
+    """Take the compute units out of the numbers of a tuning file; 0 where it has none."""
+    units = numbers.pop(UNITS, 0)
+    if units != int(units) or units > MAX_UNITS:
+        problem = f"{units!r:.40} is no number of compute units"
+        raise MaceError(f"{place}: {UNITS}", problem, "tune again, or remove it")
+    return int(units)
 
 
 def _is_list_of_strings(value: object) -> bool:
@@ -174,16 +214,17 @@ def _list_faults(options: Json, place: str) -> list[str]:
     regions = options.get("regions", "auto")
     if regions not in REGIONS:
         faults.append(f"{place}: regions: {regions!r:.40} is not allowed; write {' or '.join(REGIONS)}")
-    checks = options.get("check_bounds", False)
-    if not isinstance(checks, bool):
-        faults.append(f"{place}: check_bounds: {checks!r:.40} is not allowed; write true or false")
+    for name in SWITCHES:
+        value = options.get(name, False)
+        if not isinstance(value, bool):
+            faults.append(f"{place}: {name}: {value!r:.40} is not allowed; write true or false")
     group = options.get("group_items", GROUPS[0])
     if not isinstance(group, int) or group not in GROUPS:
         faults.append(f"{place}: group_items: {group!r:.40} is not allowed; write 64, 128 or 256")
-    units = options.get("compute_units", MEASURED_UNITS)
+    units = options.get(UNITS, MEASURED_UNITS)
     if not isinstance(units, int) or isinstance(units, bool) or not 0 < units <= MAX_UNITS:
         problem = f"{units!r:.40} is not allowed; write what clinfo tells as Max compute units"
-        faults.append(f"{place}: compute_units: {problem}")
+        faults.append(f"{place}: {UNITS}: {problem}")
     binaries = options.get("binaries", [])
     if not _is_list_of_strings(binaries):
         faults.append(f"{place}: binaries: {binaries!r:.40} is not allowed; write a list of files")

@@ -216,16 +216,16 @@ def _list_macros(operand: KernelOperand) -> Mapping[str, str]:
 def _list_half_macros(operand: KernelOperand) -> Mapping[str, str]:
     """Return the macros that convert elements in half precision to floats and back.
 
-    They are core functions: they need no cl_khr_fp16.
+    They need no cl_khr_fp16, and what stands in HALF_STORAGE_PRELUDE.
     """
     name = operand.name
     return {
         f"LOAD_{name}(i)": f"vload_half((i), {name})",
-        # Those with an `a` take a place that is aligned, at once: see LOAD4 in `_list_macros`.
-        f"LOAD4_{name}(i)": f"vloada_half4(0, {name} + (i))",
+        # Not vloada_half4, see HALF_STORAGE_PRELUDE.
+        f"LOAD4_{name}(i)": f"mace_widen(*(__global const ushort4 *)({name} + (i)))",
         f"LOADU4_{name}(i)": f"vload_half4(0, {name} + (i))",
         f"STORE_{name}(v, i)": f"vstore_half((v), (i), {name})",
-        f"STORE4_{name}(v, i)": f"vstorea_half4((v), 0, {name} + (i))",
+        f"STORE4_{name}(v, i)": f"*(__global ushort4 *)({name} + (i)) = mace_narrow(v)",
     }
 
 

@@ -22,6 +22,7 @@ from mace_core.api import (
 from mace_core.calibration import CalibratedTarget, Measure, Numbers
 from mace_core.candidates import Candidate
 from mace_core.deployment import Model
+from mace_core.device_choice import ChoosingTarget
 from mace_core.device_code import AssemblingTarget
 from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
@@ -30,7 +31,7 @@ from mace_core.lowering import Lower
 from mace_core.program import Call, Program
 from mace_core.tables import rows
 from mace_core.tuning import NO_TUNING, Tuning, tuning_of
-from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.options import UNITS, OpenclOptions
 
 if TYPE_CHECKING:
     from mace_target_opencl.blob import Blob
@@ -42,7 +43,7 @@ BUILT_BY = "mace-target-opencl 0.1.0"
 BUILT_FOR = "OpenCL 1.2"
 
 
-class Opencl(KernelTarget, CalibratedTarget, AssemblingTarget):
+class Opencl(KernelTarget, CalibratedTarget, ChoosingTarget, AssemblingTarget):
     """A GPU, or another device that has an OpenCL driver of version 1.2 or newer.
 
     options: the types in which kernels store and compute numbers, and which regions the device computes.
@@ -88,6 +89,9 @@ class Opencl(KernelTarget, CalibratedTarget, AssemblingTarget):
         """Return the program of a region."""
         from mace_target_opencl.depthwise_product import drop_requests
 
+        options = self.options.for_abi(abi)
+        if options != self.options:
+            return type(self)(options).lower(graph, abi, tuning)
         return drop_requests(super().lower(graph, abi, tuning))
 
     def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
@@ -113,14 +117,19 @@ class Opencl(KernelTarget, CalibratedTarget, AssemblingTarget):
         return not self.options.is_selective or self.options.costs.is_worth(region)
 
     def calibrate(self, measure: Measure) -> Numbers:
-        """Return the measured costs of the device; nothing for a model whose nodes go to it at any cost."""
+        """Return the compute units of the device, and its costs where they decide about regions."""
         from mace_target_opencl.calibration import build_probes, fit_costs
 
-        if not self.options.is_selective:
-            return {}
-        probes = build_probes()
         device = Opencl(replace(self.options, is_selective=False))
-        return fit_costs(measure(probes, device), measure(probes, None))
+        probes = build_probes() if self.options.is_selective else build_probes()[:1]
+        times = measure(probes, device)
+        costs = fit_costs(times, measure(probes, None)) if self.options.is_selective else {}
+        # A driver that does not know them says 0.
+        return {**costs, **({UNITS: times[0].units} if times[0].units else {})}
+
+    def select_device(self, name: str) -> str:
+        """Return the option by which the driver takes a device."""
+        return f"opencl.device={name}"
 
     def assemble(self, code: bytes) -> bytes | None:
         """Return machine code of PTX, which NVIDIA's driver gives out; None for any other program."""

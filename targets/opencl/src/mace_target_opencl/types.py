@@ -31,6 +31,25 @@ INT, SHORT = Code("int"), Code("short")
 HALF_VALUE = Code("mace_half")
 """The type of numbers that are computed in half precision; see `half_arithmetic`."""
 
+HALF_STORAGE_PRELUDE = Code(
+    """\
+float4 mace_widen(ushort4 bits);
+float4 mace_widen(ushort4 bits) { return vload_half4(0, (__private const half *)&bits); }
+ushort4 mace_narrow(float4 v);
+ushort4 mace_narrow(float4 v)
+{
+    ushort4 bits;
+    vstore_half4(v, 0, (__private half *)&bits);
+    return bits;
+}
+"""
+)
+"""What stands before kernels that load or store four elements in half precision at once.
+
+NVIDIA's compiler makes four loads of two bytes of vloada_half4, and one of eight of a ushort4. Functions of
+OpenCL's core convert, which need no extension.
+"""
+
 HALF_PRELUDE = Code(
     """\
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable

@@ -8,6 +8,7 @@
  *   OPENCL_STUB_TYPE=4                type of the devices: 4 a GPU, 2 a CPU
  *   OPENCL_STUB_VERSION=TEXT          of the devices ("OpenCL 1.2 stub")
  *   OPENCL_STUB_DRIVER=TEXT           version of the driver ("1.0")
+ *   OPENCL_STUB_UNITS=N               compute units (1)
  *   OPENCL_STUB_GROUP=N               work-items of the largest group (256)
  *   OPENCL_STUB_ARGUMENTS=N           bytes of the arguments of a kernel (1024)
  *   OPENCL_STUB_LOCAL=N               bytes of local memory (32 KiB)
@@ -174,6 +175,9 @@ EXPORT int32_t clGetDeviceInfo(cl_device device, uint32_t what, size_t bytes, vo
     case CL_DEVICE_LOCAL_MEM_SIZE:
       value = (uint64_t)number("OPENCL_STUB_LOCAL", "0x8000");
       return answer(&value, sizeof value, bytes, to, used);
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+      value = (uint64_t)number("OPENCL_STUB_UNITS", "1");
+      return answer(&value, sizeof(uint32_t), bytes, to, used);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE: return answer(&value, sizeof(size_t), bytes, to, used);
     case CL_DEVICE_IMAGE_SUPPORT:
       value = (uint64_t)number("OPENCL_STUB_IMAGES", "1");

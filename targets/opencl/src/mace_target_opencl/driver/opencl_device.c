@@ -99,10 +99,21 @@ static void choose_device(mace_device *device, const cl_device *ids, uint32_t co
   }
 }
 
+/* Add the names of devices that can compute to a list, as far as it has room. */
+static void list_names(const mace_device *device, const cl_device *ids, uint32_t count, char *list, size_t bytes) {
+  for (uint32_t i = 0; i < count && i < MAX_DEVICES; i++) {
+    const size_t length = strlen(list);
+    char name[64] = "";
+    if (is_able(device, ids[i]) && read_text(device, ids[i], CL_DEVICE_NAME, name, sizeof name))
+      snprintf(list + length, bytes - length, "%s%s", length ? ", " : "", name);
+  }
+}
+
 static mace_status find_any(mace_device *device, mace_text text) {
   static const uint64_t types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_CPU};
   cl_platform platforms[MAX_PLATFORMS];
   uint32_t platform_count = 0;
+  char names[120] = "";
   int best = 0;
   const int32_t code = device->cl.clGetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count);
   if (code && code != CL_PLATFORM_NOT_FOUND_KHR)
@@ -114,13 +125,16 @@ static mace_status find_any(mace_device *device, mace_text text) {
       uint32_t count = 0;
       if (device->cl.clGetDeviceIDs(platforms[p], types[t], MAX_DEVICES, ids, &count)) continue;
       choose_device(device, ids, count, types[t], &best);
+      list_names(device, ids, count, names, sizeof names);
     }
   if (best) return MACE_OK;
+  if (*device->settings.device && *names)
+    return mace_say(text, MACE_NO_DEVICE, "no OpenCL device is like opencl.device=%.60s; choose among %s, or fall back",
+                    device->settings.device, names);
   return mace_say(text, MACE_NO_DEVICE,
-                  "of %u OpenCL platforms none has a device%s%s of version 1.2 or newer; install the "
+                  "of %u OpenCL platforms none has a device of version 1.2 or newer; install the "
                   "driver of the device, or fall back",
-                  (unsigned)platform_count, *device->settings.device ? " like " : "",
-                  device->settings.device);
+                  (unsigned)platform_count);
 }
 
 /* Find the context of a queue that the application shares, which must execute in order. */

@@ -137,6 +137,18 @@ static mace_status open_opencl(const mace_config *config, void *memory, mace_dev
 
 static const char *describe(mace_device *device) { return device->name; }
 
+/* Nothing: no option changes what the device compiles of a program, and `describe` names the device. */
+static const char *list_code_options(mace_device *device) {
+  (void)device;
+  return "";
+}
+
+static uint32_t count_units(mace_device *device) {
+  uint32_t units = 0;
+  const size_t bytes = sizeof units;
+  return device->cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, bytes, &units, NULL) ? 0 : units;
+}
+
 static size_t count_bytes(const mace_payload *payload) {
   return payload ? mace_opencl_part_bytes(payload) : sizeof(mace_device);
 }
@@ -168,4 +180,6 @@ const mace_driver mace_opencl_driver = {
     .notify = mace_opencl_notify,
     .begin_copy = mace_opencl_begin_copy,
     .finish_copies = mace_opencl_finish_copies,
+    .code_options = list_code_options,
+    .units = count_units,
 };

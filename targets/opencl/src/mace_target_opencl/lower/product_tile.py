@@ -20,15 +20,18 @@ class DeviceSize:
     """How much a device computes at a time.
 
     max_items: work-items of a group that share results.  compute_units: each computes a group.
+    has_local: whether local memory is faster than what main memory is read through.
     """
 
     max_items: int = GROUPS[0]
     compute_units: int = MEASURED_UNITS
+    has_local: bool = True
 
     @classmethod
     def of(cls, options: OpenclOptions) -> DeviceSize:
-        """Return what the options of a model say."""
-        return cls(options.group_items, options.compute_units)
+        """Return what the options of a model say; of an unknown device, those of the measured one."""
+        units = options.compute_units or MEASURED_UNITS
+        return cls(options.group_items, units, options.local_memory is not False)
 
     def scale(self, count: int) -> int:
         """Return how many groups or work-items are to this device what so many are to the measured one."""
@@ -141,7 +144,7 @@ def choose_by_groups(
 
     blocks: of the depth, over all taps.
     """
-    if rows <= FEW_ROWS:
+    if rows <= FEW_ROWS or not size.has_local:
         return None
     medium, small = (batch * prod(tile.count_groups(rows, columns)) for tile in (MEDIUM, SMALL))
     many = size.scale(MANY_GROUPS)
@@ -188,7 +191,8 @@ def choose_splits(places: int, steps: int, size: DeviceSize) -> int:
     """
     splits = 1
     while (
-        splits < size.max_items // MIN_ACROSS
+        size.has_local
+        and splits < size.max_items // MIN_ACROSS
         and 2 * splits * places <= size.scale(BUSY_ITEMS)
         and 2 * splits * MIN_STEPS <= steps
     ):
