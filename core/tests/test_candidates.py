@@ -106,6 +106,36 @@ def test_a_trial_without_levels_calls_the_first_candidate_of_all_levels_that_tak
         lower_by_choice(offered[:2], graph.nodes[0], Lowering(graph), chooser)
 
 
+class OneLevel(Grouping):
+    """Has one level, as a device has: its nodes are lowered without forks."""
+
+    def levels(self, abi: str) -> tuple[Level, ...]:
+        return super().levels(abi)[:1]
+
+
+def test_a_candidate_does_not_see_what_one_of_the_node_before_has_set(tmp_path: Path) -> None:
+    target, graph = OneLevel(tmp_path), network()
+
+    def ask(node: Node, lowering: Lowering) -> None:
+        target.add_plain(node, lowering.aim("asked", lowering.levels))
+
+    def refuse_request(node: Node, lowering: Lowering) -> None:
+        if lowering.parameters == "asked":
+            raise Refused("was asked for something else")
+        target.add_plain(node, lowering)
+
+    free_candidate = Candidate("auto", refuse_request, lambda *_: 0.0)
+    target.lowerings = {
+        **target.lowerings,
+        "Add": (free_candidate, Candidate("asking", ask, lambda *_: 1.0)),
+    }
+    tuning = entries(TuningEntry("asking", 1, node=graph.nodes[1].name))
+    first, second = target.lower(graph, tuning=tuning).selections
+    assert {choice.candidate for choice in first.choices} == {"asking"}
+    assert {choice.candidate for choice in second.choices} == {"auto"}
+    assert not second.refused
+
+
 def test_a_node_is_stronger_than_an_op_and_a_level_than_all(tmp_path: Path) -> None:
     target, graph = Grouping(tmp_path), network()
     node, shapes = graph.nodes[1].name, "f32 2x6, f32 2x6"

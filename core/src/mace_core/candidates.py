@@ -72,6 +72,8 @@ def lower_by_choice(
     if not chooser.levels:
         _try(offered, node, lowering)
         return
+    # The lowering may still have what a candidate of the node before has set for itself.
+    lowering.aim(chooser.parameters(chooser.levels[0]))
     has_integers = any(lowering.tensors[name].quant for name in (*node.inputs, *node.outputs) if name)
     if lowering.numerics is Numerics.REPRODUCIBLE and not callable(offered) and not has_integers:
         # Another candidate would add floats in another order: one serves all levels, on every processor.
