@@ -122,7 +122,7 @@ def test_every_other_candidate_computes_them_apart() -> None:
     (selection,) = (s for s in Opencl().lower(graph).selections if s.key.node == graph.nodes[1].name)
     names = [*selection.choices[0].costs]
     assert "depthwise" in names
-    for name in {*names} - {"auto", "depthwise"}:
+    for name in {*names} - {"auto", "depthwise", "image_depthwise"}:
         first, _ = name_templates(Opencl().lower(graph, tuning=ask(name, graph)))
         assert first == "windows.cl.in", name
 
@@ -199,14 +199,6 @@ def test_extra_work_is_that_of_each_tile_but_the_first() -> None:
     narrow = Pair(count=1000, depth=64, columns=24, taps=9)
     # No element is computed twice, and 8 of the 32 columns are multiplied for nothing.
     assert narrow.count_extra(narrow.choose_tile() or tile) == 1000 * 64 * 8
-
-
-def test_blocks_in_images_are_computed_apart() -> None:
-    graph = build_block(BLOCKS[0])
-    assert name_templates(Opencl(OpenclOptions(images=True)).lower(graph)) == [
-        "windows.cl.in",
-        "product.cl.in",
-    ]
 
 
 def run(blocks: Sequence[Block], target: Opencl, candidate: str, folder: Path) -> dict[str, Array]:

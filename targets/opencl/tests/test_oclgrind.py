@@ -21,6 +21,8 @@ DRIVER = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
 
 
 TESTS = (
+    "test_depthwise_bytes.py::test_one_kernel_computes_what_the_references_do",
+    "test_depthwise_images.py::test_one_kernel_has_the_bits_of_two",
     "test_depthwise_product.py::test_small_blocks_compute_what_the_references_do",
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f32-1e-05]",
     "test_images.py::test_networks_of_odd_sizes_compute_what_the_references_do[f16-0.005]",

@@ -48,8 +48,9 @@ REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
     # Depthwise convolutions are Conv as well: there tiles and rows change nothing, and the tuner counts
     # candidates with equal calls as one.
     "Conv": {
-        "image": KernelRequest(images=True),
+        "image": KernelRequest(images=True, depthwise=False),
         "depthwise": KernelRequest(images=False, depthwise=True),
+        "image_depthwise": KernelRequest(images=True, depthwise=True),
         **PRODUCTS,
     },
     "MatMul": PRODUCTS,
@@ -59,7 +60,10 @@ REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
 """What the candidates of an op ask for, by their names."""
 
 # Without images: read_imagef returns floats.
-INTEGER_REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {"Conv": PRODUCTS, "MatMul": PRODUCTS}
+INTEGER_REQUESTS: Mapping[str, Mapping[str, KernelRequest]] = {
+    "Conv": {"depthwise": replace(PLAIN, depthwise=True), **PRODUCTS},
+    "MatMul": PRODUCTS,
+}
 """The same over quantized tensors."""
 
 

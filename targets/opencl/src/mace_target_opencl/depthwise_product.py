@@ -3,8 +3,9 @@
 The product by tiles computes the elements of its left factor through the window, in place of loading them:
 their bytes are neither written nor read. But each tile along the columns computes them again, so it pays
 where one or two tiles hold all columns. A result has the bits of two kernels in f32, because windows and
-depth are summed in the same order. With storage in half precision it has the more exact ones: what would be
-stored between the two kernels is not rounded, unless arithmetic is in half precision as well.
+depth are summed in the same order, and of quantized tensors, whose sums are exact. With storage in half
+precision it has the more exact ones: what would be stored between the two kernels is not rounded, unless
+arithmetic is in half precision as well.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from itertools import chain
 from math import prod
 
 from mace_core.emit.text import CIdentifier
+from mace_core.ir import DType
 from mace_core.program import Call, Kernel, Program
 from mace_target_opencl.costs import HYSTERESIS
 from mace_target_opencl.enqueue import MAX_OPERANDS, make_kernel, operands_of
+from mace_target_opencl.exact import EXACT
 from mace_target_opencl.fusion import MAX_STEPS, choose_names, rename_operands
 from mace_target_opencl.images import IMAGES
 from mace_target_opencl.kernel_operand import QUAD, KernelOperand
 from mace_target_opencl.kernel_request import DEPTHWISE
 from mace_target_opencl.lower.product_tile import (
     BLOCK,
+    BYTE_BLOCK,
     MANY_GROUPS,
     MIN_GROUPS,
     DeviceSize,
@@ -32,7 +36,7 @@ from mace_target_opencl.lower.product_tile import (
 from mace_target_opencl.lower.windows import drop_padded, reaches_over
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.steps import ElementStep
-from mace_target_opencl.types import FLOAT
+from mace_target_opencl.types import C_TYPES, FLOAT, HALF, INT, UNITS
 
 TILES = (ProductTile(8, 8, 2, 1), ProductTile(8, 8, 4, 1), ProductTile(8, 8, 1, 1), ProductTile(4, 16, 1, 1))
 """Of 64, 128, 32 and 16 columns. Wide ones for few rows: the elements of a row are computed once a tile."""
@@ -49,12 +53,14 @@ class Pair:
     """The sizes of a depthwise convolution and of the product that multiplies its results.
 
     count: pixels.  depth: channels of the first.  columns: those of the second.  taps: of a window.
+    unit: bytes of an element that passes between the two.
     """
 
     count: int
     depth: int
     columns: int
     taps: int
+    unit: int = 4
 
     @property
     def elements(self) -> int:
@@ -75,8 +81,7 @@ class Pair:
     def pays(self, tile: ProductTile, options: OpenclOptions) -> bool:
         """Tell whether one kernel is estimated to be clearly faster than two."""
         costs = options.costs
-        unit = 2 if options.storage == "f16" else 4
-        saved_us = costs.launch_us + 2 * self.elements * unit / costs.gpu_gb_s / 1e3
+        saved_us = costs.launch_us + 2 * self.elements * self.unit / costs.gpu_gb_s / 1e3
         return self.count_extra(tile) / costs.gpu_gmacs / 1e3 < HYSTERESIS * saved_us
 
 
@@ -89,13 +94,13 @@ def join_depthwise(first: Call, second: Call, tensor: str, options: OpenclOption
     request = params.get(DEPTHWISE)
     if request is False or not _is_depthwise(first) or not _is_pointwise(second, tensor):
         return None
-    if not _agree_on_rows(first, second):
+    if not _agree_on_type(first, second) or not _agree_on_rows(first, second):
         return None
     taps = prod(axis[2] for axis in _read_axes(first))
     count, columns, depth = (int(str(params[key])) for key in ("count", "columns", "depth"))
-    pair = Pair(count, depth, columns, taps)
+    pair = Pair(count, depth, columns, taps, _count_bytes(first, options))
     size = DeviceSize.of(options)
-    tile = pair.choose_tile(1 if request else size.scale(_choose_groups(options)))
+    tile = pair.choose_tile(1 if request else size.scale(_choose_groups(pair)))
     if tile is None or not (request or (size.has_local and pair.pays(tile, options))):
         return None
     operands = _Operands.of(first, second, tensor)
@@ -109,32 +114,46 @@ def join_depthwise(first: Call, second: Call, tensor: str, options: OpenclOption
     return replace(second, kernel=kernel, args=sizes, reads=operands.reads, inplace=False)
 
 
-def _choose_groups(options: OpenclOptions) -> int:
+def _count_bytes(first: Call, options: OpenclOptions) -> int:
+    """Return the bytes of an element between two kernels; floats become halves when calls are fused."""
+    kind = operands_of(first)[-1].type
+    return 2 if kind == FLOAT and options.storage == "f16" else UNITS[kind]
+
+
+def _choose_groups(pair: Pair) -> int:
     """Return the least groups of one kernel on the measured device.
 
     With fewer, two kernels are faster: the second shares its results among more work-items. But with storage
     in half precision they round what passes between them: UltraFace is off by 6.1e-3 of the range then, and
     by less than 5e-3 where pairs of 96 groups are joined.
     """
-    return MIN_GROUPS if options.storage == "f16" else MANY_GROUPS
+    return MIN_GROUPS if pair.unit == UNITS[HALF] else MANY_GROUPS
 
 
 def _make_kernel(first: Call, second: Call, operands: _Operands, tile: ProductTile) -> Kernel:
-    axes = _read_axes(first)
+    axes, windows = _read_axes(first), first.kernel.params
+    has_bytes = _has_bytes(first)
     params: Mapping[str, object] = {
         **{key: value for key, value in second.kernel.params.items() if key in COMMON},
         **tile.describe(),
-        "type": FLOAT,
-        "block": BLOCK,
+        "type": windows["type"],
+        "block": BYTE_BLOCK if has_bytes else BLOCK,
         "taps": 1,
-        "image": first.kernel.params["image"],
+        # Four channels are read at a time, as image_storage.py asks for.
+        "width": QUAD,
+        "image": windows["image"],
         "padded": any(map(reaches_over, axes)),
         "window_axes": axes,
         "window_steps": operands.window_steps,
         "operands": operands.described,
         "local_size": (tile.items, 1, 1),
+        # Where the depthwise convolution would read its operand from an image, the one kernel does.
+        **({IMAGES: True} if windows.get(IMAGES) else {}),
     }
-    return make_kernel("tile", params)
+    if has_bytes:
+        between = {"zero": windows["zero"], "window_type": operands_of(first)[-1].type}
+        params = {**params, **between, **{key: second.kernel.params[key] for key in COMMON_OF_BYTES}}
+    return make_kernel("tile_dots" if has_bytes else "tile", params)
 
 
 def _read_axes(call: Call) -> tuple[tuple[int, ...], ...]:
@@ -164,26 +183,47 @@ COMMON = (
 )
 """Parameters that a product has by itself or behind a window."""
 
+COMMON_OF_BYTES = ("dots", "flip", "x_fill", "w_zero", EXACT)
+"""More of these where bytes are multiplied."""
+
 
 def _is_depthwise(call: Call) -> bool:
-    """Tell whether a call is a depthwise convolution of floats in buffers."""
+    """Tell whether a call is a depthwise convolution of floats or of bytes."""
     params = call.kernel.params
-    if call.kernel.template.name != "windows.cl.in" or not params["weighted"] or params.get(IMAGES):
+    if call.kernel.template.name != "windows.cl.in" or not params["weighted"] or params["width"] != QUAD:
         return False
-    return params["type"] == FLOAT and params["width"] == QUAD and operands_of(call)[-1].type == FLOAT
+    has_floats = params["type"] == FLOAT and operands_of(call)[-1].type == FLOAT
+    return has_floats or _has_bytes(call)
+
+
+def _has_bytes(call: Call) -> bool:
+    """Tell whether a depthwise convolution sums integers and stores bytes."""
+    return call.kernel.params["type"] == INT and operands_of(call)[-1].type in BYTES
+
+
+BYTES = (C_TYPES[DType.I8], C_TYPES[DType.U8])
 
 
 def _is_pointwise(call: Call, tensor: str) -> bool:
-    """Tell whether a call is a product of floats in buffers, whose rows are pixels of a tensor."""
+    """Tell whether a call is a product whose rows are pixels of a tensor."""
     params = call.kernel.params
-    if call.kernel.template.name not in ("product.cl.in", "tile.cl.in") or params.get(IMAGES):
+    if call.kernel.template.name not in PRODUCTS:
         return False
-    is_plain = params["batch"] == 1 and not params["axes"] and not params.get("window_axes")
-    if not is_plain or params["type"] != FLOAT or params.get("dots"):
+    if params["batch"] != 1 or params["axes"] or params.get("window_axes"):
         return False
     has_shifts = any(str(params.get(key, "")) for key in ("x_shift", "w_shift"))
     factors = {str(operand.name): name for operand, name in zip(operands_of(call), call.reads, strict=False)}
     return not has_shifts and factors["x"] == tensor and factors["w"] != tensor
+
+
+PRODUCTS = ("product.cl.in", "tile.cl.in", "tile_dots.cl.in")
+
+
+def _agree_on_type(first: Call, second: Call) -> bool:
+    """Tell whether both sum floats, or the product multiplies bytes that the first stores."""
+    params = second.kernel.params
+    # Bytes are multiplied by `mace_dot` alone: quads of the depth, as the product has its weights then.
+    return bool(params.get("dots")) if _has_bytes(first) else params["type"] == FLOAT
 
 
 def _agree_on_rows(first: Call, second: Call) -> bool:

@@ -21,8 +21,11 @@ from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.types import FLOAT, HALF
 from mace_target_opencl.views import View
 
-TEMPLATES = ("product.cl.in", "windows.cl.in", "map.cl.in")
-"""Templates that can reach images; "windows" and "product" read x by row and column of a pixel."""
+TEMPLATES = ("product.cl.in", "windows.cl.in", "tile.cl.in", "map.cl.in")
+"""Templates that can reach images; all but "map" read x by row and column of a pixel.
+
+"tile" does so where it computes a depthwise convolution as well: other tiles have no width, and read buffers.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Access:
         """Whether the kernel can reach this operand in an image."""
         params = self.call.kernel.params
         template = self.call.kernel.template.name
-        if template not in TEMPLATES or params["width"] != QUAD or self.operand.type not in (FLOAT, HALF):
+        if template not in TEMPLATES or params.get("width") != QUAD or self.operand.type not in (FLOAT, HALF):
             return False
         # At this width the templates store whole pixels alone.
         if self.operand.is_written:
@@ -53,7 +56,8 @@ class Access:
             return True
         # Pools have no filters, and take their input as it lies; products do what they were asked for.
         is_asked = self.is_wish or (template == "windows.cl.in" and not params["weighted"])
-        return is_asked and len(params["axes"]) in (0, 2)  # type: ignore[arg-type]
+        axes = params.get("window_axes") or params["axes"]
+        return is_asked and len(axes) in (0, 2)  # type: ignore[arg-type]
 
 
 def store_in_images(program: Program) -> Program:
@@ -97,7 +101,8 @@ def _convert_call(call: Call, forms: Mapping[str, ImageForm]) -> Call:
 def _list_views(call: Call, operand: KernelOperand) -> list[View]:
     """Return how a kernel walks an operand in flat indices of its result."""
     steps: Sequence[ElementStep] = call.kernel.params["steps"]  # type: ignore[assignment]
-    lookups = chain.from_iterable(step.arguments for step in steps)
+    window_steps: Sequence[ElementStep] = call.kernel.params.get("window_steps", ())  # type: ignore[assignment]
+    lookups = chain.from_iterable(step.arguments for step in (*steps, *window_steps))
     views = [lookup.view for lookup in lookups if lookup is not None and lookup.operand == operand.name]
     view = call.kernel.params.get("view")
     return [view, *views] if isinstance(view, View) and str(operand.name) == "x" else views

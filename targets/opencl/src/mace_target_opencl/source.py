@@ -18,6 +18,9 @@ from mace_target_opencl.views import View
 FACTORS = ("x", "w", "f")
 """Operands that kernels which sum in half precision or in integers load so; steps load all others."""
 
+WINDOW_FACTORS = ("x", "f")
+"""Those of a depthwise convolution in the kernel of a product."""
+
 
 class KernelSource:
     """What the template of one kernel sees besides its constants.
@@ -41,8 +44,10 @@ class KernelSource:
         self._types = {operand.name: value_type(operand.type) for operand in self.operands}
         self._sums_in_half = kernel.params.get("type") == HALF_VALUE
         self._sums_in_integers = is_exact(kernel) and kernel.params.get("type") == INT
-        # Bytes that are multiplied four at a time are loaded as they are.
-        self._sums_in_integers = self._sums_in_integers and not kernel.params.get("dots")
+        self._integer_factors: Sequence[str] = FACTORS if self._sums_in_integers else ()
+        # Bytes that are multiplied four at a time are loaded as they are: all but those of a window.
+        if kernel.params.get("dots"):
+            self._integer_factors = WINDOW_FACTORS if kernel.params.get("window_axes") else ()
         self._is_checked = bool(kernel.params.get(CHECKS))
 
     def render(self) -> Code:
@@ -102,9 +107,10 @@ class KernelSource:
     def finish_window(self, value: str, index: str, variable: str) -> Code:
         """Return a block that computes the steps of a window's four results, and assigns them.
 
-        value: floats.  index: that of the first result, as for `store`.  variable: what a product multiplies.
+        value: floats, or sums of integers.  index: that of the first result, as for `store`.
+        variable: what a product multiplies.
         """
-        lines = [f"const uint store_at = (uint)({index});", f"const float4 v0 = {value};"]
+        lines = [f"const uint store_at = (uint)({index});", f"const {self._window_type}4 v0 = {value};"]
         for number, step in enumerate(self.window_steps):
             lines += self._compute(self._window_name, number, step, 4)
         result = f"v{len(self.window_steps)}"
@@ -120,9 +126,14 @@ class KernelSource:
             return list_image_macros(operand, HALF_VALUE if self._is_half_factor(operand) else None)
         if self._is_half_factor(operand):
             return _list_half_loads(operand)
-        if self._sums_in_integers and operand.name in FACTORS and operand.type != INT:
+        if operand.name in self._integer_factors and operand.type != INT:
             return _list_integer_loads(operand)
         return _list_half_macros(operand) if operand.type == HALF else _list_macros(operand)
+
+    @property
+    def _window_type(self) -> str:
+        """The type of what the steps of a window begin with."""
+        return "int" if self._sums_in_integers else "float"
 
     def _is_half_factor(self, operand: KernelOperand) -> bool:
         return self._sums_in_half and operand.name in FACTORS
@@ -157,7 +168,7 @@ class KernelSource:
         written = next((operand.name for operand in self.operands if operand.is_written), None)
         first = self.kernel.params.get("value_type") or (self._types[written] if written else "")
         return [
-            *self._declare_steps(self._window_name, self.window_steps, "float"),
+            *self._declare_steps(self._window_name, self.window_steps, self._window_type),
             *self._declare_steps(self.kernel.name, self.steps, str(first)),
         ]
 

@@ -59,11 +59,11 @@ def _enqueue_conv(node: Node, lowering: Lowering, *, transposed: bool) -> None:
         order = WeightOrder((outputs // QUAD, QUAD, taps, depth), (0, 2, 3, 1), form)
     filters = pack(lowering, node, node.inputs[1], order)
     product = plan_conv(node, lowering, filters, transposed=transposed)
-    joins = _choose_join(node, lowering, product)
+    joins = choose_join(node, lowering, product)
     enqueue_finished(lowering, node, replace(product, filters=form, depthwise=joins))
 
 
-def _choose_join(node: Node, lowering: Lowering, product: MatrixProduct) -> bool | None:
+def choose_join(node: Node, lowering: Lowering, product: MatrixProduct) -> bool | None:
     """Tell whether a candidate joins a product with the depthwise convolution before it; None: no choice.
 
     Raises Refused where a candidate asks for one kernel, and there is no such convolution.

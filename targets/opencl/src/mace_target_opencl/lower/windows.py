@@ -31,6 +31,7 @@ class WindowKernel:
     types: C types of constants, if not float.  sums: type of `a`, if not that of x: exact integers.
     result: type of `finish`, if not that of `a`.  width: channels of a work-item, None for the best number.
     filters: the form of the weights where they lie in an image: [channels / 4, taps, 4].
+    zero: zero point of x, which is subtracted from each element.
     """
 
     first: str
@@ -46,6 +47,7 @@ class WindowKernel:
     result: Code | None = None
     width: int | None = None
     filters: ImageForm | None = None
+    zero: int = 0
 
 
 def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: WindowKernel) -> None:
@@ -67,6 +69,7 @@ def enqueue_windows(lowering: Lowering, node: Node, windows: Windows, kernel: Wi
         "counts": kernel.counts,
         "counts_pads": kernel.counts_pads,
         "weighted": bool(kernel.weights),
+        "zero": kernel.zero,
         "w_channel": kernel.filters.columns if kernel.filters else 1,
         "w_step": 4 if kernel.filters else channels,
         **({IMAGES: True} if kernel.filters else {}),

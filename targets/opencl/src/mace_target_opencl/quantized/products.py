@@ -14,7 +14,7 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
-from mace_target_opencl.lower.conv import order_filters, plan_conv
+from mace_target_opencl.lower.conv import choose_join, order_filters, plan_conv
 from mace_target_opencl.lower.packing import WeightOrder
 from mace_target_opencl.lower.product import IntegerSums, MatrixProduct, enqueue_product, plan_product
 from mace_target_opencl.lower.windows import WindowKernel, enqueue_windows
@@ -142,7 +142,8 @@ def _enqueue_conv(
         order = WeightOrder((*order.shape[:3], order.shape[3] // QUAD, QUAD), (0, 2, 3, 1, 4))
     filters = _pack(lowering, node.inputs[1], order, weights.values)
     product = plan_conv(node, lowering, filters, transposed=transposed)
-    _enqueue(node, lowering, replace(product, integer=integer), columns)
+    joins = choose_join(node, lowering, product)
+    _enqueue(node, lowering, replace(product, integer=integer, depthwise=joins), columns)
 
 
 def _describe_sums(node: Node, lowering: Lowering, weights: IntegerWeights, summands: int) -> IntegerSums:
@@ -190,12 +191,13 @@ def _enqueue_depthwise(node: Node, lowering: Lowering, weights: IntegerWeights, 
     step, operands = columns.finish(node, lowering)
     window = WindowKernel(
         "0",
-        f"a + (v - ({Scale.from_tensor(x).zero})) * {load}(w_at)",
+        f"a + v * {load}(w_at)",
         weights=_pack(lowering, node.inputs[1], order, values),
         steps=(step,),
         others=operands,
         types={**TYPES, "w": SHORT},
         sums=INT,
+        zero=Scale.from_tensor(x).zero,
     )
     enqueue_windows(lowering, node, windows, window)
 

@@ -34,7 +34,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
     factor = single(source.step / target.step)
     window = WindowKernel(
         "0",
-        f"a + (v - ({source.zero}))",
+        "a + v",
         f"mace_divide((float)a * {factor}, (float)max(n, 1))",
         counts=True,
         counts_pads=attrs.count_pad,
@@ -43,6 +43,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
         result=FLOAT,
         # The division is a function of one number.
         width=1,
+        zero=source.zero,
     )
     enqueue_windows(lowering, node, Windows.of(attrs.kernel, attrs), window)
 

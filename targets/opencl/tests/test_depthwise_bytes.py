@@ -1,0 +1,194 @@
+"""Depthwise convolutions of bytes in the kernel of the pointwise one behind them: when, and with which bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opencl_device import compile_by_clang, load_on_device, require_device
+from test_quantized import full_range, load_on_cpu
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph, Quant, Shape, Storage
+from mace_core.program import Program
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import merge
+from mace_core.tuning import Tuning, TuningEntry
+from mace_target_opencl.enqueue import operands_of, render_program
+from mace_target_opencl.lower.product_tile import BYTE_BLOCK
+from mace_target_opencl.options import OpenclOptions
+from mace_target_opencl.target import Opencl
+
+
+@dataclass(frozen=True)
+class Block:
+    """A depthwise convolution of bytes, and a pointwise one.
+
+    kernel: sides of the window.  zero: of the pointwise weights.  read: type of the input.  dtype: of what
+    passes between the two, and of the result.
+    """
+
+    name: str
+    x: Shape
+    kernel: Shape
+    columns: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 1
+    after: int = 1
+    zero: int = 0
+    read: DType = DType.U8
+    dtype: DType = DType.U8
+    is_residual: bool = False
+
+
+BLOCKS = (
+    Block("plain", (1, 16, 16, 32), (3, 3), 64),
+    Block("strided", (2, 23, 11, 20), (3, 3), 36, 2, 1, 0, 1, 131, is_residual=True),
+    Block("signed", (1, 10, 9, 52), (3, 3), 132, 1, 2, 0, 0, read=DType.I8, dtype=DType.I8),
+    Block("wide", (1, 9, 8, 16), (5, 5), 16, 1, 1, 2, 2, 3, DType.I8, DType.U8),
+    Block("line", (3, 40, 24), (3,), 40, zero=255, dtype=DType.I8),
+    Block("narrow", (1, 6, 5, 36), (3, 3), 12, read=DType.I16),
+)
+"""Depths and columns that fill no tile, weights with a zero point, and each pair of types."""
+
+NAMES = [block.name for block in BLOCKS]
+
+
+def build_block(block: Block) -> Graph:
+    builder, rng = Builder(block.name), np.random.default_rng(0)
+    channels, axes = block.x[-1], len(block.kernel)
+
+    def weigh(shape: Shape, zero: int = 0) -> str:
+        if zero:
+            values: Array = rng.integers(0, 256, shape).astype(np.uint8)
+            return builder.weight("w", values, Quant.of(0.004, zero))
+        scales = tuple(float(scale) for scale in rng.uniform(0.001, 0.01, shape[0]))
+        values = rng.integers(-128, 128, shape).astype(np.int8)
+        return builder.weight("w", values, Quant(scales, (0,) * shape[0], 0))
+
+    def fit(dtype: DType, scale: float, zero: int) -> Storage:
+        if dtype is DType.I16:
+            return Storage(dtype, Quant.of(scale / 64))
+        return Storage(dtype, Quant.of(scale, zero - 128 if dtype is DType.I8 else zero))
+
+    read = fit(block.read, 0.02, 119)
+    x = builder.input("x", read.dtype, block.x, read.quant)
+    attrs = {
+        "strides": (block.stride,) * axes,
+        "pads_before": (block.before,) * axes,
+        "pads_after": (block.after,) * axes,
+        "dilations": (block.dilation,) * axes,
+    }
+    middle = builder.reserve_output("middle", fit(block.dtype, 0.03, 131))
+    operands = [x, weigh((channels, *block.kernel, 1)), _weigh_bias(builder, channels)]
+    depthwise = {**attrs, "group": channels, "low": -3.0, "high": 3.5}
+    y = builder.add("Conv", operands, depthwise, outputs=[middle])[0]
+    points = {"strides": (1,) * axes, "pads_before": (0,) * axes, "pads_after": (0,) * axes}
+    operands = [y, weigh((block.columns, *(1,) * axes, channels), block.zero)]
+    points = {**points, "dilations": (1,) * axes}
+    result = builder.reserve_output("result", fit(block.dtype, 0.08, 120))
+    y = builder.add("Conv", operands, points, outputs=[result])[0]
+    if block.is_residual:
+        rest = builder.input("rest", DType.U8, builder.tensors[y].shape, Quant.of(0.05, 128))
+        total = builder.reserve_output("total", Storage(DType.U8, Quant.of(0.1, 100)))
+        y = builder.add("Add", [y, rest], {}, outputs=[total])[0]
+    return builder.finish([y])
+
+
+def _weigh_bias(builder: Builder, channels: int) -> str:
+    values = np.random.default_rng(1).integers(-9999, 9999, channels).astype(np.int32)
+    return builder.weight("b", values, Quant.of(0.0001))
+
+
+def ask(graph: Graph, candidate: str = "depthwise") -> Tuning:
+    """Return a tuning file that asks for a candidate at each pointwise convolution."""
+    nodes = [n.name for n in graph.nodes if n.op.name == "Conv" and graph.weights[n.inputs[1]].shape[-1] > 1]
+    return Tuning(Path("t.yml"), tuple(TuningEntry(candidate, 1, node=name) for name in nodes))
+
+
+def name_templates(program: Program) -> list[str]:
+    return [call.kernel.template.name for call in program.calls]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=NAMES)
+def test_a_candidate_makes_both_one_kernel_of_both_nodes(block: Block) -> None:
+    graph = build_block(block)
+    (call,) = Opencl().lower(graph, tuning=ask(graph)).calls
+    assert call.kernel.template.name == "tile_dots.cl.in"
+    assert call.kernel.params["block"] == BYTE_BLOCK
+    assert call.sources == tuple(dict.fromkeys(node.sources[0] for node in graph.nodes))
+    # Only the quads that are multiplied at once are loaded as they are.
+    source = render_program([call.kernel])
+    loads = {name: f"#define LOAD4_{name}(i) convert_int4" in source for name in ("x", "f", "w")}
+    assert loads == {"x": True, "f": True, "w": False}
+
+
+@pytest.mark.parametrize(
+    ("pixels", "columns", "is_joined"),
+    [(112, 24, True), (112, 192, False), (56, 24, False)],
+)
+def test_the_target_joins_where_few_tiles_have_all_columns_and_many_have_the_rows(
+    pixels: int, columns: int, is_joined: bool
+) -> None:
+    graph = build_block(Block("m", (1, pixels, pixels, 96), (3, 3), columns))
+    assert len(Opencl().lower(graph).calls) == (1 if is_joined else 2)
+    # What is stored in bytes is not stored in halves, which would be joined with fewer groups.
+    assert len(Opencl(OpenclOptions(storage="f16")).lower(graph).calls) == (1 if is_joined else 2)
+    assert len(Opencl(OpenclOptions(local_memory=False)).lower(graph).calls) == 2
+
+
+def test_candidates_that_come_to_the_same_have_one_kernel() -> None:
+    graph = build_block(Block("m", (1, 112, 112, 96), (3, 3), 24))
+    auto, asked = (Opencl().lower(graph, tuning=ask(graph, name)) for name in ("auto", "depthwise"))
+    assert auto.calls == asked.calls
+    assert len(Opencl().lower(graph, tuning=ask(graph, "tile32")).calls) == 2
+
+
+def test_bytes_that_are_stored_as_wider_numbers_are_computed_apart() -> None:
+    """Products of sixteen bits are not made four at a time, and those of floats not of bytes."""
+    graph = build_block(replace(BLOCKS[-1], dtype=DType.I16))
+    first, second = Opencl().lower(graph, tuning=ask(graph)).calls
+    assert str(operands_of(first)[-1].type) == "short"
+    assert not second.kernel.params.get("window_axes")
+
+
+@pytest.mark.slow
+def test_kernels_are_opencl_c(tmp_path: Path) -> None:
+    graph = merge("all", [build_block(block) for block in BLOCKS])
+    program = Opencl().lower(graph, tuning=ask(graph))
+    assert compile_by_clang(render_program(call.kernel for call in program.calls), tmp_path)
+
+
+def run(graph: Graph, target: Opencl, folder: Path) -> dict[str, Array]:
+    tuning = ask(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mace_target_opencl.target.tuning_of", lambda *_: tuning)
+        model = load_on_device([graph], folder, target)["all"]
+    results: dict[str, Array] = model.run(full_range(graph))
+    return results
+
+
+@pytest.mark.device
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("checks", [False, True], ids=("plain", "checked"))
+def test_one_kernel_has_the_bits_of_the_cpu(checks: bool, tmp_path: Path) -> None:
+    require_device()
+    graph = merge("all", [build_block(block) for block in BLOCKS])
+    expected = load_on_cpu(graph, tmp_path / "cpu")["all"].run(full_range(graph))
+    actual = run(graph, Opencl(OpenclOptions(checks_bounds=checks)), tmp_path / "device")
+    assert [name for name in expected if not np.array_equal(actual[name], expected[name])] == []
+    assert all(len({*array.ravel()}) > 9 for array in expected.values()), "not clamped to few numbers"
+
+
+@pytest.mark.device
+@pytest.mark.exhaustive
+def test_one_kernel_computes_what_the_references_do(tmp_path: Path) -> None:
+    """Within a step of each rounding: of the two results, and of the sum behind them."""
+    require_device()
+    graph = merge("all", [build_block(replace(block, x=(1, *block.x[1:]))) for block in BLOCKS])
+    expected, actual = execute(graph, full_range(graph)), run(graph, Opencl(), tmp_path)
+    for name in graph.outputs:
+        assert np.abs(actual[name].astype(int) - expected[name].astype(int)).max() <= 2, name
