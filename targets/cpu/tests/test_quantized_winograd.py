@@ -253,7 +253,8 @@ def test_bits_are_those_of_direct_products(
     ("size", "channels", "columns", "dots"),
     [
         (28, 128, 128, ("pairs", "quads", "vnni")),
-        (56, 64, 64, ("pairs", "quads")),
+        (56, 64, 64, ("pairs", "quads", "vnni")),
+        (14, 256, 256, ("pairs", "quads")),
         (7, 128, 128, ("pairs", "quads")),  # four tiles share each weight that is transformed
         (16, 4, 16, ()),  # the transforms take longer than the products
         (14, 256, 16, ("pairs", "quads")),
