@@ -52,6 +52,9 @@ def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
         MaceError, match="mace_run: exited with status 1: known-answer test; correct its input"
     ):
         execute(tmp_path, Scripted("raise SystemExit('known-answer test')"))
+    with pytest.raises(MaceError) as error:
+        execute(tmp_path, Scripted("raise SystemExit('model: status 6: no device; install its driver')"))
+    assert str(error.value).endswith("exited with status 1: model: status 6: no device; install its driver")
     (tmp_path / "arm64").mkdir()
     (tmp_path / "arm64" / "mace_run").write_text("")
     with pytest.raises(MaceError, match="exited with status 3: it printed nothing"):

@@ -175,8 +175,10 @@ class BuiltLibrary:
         # that a missing one alone is no fault.
         if not message and not (self.programs / program).is_file():
             raise self._refuse_missing(program)
+        # A program says what to do behind the last semicolon, as every message does.
+        message, _, remedy = message.rpartition("; ") if "; " in message else (message, "", "")
         problem = f"exited with status {done.returncode}: {message or 'it printed nothing'}"
-        raise MaceError(program, problem, "correct its input, or report a bug")
+        raise MaceError(program, problem, remedy or "correct its input, or report a bug")
 
     def _refuse_missing(self, program: str) -> MaceError:
         """Return the error for a program that is not built."""

@@ -100,11 +100,12 @@ def _convert_call(call: Call, forms: Mapping[str, ImageForm]) -> Call:
 
 def _list_views(call: Call, operand: KernelOperand) -> list[View]:
     """Return how a kernel walks an operand in flat indices of its result."""
-    steps: Sequence[ElementStep] = call.kernel.params["steps"]  # type: ignore[assignment]
-    window_steps: Sequence[ElementStep] = call.kernel.params.get("window_steps", ())  # type: ignore[assignment]
+    params = call.kernel.params
+    steps: Sequence[ElementStep] = params["steps"]  # type: ignore[assignment]
+    window_steps: Sequence[ElementStep] = params.get("window_steps", ())  # type: ignore[assignment]
     lookups = chain.from_iterable(step.arguments for step in (*steps, *window_steps))
     views = [lookup.view for lookup in lookups if lookup is not None and lookup.operand == operand.name]
-    view = call.kernel.params.get("view")
+    view = params.get("view")
     return [view, *views] if isinstance(view, View) and str(operand.name) == "x" else views
 
 
