@@ -1,11 +1,11 @@
-"""A network for tests of images: convolutions of all kinds, pools, and operands that stay in buffers."""
+"""Networks for tests of images: convolutions of all kinds, pools, and operands that stay in buffers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph
+from mace_core.ir import DType, Graph, Shape
 
 RNG_SEED = 7
 
@@ -45,3 +45,24 @@ def add_network(builder: Builder, x: str) -> list[str]:
     dilated = builder.one("Conv", [means, weight(8, 3, 3, 20)], window(2, 1, 2))
     odd = builder.one("Conv", [first, weight(5, 1, 1, 8)], window())
     return [builder.one("Mul", [dilated, dilated]), odd]
+
+
+def build_pair(shape: Shape, outputs: int, stride: int = 1) -> Graph:
+    """Return a block whose operand, residual and result lie in images, between ops on each element."""
+    channels = shape[-1]
+    builder, rng = Builder(f"pair_{channels}_{outputs}_{stride}"), np.random.default_rng(0)
+
+    def weight(*shape: int) -> str:
+        return builder.weight("w", rng.normal(0, 0.3, shape).astype(np.float32))
+
+    x = builder.one("Tanh", [builder.input("x", DType.F32, shape)])
+    attrs = {**window(1, stride), "group": channels, "low": -0.9, "high": 1.5}
+    y = builder.one("Conv", [x, weight(channels, 3, 3, 1), weight(channels)], attrs)
+    if stride == 1:
+        # The depthwise kernel adds it: an operand of its steps in an image.
+        y = builder.one("Add", [y, x])
+    y = builder.one("Conv", [y, weight(outputs, 1, 1, channels), weight(outputs)], window())
+    if stride == 1 and outputs == channels:
+        y = builder.one("Add", [y, x])
+    # Another convolution, so that the result lies in an image too.
+    return builder.finish([builder.one("Conv", [y, weight(4, 1, 1, outputs)], window())])

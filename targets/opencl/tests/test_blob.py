@@ -179,6 +179,31 @@ def test_a_header_that_lies_is_refused(field: str, value: int, fault: str, probe
     assert fault in answer
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [
+        (0, 9, "an operand is no port"),
+        (1, 3, "an operand has no such elements"),
+        (2, 1 << 20, "an operand leaves its memory"),
+        (3, 1 << 20, "an operand leaves its memory"),
+        (3, (1 << 64) - 1, "an operand leaves its memory"),
+    ],
+)
+def test_an_operand_that_lies_is_refused(
+    number: int, field: int, value: int, fault: str, probe: Path
+) -> None:
+    """Field 0 is the binding, then unit, offset and bytes; operands are the input, the constant and the output."""
+    blob = small_blob()
+    start = HEADER.size + header_of(blob.code)["calls"] * CALL.size + number * OPERAND.size
+    record = [*OPERAND.unpack_from(blob.code, start)]
+    record[field] = value
+    code = blob.code[:start] + OPERAND.pack(*record) + blob.code[start + OPERAND.size :]
+    (answer,) = ask(probe, [Case(code, scratch=blob.scratch, weights=len(blob.weights))])
+    assert answer == f"blob {fault}"
+
+
 def image_blob() -> Blob:
     """Two convolutions of 400 bytes, whose filters and the tensor between them lie in images."""
     builder = Builder("m")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from half_device import replace_half
-from image_network import window
+from image_network import build_pair, window
 from opencl_device import compile_by_clang, load_on_device, measure_error, require_device
 
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph, Shape
+from mace_core.ir import Array, DType, Graph
 from mace_core.program import Call, Program
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
@@ -26,27 +26,6 @@ from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
 IMAGES = OpenclOptions(images=True)
-
-
-def build_pair(shape: Shape, outputs: int, stride: int = 1) -> Graph:
-    """Return a block whose operand, residual and result lie in images, between ops on each element."""
-    channels = shape[-1]
-    builder, rng = Builder(f"pair_{channels}_{outputs}_{stride}"), np.random.default_rng(0)
-
-    def weight(*shape: int) -> str:
-        return builder.weight("w", rng.normal(0, 0.3, shape).astype(np.float32))
-
-    x = builder.one("Tanh", [builder.input("x", DType.F32, shape)])
-    attrs = {**window(1, stride), "group": channels, "low": -0.9, "high": 1.5}
-    y = builder.one("Conv", [x, weight(channels, 3, 3, 1), weight(channels)], attrs)
-    if stride == 1:
-        # The depthwise kernel adds it: an operand of its steps in an image.
-        y = builder.one("Add", [y, x])
-    y = builder.one("Conv", [y, weight(outputs, 1, 1, channels), weight(outputs)], window())
-    if stride == 1 and outputs == channels:
-        y = builder.one("Add", [y, x])
-    # Another convolution, so that the result lies in an image too.
-    return builder.finish([builder.one("Conv", [y, weight(4, 1, 1, outputs)], window())])
 
 
 PAIRS = (

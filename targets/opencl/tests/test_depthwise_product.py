@@ -19,7 +19,7 @@ from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_core.tuning import Tuning, TuningEntry
 from mace_target_opencl.depthwise_product import Pair
-from mace_target_opencl.enqueue import render_program
+from mace_target_opencl.enqueue import MAX_OPERANDS, operands_of, render_program
 from mace_target_opencl.fusion import fuse
 from mace_target_opencl.half_arithmetic import PARTIAL, compute_in_half
 from mace_target_opencl.half_storage import store_in_half
@@ -162,6 +162,21 @@ def test_pairs_of_few_groups_are_joined_where_storage_would_round(storage: str, 
     graph = build_block(Block("m", (1, 56, 56, 96), (3, 3), 24))
     templates = name_templates(Opencl(OpenclOptions(storage)).lower(graph))
     assert (templates == ["tile.cl.in"]) == is_joined
+
+
+@pytest.mark.parametrize(("count", "templates"), [(2, 1), (7, 2)])
+def test_both_are_apart_where_one_kernel_would_have_too_many_operands(count: int, templates: int) -> None:
+    builder, rng = Builder("m"), np.random.default_rng(0)
+    y = builder.input("x", DType.F32, (1, 112, 112, 32))
+    plain = {**WINDOW, "pads_before": (0, 0), "pads_after": (0, 0)}
+    for shape, attrs in (((32, 3, 3, 1), {**WINDOW, "group": 32}), ((32, 1, 1, 32), plain)):
+        y = builder.one("Conv", [y, builder.weight("w", rng.normal(size=shape).astype(np.float32))], attrs)
+        for _ in range(count):
+            condition = builder.input("c", DType.BOOL, (1, 112, 112, 32))
+            y = builder.one("Where", [condition, y, builder.input("s", DType.F32, (1, 112, 112, 32))])
+    calls = Opencl().lower(builder.finish([y])).calls
+    assert len(calls) == templates
+    assert all(len(operands_of(call)) <= MAX_OPERANDS for call in calls)
 
 
 def test_results_that_something_else_reads_are_stored() -> None:

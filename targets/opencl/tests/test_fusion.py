@@ -17,7 +17,8 @@ from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import assert_close, merge, random_inputs
 from mace_core.testing.samples import samples
-from mace_target_opencl.enqueue import operands_of, render_kernel
+from mace_target_opencl.enqueue import MAX_OPERANDS, operands_of, render_kernel
+from mace_target_opencl.fusion import MAX_STEPS
 from mace_target_opencl.steps import ElementStep
 from mace_target_opencl.target import Opencl
 from mace_target_opencl.types import value_type
@@ -38,6 +39,29 @@ def build_chain(ops: Sequence[tuple[str, bool]]) -> Graph:
         other = builder.input(f"s{number}", DType.F32, SHAPE)
         y = builder.one(op, [other, y] if is_second else [y, other])
     return builder.finish([y])
+
+
+def build_selections(count: int) -> Graph:
+    """Return a convolution and selections behind it, each with a condition and another operand."""
+    builder = Builder("selections")
+    w = builder.weight("w", np.random.default_rng(0).normal(0, 0.3, (8, 1, 1, 8)).astype(np.float32))
+    y = builder.one("Conv", [builder.input("x", DType.F32, SHAPE), w], POINT)
+    for number in range(count):
+        condition = builder.input(f"c{number}", DType.BOOL, SHAPE)
+        y = builder.one("Where", [condition, y, builder.input(f"s{number}", DType.F32, SHAPE)])
+    return builder.finish([y])
+
+
+def test_a_kernel_has_no_more_steps_than_small_devices_have_registers_for() -> None:
+    calls = Opencl().lower(build_chain([("Add", False)] * (MAX_STEPS + 3))).calls
+    assert [len(call.kernel.params["steps"]) for call in calls] == [MAX_STEPS, 3]
+
+
+def test_a_kernel_has_no_more_operands_than_devices_take() -> None:
+    counts = [len(operands_of(call)) for call in Opencl().lower(build_selections(14)).calls]
+    assert len(counts) == 2
+    # A selection is a step with two operands, so that one place of the most may stay empty.
+    assert counts[0] in (MAX_OPERANDS, MAX_OPERANDS - 1)
 
 
 CHAINS = (

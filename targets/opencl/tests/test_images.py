@@ -14,7 +14,7 @@ from stub_session import Probe, ProbeSession, build_probe
 
 from mace_core.errors import PluginError
 from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph
+from mace_core.ir import Array, DType, Graph, Shape
 from mace_core.program import Call, Program
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
@@ -24,8 +24,10 @@ from mace_target_opencl.enqueue import make_kernel, operands_of, render_program
 from mace_target_opencl.half_arithmetic import compute_in_half
 from mace_target_opencl.half_storage import store_in_half
 from mace_target_opencl.image_storage import count_bytes, plan_images, store_in_images
+from mace_target_opencl.kernel_operand import ImageForm
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
+from mace_target_opencl.types import HALF
 
 IMAGES = OpenclOptions(images=True)
 NO_DEVICE, FAILED = 6, 11
@@ -102,6 +104,39 @@ def test_tensors_that_live_at_one_time_share_no_image() -> None:
     each_alone = sum(image.form.rows * image.form.width * 16 for image in planned.values())
     assert count_bytes([*planned.values()]) < each_alone
     assert encode(program).image_bytes == count_bytes([*planned.values()])
+
+
+@pytest.mark.parametrize(
+    ("shape", "fits"),
+    [
+        ((1, 8192, 1, 4), True),
+        ((1, 8193, 1, 4), False),
+        ((3, 2731, 1, 4), False),
+        ((1, 1, 8192, 4), True),
+        ((1, 1, 4097, 8), False),
+        ((1, 4, 4, 6), False),
+        ((4, 4, 4), False),
+    ],
+)
+def test_an_image_has_at_most_the_rows_and_columns_of_every_device(shape: Shape, fits: bool) -> None:
+    assert (ImageForm.of_activation(shape) is not None) == fits
+
+
+def test_halves_and_floats_share_no_image() -> None:
+    """The format of an image is fixed when it is made."""
+    program = lower()
+    names = [image.name for image in plan_images(program) if not image.is_constant]
+    halves = {*names[::2]}
+
+    def narrow(call: Call) -> Call:
+        pairs = zip(operands_of(call), (*call.reads, *call.writes), strict=True)
+        operands = tuple(replace(o, type=HALF) if tensor in halves else o for o, tensor in pairs)
+        return replace(call, kernel=make_kernel("map", {**call.kernel.params, "operands": operands}))
+
+    planned = plan_images(replace(program, calls=tuple(map(narrow, program.calls))))
+    units = {number: {i.unit for i in planned if i.slot == number} for number in {i.slot for i in planned}}
+    assert {2} in units.values()
+    assert all(len(found) == 1 for found in units.values()), units
 
 
 def test_no_result_takes_the_place_of_an_operand_in_an_image() -> None:

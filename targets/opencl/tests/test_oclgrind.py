@@ -35,6 +35,13 @@ TESTS = (
 """Tests whose kernels run in the simulator."""
 
 
+@pytest.mark.slow
+def test_small_kernels_have_no_races_and_stay_inside_of_their_buffers(tmp_path: Path) -> None:
+    test = Path(__file__).with_name("test_small_kernels.py")
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "device and slow"]
+    assert "1 passed" in simulate(["-m", "pytest", *options, str(test)], tmp_path)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("test", TESTS)
 def test_kernels_of_odd_shapes_have_no_races_and_stay_inside_of_their_buffers(

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
-import numpy as np
 import pytest
 from opencl_device import load_on_device, measure_error, require_device
+from product_graphs import build_conv, build_product
 
-from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Shape
+from mace_core.ir import Graph
 from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import merge, random_inputs
 from mace_target_opencl.enqueue import render_kernel
 from mace_target_opencl.options import MEASURED_UNITS, OpenclOptions
 from mace_target_opencl.target import Opencl
-
-
-def build_conv(name: str, x: Shape, w: Shape, attrs: Mapping[str, object] | None = None) -> Graph:
-    """Return a convolution with a bias and a Relu."""
-    builder, rng = Builder(name), np.random.default_rng(0)
-    weights = rng.standard_normal(w).astype(np.float32)
-    operands = [
-        builder.input("x", DType.F32, x),
-        builder.weight("w", weights),
-        builder.weight("b", weights.reshape(w[0], -1)[:, 0]),
-    ]
-    plain = {"strides": (1, 1), "pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
-    return builder.finish([builder.one("Relu", [builder.one("Conv", operands, {**plain, **(attrs or {})})])])
-
-
-def build_product(name: str, x: Shape, y: Shape) -> Graph:
-    builder = Builder(name)
-    factors = [builder.input(factor, DType.F32, shape) for factor, shape in (("x", x), ("y", y))]
-    return builder.finish([builder.one("MatMul", factors)])
-
 
 LARGE = (
     build_conv("edges", (1, 33, 31, 24), (68, 3, 3, 24), {"pads_before": (1, 1), "pads_after": (1, 1)}),

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from byte_results import full_range, load_on_cpu
 from opencl_device import compile_by_clang, load_on_device, require_device
 from opencl_models import read_graph
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Storage
-from mace_core.levels import with_levels
-from mace_core.registry import Registry
-from mace_core.run import native
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import generate_library, load_library, merge, random_inputs
+from mace_core.testing.compiled import merge
 from mace_core.testing.samples import VARIANTS, sample
 from mace_target_opencl.enqueue import render_program
 from mace_target_opencl.target import Opencl
@@ -37,12 +35,6 @@ COMMON = (
 )
 EIGHT_BITS = ("HardSwish", "Elu", "Exp", "Gelu", "LeakyRelu", "Clip", "Round", "Sqrt", "ReduceMin")
 """Ops with integer kernels for eight bits alone, or whose curves bend too sharply for sixteen."""
-
-
-def load_on_cpu(graph: Graph, folder: Path) -> dict[str, native.LoadedModel]:
-    cpu = Registry.load().targets["cpu"]
-    cpu = with_levels(cpu, cpu.levels("host")[-1:])
-    return load_library(generate_library([cpu], [graph]), folder)
 
 
 def list_samples() -> list[Graph]:
@@ -101,18 +93,6 @@ CONVS = (
     build_conv((1, 5, 5, 72), (12, 3, 3, 72), zero=131),
     build_conv((1, 5, 4, 33), (5, 3, 2, 33)),
 )
-
-
-def full_range(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """Return random inputs, integers of the whole range of their type where they stand for numbers."""
-    rng = np.random.default_rng(seed)
-    inputs = random_inputs(graph, seed)
-    for name in graph.port_inputs:
-        tensor = graph.tensors[name]
-        if tensor.quant:
-            limits = np.iinfo(tensor.dtype.numpy)
-            inputs[name] = rng.integers(limits.min, limits.max + 1, tensor.shape).astype(tensor.dtype.numpy)
-    return inputs
 
 
 @pytest.mark.sampled(cases="kws")

@@ -53,7 +53,7 @@ def test_keys_of_the_model_set_the_limits() -> None:
     assert OpenclOptions.of_model(Model("m", ())).limits == QueueLimits(False, 0)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(("ns", "count"), [("700", 1), ("1000000", 1), ("1000001", 2), ("9100000", 10)])
 def test_a_long_call_is_cut_into_slices_that_cover_it(ns: str, count: int, limited: Probe) -> None:
     log = limited.run(ProbeSession(runs=1), SHOW="1", NS=ns)
@@ -86,7 +86,7 @@ def test_an_option_of_the_session_comes_before_the_build(limited: Probe) -> None
     assert [offset for offset, _, _ in read_slices(log.find("enqueue"))] == [0] * 8, "warming up, and a run"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_queue_is_emptied_when_it_is_full(limited: Probe) -> None:
     log = limited.run(ProbeSession(runs=1), SHOW="1", NS="0")
     steps = [line.split()[0] for line in log.lines if line.startswith(("enqueue", "finish", "open"))]

@@ -88,7 +88,7 @@ static mace_status run(mace_session *session, const void *const *inputs, void *c
 /* Make a buffer of a port. */
 static cl_mem make_buffer(cl_context context, const mace_tensor *tensor, mace_buffer *buffer) {
   const size_t offset = (size_t)number_of("offset", 0);
-  const size_t bytes = tensor->bytes + offset;
+  const size_t bytes = tensor->bytes + offset + (size_t)number_of("move", 0);
   int32_t code = 0;
   const cl_mem made = cl.clCreateBuffer(context, (uint64_t)number_of("flags", 1), bytes, NULL, &code);
   if (!made) exit(3);
@@ -108,9 +108,9 @@ static mace_status bind(mace_session *session, int32_t port, const mace_buffer *
 }
 
 /* Run with what is bound, and compare with a run in host memory. */
-static void run_bound(mace_session *session, cl_queue queue, const cl_mem *buffers, float factor) {
+static void run_bound(mace_session *session, cl_queue queue, const cl_mem *buffers, size_t offset, float factor) {
   const mace_model *const model = session_models[0];
-  const size_t offset = (size_t)number_of("offset", 0), bytes = model->outputs[0].bytes;
+  const size_t bytes = model->outputs[0].bytes;
   const int is_shared = number_of("queue", 0) == 1;
   float *const values = calloc(1, model->inputs[0].bytes), *const expected = calloc(1, bytes);
   float *const result = calloc(1, bytes);
@@ -173,8 +173,14 @@ int main(int count, char **arguments) {
   if (!status) printf("part %s\n", mace_part_device(session, 0));
   if (!status && strchr(text_of("bind", "io"), 'i')) status = bind(session, 0, &described[0]);
   if (!status && strchr(text_of("bind", "io"), 'o')) status = bind(session, model->input_count, &described[1]);
-  for (int i = 0; !status && i < number_of("runs", 2); i++)
-    run_bound(session, buffer_queue, buffers, (float)(i + 1));
+  for (int i = 0; !status && i < number_of("runs", 2); i++) {
+    run_bound(session, buffer_queue, buffers, described[0].offset, (float)(i + 1));
+    if (i || !number_of("move", 0)) continue;
+    /* The same buffers again, and another place in each. */
+    for (int port = 0; port < 2; port++) described[port].offset += (size_t)number_of("move", 0);
+    status = bind(session, 0, &described[0]);
+    if (!status) status = bind(session, model->input_count, &described[1]);
+  }
   mace_close(session);
   free(memory);
   for (int i = 0; i < 2; i++) cl.clReleaseMemObject(buffers[i]);
