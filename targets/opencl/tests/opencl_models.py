@@ -34,6 +34,7 @@ SHAPED = {
     "mtcnn_caffe/det2.prototxt": None,
     "mtcnn_caffe/det3.prototxt": None,
     "mlperf_ic/ic_frozen.pb": ("x_0", "1,32,32,3"),
+    "mlperf_kws/kws_frozen.pb": ("x_0", "1,49,10,1"),
     "rapidocr/ch_ppocr_mobile_v2.0_cls_infer.onnx": ("x", "1,3,48,192"),
     "rapidocr/ch_PP-OCRv4_rec_infer.onnx": ("x", "1,3,48,320"),
 }
