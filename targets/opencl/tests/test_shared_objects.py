@@ -209,7 +209,7 @@ def test_a_run_that_the_device_ended_with_an_error_notifies_too(probe: ShareProb
 def test_a_buffer_that_is_bound_again_at_another_place_is_read_there(tmp_path: Path) -> None:
     require_device()
     program = link_probe(PROGRAM, generate_session(two_regions(), "host+opencl"), tmp_path, SANITIZED[:2])
-    log = ShareProbe(program).run("move=512")
+    log = ShareProbe(program).run("move=512", "runs=1")
     assert log.find("bind") == ["0"] * 4
     assert log.find("same") == ["1", "1"]
 

@@ -22,8 +22,8 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant, Shape, Storage
 from mace_core.program import Program
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import merge
-from mace_core.tuning import Tuning
+from mace_core.testing.compiled import merge, random_inputs
+from mace_core.tuning import Tuning, TuningEntry
 from mace_target_opencl.options import OpenclOptions
 from mace_target_opencl.target import Opencl
 
@@ -116,3 +116,22 @@ def test_small_kernels_compute_what_the_references_do(
             assert np.abs(actual[name].astype(int) - expected[name].astype(int)).max() <= 2, name
         else:
             assert measure_error(actual[name], expected[name]) < 1e-5, name
+
+
+@pytest.mark.device
+@pytest.mark.slow
+def test_small_kernels_in_images_compute_what_the_references_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two images of odd sizes, whose tensors and filters lie in images, with a pair in one kernel and in two."""
+    require_device()
+    pairs = [build_pair((2, 5, 3, 20), columns) for columns in (12, 20)]
+    graph = merge("images", pairs)
+    joined = [node.name for node in graph.nodes if graph.tensors[node.outputs[0]].shape[-1] == 12]
+    entries = tuple(TuningEntry("image_depthwise", 1, node=name) for name in joined)
+    monkeypatch.setattr("mace_target_opencl.target.tuning_of", lambda *_: Tuning(Path("t.yml"), entries))
+    inputs = random_inputs(graph)
+    actual = load_on_device([graph], tmp_path, Opencl(OpenclOptions(images=True)))["images"].run(inputs)
+    expected = execute(graph, inputs)
+    for name in graph.outputs:
+        assert measure_error(actual[name], expected[name]) < 1e-5, name

@@ -107,10 +107,19 @@ static mace_status bind(mace_session *session, int32_t port, const mace_buffer *
   return status;
 }
 
-/* Run with what is bound, and compare with a run in host memory. */
-static void run_bound(mace_session *session, cl_queue queue, const cl_mem *buffers, size_t offset, float factor) {
+/* Bind the same buffers again, and another place in each. */
+static void move(mace_session *session, mace_buffer *described) {
+  for (int port = 0; port < 2; port++) described[port].offset += (size_t)number_of("move", 0);
+  if (bind(session, 0, &described[0]) || bind(session, session_models[0]->input_count, &described[1])) exit(3);
+}
+
+/* Run with what is bound, and compare with a run in host memory; with `move` at a second place too, with no other
+ * run in between. */
+static void run_bound(mace_session *session, cl_queue queue, const cl_mem *buffers, mace_buffer *described,
+                      float factor) {
   const mace_model *const model = session_models[0];
   const size_t bytes = model->outputs[0].bytes;
+  const int places = number_of("move", 0) ? 2 : 1;
   const int is_shared = number_of("queue", 0) == 1;
   float *const values = calloc(1, model->inputs[0].bytes), *const expected = calloc(1, bytes);
   float *const result = calloc(1, bytes);
@@ -119,17 +128,22 @@ static void run_bound(mace_session *session, cl_queue queue, const cl_mem *buffe
   void *outputs[] = {expected};
   fill(model, values, factor);
   if (mace_run(session, inputs, outputs)) printf("plain %s\n", mace_error(session));
-  if (strchr(bound, 'i')) {
-    inputs[0] = NULL;
-    /* Not blocking where the queue is shared: the session's work comes behind it. */
-    if (cl.clEnqueueWriteBuffer(queue, buffers[0], !is_shared, offset, model->inputs[0].bytes, values, 0, NULL, NULL))
-      exit(3);
+  for (int place = 0; place < places; place++) {
+    if (place) move(session, described);
+    const size_t offset = described[0].offset;
+    if (strchr(bound, 'i')) {
+      inputs[0] = NULL;
+      /* Not blocking where the queue is shared: the session's work comes behind it. */
+      if (cl.clEnqueueWriteBuffer(queue, buffers[0], !is_shared, offset, model->inputs[0].bytes, values, 0, NULL,
+                                  NULL))
+        exit(3);
+    }
+    outputs[0] = strchr(bound, 'o') ? NULL : result;
+    const mace_status status = run(session, inputs, outputs);
+    printf("run %d %s\n", (int)status, mace_error(session));
+    if (!outputs[0] && cl.clEnqueueReadBuffer(queue, buffers[1], 1, offset, bytes, result, 0, NULL, NULL)) exit(3);
+    if (!status) printf("same %d\n", !memcmp(result, expected, bytes) && result[0] == result[0]);
   }
-  outputs[0] = strchr(bound, 'o') ? NULL : result;
-  const mace_status status = run(session, inputs, outputs);
-  printf("run %d %s\n", (int)status, mace_error(session));
-  if (!outputs[0] && cl.clEnqueueReadBuffer(queue, buffers[1], 1, offset, bytes, result, 0, NULL, NULL)) exit(3);
-  if (!status) printf("same %d\n", !memcmp(result, expected, bytes) && result[0] == result[0]);
   free(values);
   free(expected);
   free(result);
@@ -173,14 +187,8 @@ int main(int count, char **arguments) {
   if (!status) printf("part %s\n", mace_part_device(session, 0));
   if (!status && strchr(text_of("bind", "io"), 'i')) status = bind(session, 0, &described[0]);
   if (!status && strchr(text_of("bind", "io"), 'o')) status = bind(session, model->input_count, &described[1]);
-  for (int i = 0; !status && i < number_of("runs", 2); i++) {
-    run_bound(session, buffer_queue, buffers, described[0].offset, (float)(i + 1));
-    if (i || !number_of("move", 0)) continue;
-    /* The same buffers again, and another place in each. */
-    for (int port = 0; port < 2; port++) described[port].offset += (size_t)number_of("move", 0);
-    status = bind(session, 0, &described[0]);
-    if (!status) status = bind(session, model->input_count, &described[1]);
-  }
+  for (int i = 0; !status && i < number_of("runs", 2); i++)
+    run_bound(session, buffer_queue, buffers, described, (float)(i + 1));
   mace_close(session);
   free(memory);
   for (int i = 0; i < 2; i++) cl.clReleaseMemObject(buffers[i]);
