@@ -61,6 +61,7 @@ CASES = {
         "y = Slice(x, s, e, a, t)", s=[-5], e=[-6], a=[2], t=[-2]
     ),
     "slice back past the first": case("y = Slice(x, s, e, a, t)", s=[-1], e=[-5], a=[2], t=[-1]),
+    "slice to the end": case("y = Slice(x, s, e, a)", s=[1], e=[2**31 - 1], a=[2]),
     "slice of a whole axis in steps": case("y = Slice(x, s, e, a, t)", s=[0], e=[4], a=[2], t=[3]),
     "slice of one reversed": case(
         "y = Slice(x, s, e, a, t)", ports="float[2,1] x", s=[0], e=[-9], a=[1], t=[-1]
@@ -131,6 +132,19 @@ def test_space_to_depth_by_columns(tmp_path: Path) -> None:
 def test_what_moves_nothing_is_left_out(name: str, ops: list[str], tmp_path: Path) -> None:
     graph = CASES[name].load(tmp_path / "m.onnx")
     assert [node.op.name for node in graph.nodes if node.op.name != "Identity"] == ops
+
+
+@pytest.mark.parametrize(
+    ("end", "elements"), [(2**31 - 1, [3, 1]), (2**63 - 1, [3, 1]), (2**40, []), (4, [])]
+)
+def test_slice_back_to_the_largest_integers_takes_the_first_element(
+    end: int, elements: list[int], tmp_path: Path
+) -> None:
+    """ONNX Runtime gives the same; ONNX's own evaluator takes nothing."""
+    sliced = case("y = Slice(x, s, e, a, t)", ports="float[4] x", s=[3], e=[end], a=[0], t=[-2])
+    graph = sliced.load(tmp_path / "m.onnx")
+    values = execute(graph, {graph.inputs[0]: np.arange(4, dtype=np.float32)})
+    np.testing.assert_array_equal(values[graph.outputs[0]], elements)
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, 2**63 - 1, -(2**63)])

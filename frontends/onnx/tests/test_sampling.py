@@ -37,6 +37,16 @@ CASES = {
         for padding in ("zeros", "border", "reflection")
         for corners in (0, 1)
     },
+    **{
+        f"affine grid {size} {corners}": RuntimeCase(
+            f"y = AffineGrid<align_corners={corners}>(t, s)",
+            f"float[2,{len(size) - 2},{len(size) - 1}] t",
+            {"s": list(size)},
+            20,
+        )
+        for size in ((2, 3, 4, 5), (2, 3, 1, 5), (2, 3, 4, 1), (2, 1, 1, 1), (2, 3, 2, 3, 4), (2, 3, 1, 3, 1))
+        for corners in (0, 1)
+    },
     "grid by default": RuntimeCase("y = GridSample(x, g)", GRID, opset=16),
     "grid bilinear": RuntimeCase('y = GridSample<mode="bilinear">(x, g)', GRID, opset=16),
     "grid bicubic": RuntimeCase(

@@ -11,6 +11,9 @@ from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 
+LARGEST = (2**31 - 1, 2**63 - 1)
+"""Ends of a Slice that stand for the end of the axis."""
+
 PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 
@@ -140,8 +143,9 @@ def _python_start(first: int, stride: int, length: int) -> int:
 def _python_end(last: int, stride: int, length: int) -> int | None:
     """Return an end as Python's slice has it."""
     # Backwards, ONNX writes an end before the first element, such as INT_MIN. Python counts a negative end
-    # from the back, and has None for "through the first element".
-    return None if stride < 0 and last < -length else last
+    # from the back, and has None for "through the first element". ONNX Runtime reads the two largest integers
+    # as "to the end" in both directions, which older exporters write.
+    return None if last in LARGEST or (stride < 0 and last < -length) else last
 
 
 def _pad(node: OnnxNode) -> Sequence[Result]:

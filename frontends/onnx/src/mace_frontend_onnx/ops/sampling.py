@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
+import numpy as np
+
 from mace_core.ir import Array, DType
 from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
@@ -26,6 +28,34 @@ def _grid_sample(node: OnnxNode) -> Sequence[Result]:
     }
     x = node.channels_last(node.input(0))
     return node.channels_first(node.emit("GridSample", [x, node.input(1)], attrs))
+
+
+def _affine_grid(node: OnnxNode) -> Sequence[Result]:
+    """Express AffineGrid by a product of the matrices and the constant positions of all elements."""
+    size = node.ints(1, "size")
+    rank = len(size) - 2
+    node.refuse_unless(rank in (2, 3), f"size {list(size)}; export the model with images or volumes")
+    node.refuse_unless(min(size) > 0, f"size {list(size)} has an empty axis")
+    matrices = (size[0], rank, rank + 1)
+    node.refuse_unless(node.shape(0) == matrices, f"matrices {list(node.shape(0))}, not {list(matrices)}")
+    align_corners = bool(node.attr("align_corners"))
+    axes = [_grid_positions(length, align_corners) for length in size[2:]]
+    # Positions are in the order x, y, z, the reverse of the axes; a last 1 adds the translation.
+    columns = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(size[2:])]
+    positions = np.stack(columns, axis=-1).reshape(1, -1, rank + 1)
+    dtype = node.dtype(0)
+    constant = node.add_constant(positions.astype(dtype.numpy), dtype, tag="positions")
+    turned = node.permute(0, (0, 2, 1))
+    moved = node.emit("MatMul", [constant, turned], {}, tag="moved")
+    return node.done("Reshape", [moved], {"shape": (size[0], *size[2:], rank)})
+
+
+def _grid_positions(length: int, align_corners: bool) -> Array:
+    """Return the coordinates between -1 and 1 of the elements along an axis."""
+    if not align_corners:
+        return (2 * np.arange(length) + 1) / length - 1
+    # The formula of ONNX divides 0 by 0 for one element. ONNX Runtime puts it at the upper corner.
+    return np.linspace(-1, 1, length) if length > 1 else np.ones(1)
 
 
 def _roi_align(node: OnnxNode) -> Sequence[Result]:
@@ -130,6 +160,7 @@ def _col2im(node: OnnxNode) -> Sequence[Result]:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
+        "AffineGrid": _affine_grid,
         "Col2Im": _col2im,
         "DeformConv": _deform_conv,
         "GridSample": _grid_sample,
