@@ -10,9 +10,11 @@ import pytest
 import tflite
 from tflite_write import Scales, Step, Value, Written, write
 
+from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import MAX_ELEMENTS, DType, Quant, Shape
-from mace_frontend_tflite import source
+from mace_core.ops import core_ops
+from mace_frontend_tflite import TfLite, source
 from mace_frontend_tflite.source import Operator, Subgraph, TensorInfo, TfliteFile
 
 READER = source._Reader
@@ -281,3 +283,24 @@ def test_the_mark_of_the_format(tmp_path: Path) -> None:
         source.read(file)
     file.write_bytes(data)
     assert source.read(file).subgraphs[0].inputs == (0,)
+
+
+@pytest.mark.parametrize(
+    ("signatures", "expected"),
+    [
+        ({}, ()),
+        ({"serve": 0, "serve_again": 0}, ()),
+        ({"encode": 0, "decode": 1}, ("signature 'encode' is read, not 'decode'",)),
+        ({"decode": 1}, ("the main graph, which has no signature, is read, not 'decode'",)),
+    ],
+)
+def test_a_graph_says_which_signature_was_read(
+    signatures: dict[str, int], expected: tuple[str, ...], tmp_path: Path
+) -> None:
+    values = [Value("x", shape=(1,)), Value("y", shape=(1,))]
+    graph = Written(values, [Step("RELU", ["x"], ["y"])], ["x"], ["y"])
+    file = tmp_path / "case.tflite"
+    file.write_bytes(write(graph, replace(graph, name="second"), signatures=signatures))
+    notes = TfLite().load((file,), Model("case", (file,)), core_ops()).notes
+    remedy = "; for another, convert the model again with that signature alone"
+    assert notes == tuple(f"case.tflite: {text}{remedy}" for text in expected)

@@ -225,14 +225,20 @@ class _Writer:
         )
 
 
-def write(*graphs: Written) -> bytes:
-    """The file of a model with these graphs, the first of which is run."""
+def write(*graphs: Written, signatures: Mapping[str, int] = MappingProxyType({})) -> bytes:
+    """The file of a model with these graphs, the first of which is run.
+
+    signatures: name -> the number of its graph.
+    """
     writer = _Writer()
     fields: dict[str, Any] = {"Version": 3, "Subgraphs": writer.tables([writer.graph(g) for g in graphs])}
     fields["OperatorCodes"] = writer.tables([writer.code(*c) for c in writer.codes])
     fields["Buffers"] = writer.tables(
         [writer.table("Buffer", {"Data": data or None}) for data in writer.buffers]
     )
+    if signatures:
+        defs = [{"SignatureKey": name, "SubgraphIndex": graph} for name, graph in signatures.items()]
+        fields["SignatureDefs"] = writer.tables([writer.table("SignatureDef", each) for each in defs])
     model = writer.table("Model", fields)
     writer.build.Finish(model, b"TFL3")
     return bytes(writer.build.Output())

@@ -32,6 +32,8 @@ def load(files: Files, model: Model, ops: Mapping[str, Op]) -> Graph:
     source = read(files[0])
     part = cut_model(source, model)
     importer = TfliteImporter(source, Builder(model.name, {**core_ops(), **ops}), convert)
+    if note := source.note_signatures():
+        importer.builder.notes.append(note)
     importer.numerics = read_numerics(model.keys)
     outputs = translate(importer, part)
     return importer.builder.finish(outputs, [output.name for output in part.outputs])

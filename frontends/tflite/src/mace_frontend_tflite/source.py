@@ -107,6 +107,14 @@ class Subgraph:
 
 
 @dataclass(frozen=True)
+class Signature:
+    """A function of the file that applications call by name; graph: the number of its graph."""
+
+    name: str
+    graph: int
+
+
+@dataclass(frozen=True)
 class TfliteFile:
     """A model file."""
 
@@ -114,6 +122,17 @@ class TfliteFile:
     data: bytes
     subgraphs: tuple[Subgraph, ...]
     buffers: tuple[Any, ...]
+    signatures: tuple[Signature, ...] = ()
+
+    def note_signatures(self) -> str | None:
+        """Say which of several signatures is read; None where every signature is the main graph."""
+        main = [repr(signature.name) for signature in self.signatures if signature.graph == 0]
+        others = [repr(signature.name) for signature in self.signatures if signature.graph != 0]
+        if not others:
+            return None
+        read_one = f"signature {', '.join(main)}" if main else "the main graph, which has no signature,"
+        remedy = "for another, convert the model again with that signature alone"
+        return f"{self.file.name}: {read_one} is read, not {', '.join(others)}; {remedy}"
 
     def raw(self, tensor: TensorInfo) -> Array | None:
         """Return the bytes that the file holds for a tensor; None if it is computed."""
@@ -160,14 +179,16 @@ def read(file: Path) -> TfliteFile:
     try:
         if data[4:8] != b"TFL3":
             raise ValueError("it does not have the mark TFL3")
-        graphs, buffers = _Reader(len(data)).model(tflite.Model.GetRootAsModel(data, 0))
+        reader, root = _Reader(len(data)), tflite.Model.GetRootAsModel(data, 0)
+        graphs, buffers = reader.model(root)
+        signatures = reader.signatures(root)
     except DAMAGE as error:
         raise MaceError(
             file.name,
             f"is no TensorFlow Lite model, or a damaged one: {error}",
             "convert or download it again",
         ) from error
-    return TfliteFile(file, data, graphs, buffers)
+    return TfliteFile(file, data, graphs, buffers, signatures)
 
 
 @dataclass
@@ -215,6 +236,11 @@ class _Reader:
             raise ValueError("it holds no graph")
         subgraphs = tuple(self.subgraph(i, graph, codes) for i, graph in enumerate(graphs))
         return subgraphs, tuple(self.tables(model.BuffersLength(), model.Buffers))
+
+    def signatures(self, model: Any) -> tuple[Signature, ...]:
+        """Return the signatures of the file."""
+        tables = self.tables(model.SignatureDefsLength(), model.SignatureDefs)
+        return tuple(Signature(self.text(t.SignatureKey()), int(t.SubgraphIndex())) for t in tables)
 
     def code(self, code: Any) -> str:
         """Return the name of an operator; "custom NAME" for one that the format does not define."""
