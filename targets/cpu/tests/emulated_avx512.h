@@ -90,6 +90,12 @@ EMULATED wide emulated_wide(__m512i v) { return (wide){.i = v}; }
 EMULATED wide emulated_wide_float(__m512 v) { return (wide){.f = v}; }
 EMULATED wide emulated_half(__m256i v) { return (wide){.half = {v}}; }
 EMULATED wide emulated_quarter(__m128i v) { return (wide){.half = {_mm256_zextsi128_si256(v)}}; }
+EMULATED __m128i emulated_extract(__m512i v, int quarter) {
+  const wide x = {.i = v};
+  __m128i z;
+  memcpy(&z, x.i32 + 4 * quarter, sizeof z);
+  return z;
+}
 EMULATED __m512i emulated_load(const void *p) { return emulated_load_8(~(uint64_t)0, p).i; }
 
 EMULATED __m512i emulated_set_32(int32_t x, uint64_t mask) {
@@ -270,6 +276,8 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 
 #define _mm512_reduce_add_epi32 emulated_sum
 #define _mm512_permutexvar_epi32 emulated_permute
+#undef _mm512_extracti32x4_epi32
+#define _mm512_extracti32x4_epi32 emulated_extract
 #define _mm512_movepi32_mask emulated_signs
 #define _mm512_mask_blend_ps emulated_blend
 #define _mm512_mask_blend_epi32(mask, a, b) ((__m512i)emulated_blend(mask, (__m512)(a), (__m512)(b)))
