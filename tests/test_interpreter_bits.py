@@ -113,7 +113,8 @@ def registry() -> Registry:
 def load_network(file: Path, numerics: Numerics, level: Level, folder: Path) -> native.LoadedModel:
     """A model in a library for one level."""
     model = Model("net", (file,), keys={KEY: numerics.value})
-    plan = compile_model(model, Compilation(registry().select("host")[0], registry())).plan
+    choice = replace(registry().select("host")[0], cpu_features=(str(level.name),))
+    plan = compile_model(model, Compilation(choice, registry())).plan
     only = replace(level, available="", probe=None)
     library = shared_library(code.library("numerics", [plan], [only]), host(), folder)
     return native.load(library, "numerics")["net"]
