@@ -62,12 +62,10 @@ def test_each_rule_finds_what_breaks_it_and_nothing_else(rule: str, tmp_path: Pa
         assert rule not in faults(text, tmp_path), text
 
 
-@pytest.mark.slow
 def test_no_shipped_file_breaks_a_rule(sources: list[Source]) -> None:
     assert [str(fault) for source in sources for fault in check(source)] == []
 
 
-@pytest.mark.slow
 def test_no_public_class_is_defined_twice(sources: list[Source]) -> None:
     assert duplicate_classes(sources) == {}
 

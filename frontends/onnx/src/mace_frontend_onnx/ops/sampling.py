@@ -45,8 +45,8 @@ def _affine_grid(node: OnnxNode) -> Sequence[Result]:
     positions = np.stack(columns, axis=-1).reshape(1, -1, rank + 1)
     dtype = node.dtype(0)
     constant = node.add_constant(positions.astype(dtype.numpy), dtype, tag="positions")
-    turned = node.permute(0, (0, 2, 1))
-    moved = node.emit("MatMul", [constant, turned], {}, tag="moved")
+    matrix = node.permute(0, (0, 2, 1))
+    moved = node.emit("MatMul", [constant, matrix], {}, tag="moved")
     return node.done("Reshape", [moved], {"shape": (size[0], *size[2:], rank)})
 
 

@@ -60,11 +60,11 @@ Measured at AVX2, where such a product (of a tile, a channel and a column) takes
 DIRECT_COST = {"pairs": 1.25, "quads": 1.25, "vnni": 0.43, "smull": 0.75}
 """Time of a product of bytes as kernels without tiles compute it, by `CpuLevel.dot`, beside that of words.
 
-Measured at AVX2, and with AVX-512 on two processors. On a Xeon of the fifth generation 64 channels at 56 x 56 took
-547 microseconds by tiles, 128 at 28 x 28 495, and as many products of 256 and 512 channels without 520 to 540: 0.35.
-An EPYC (Zen 4) begins one product of 64 bytes in a cycle but two transforms, where the Xeon shares its two pipes
-between both: 0.53 fits eight shapes there. A library cannot tell them apart when it is built, so "vnni" is the
-geometric mean, by which each loses about as much as the other.
+Measured at AVX2, and with AVX-512 on two processors. On a Xeon of the fifth generation 64 channels at 56 x 56
+took 547 microseconds by tiles, 128 at 28 x 28 495, and as many products of 256 and 512 channels without tiles
+520 to 540: 0.35. An EPYC (Zen 4) begins one product of 64 bytes in a cycle but two transforms, where the Xeon
+shares its two pipes between both: 0.53 fits eight shapes there. A library cannot tell them apart when it is
+built, so "vnni" is the geometric mean, by which each loses about as much as the other.
 At NEON 27 instructions of smull, smlal and sadalp do 144 products of bytes, and one of smlal four of words.
 """
 
