@@ -74,6 +74,7 @@ MOVES = (
 INTEGERS = (
     "average_fixed_point.c.in",
     "binary_quantized.c.in",
+    "conv_depthwise_byte_strips.c.in",
     "conv_depthwise_bytes.c.in",
     "conv_depthwise_lines.c.in",
     "conv_depthwise_quantized.c.in",

@@ -28,6 +28,7 @@ from mace_target_cpu.lower.igemm import (
     wide_scratch,
 )
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
+from mace_target_cpu.quantized.depthwise_byte_strips import BYTE_STRIPS
 from mace_target_cpu.quantized.depthwise_strips import offer_strips
 from mace_target_cpu.quantized.ordered import ProductCall, offer
 from mace_target_cpu.quantized.orders import Runs
@@ -156,6 +157,7 @@ def _cost(node: Node, lowering: Lowering, level: Level) -> float:
 
 LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
     "Conv": (
+        BYTE_STRIPS,
         DEPTHWISE,
         offer_strips(make_depthwise),
         offer_winograd(lambda node, lowering: make_product(node, lowering).call, _cost),

@@ -13,9 +13,9 @@ from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.ops.conv import ConvAttributes
 from mace_core.ops.windows import Windows
-from mace_core.program import Call, Kernel
+from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, X86, packing
-from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry, spatial
+from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.products import ColumnScales, factor
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding
@@ -64,39 +64,87 @@ LANES_OF_128_BITS = ChannelOrder(64, 4)
 """That of AVX: unpacking bytes works on each 128 bits of a register by itself."""
 
 
+@dataclass(frozen=True)
+class ByteWindows:
+    """A depthwise convolution of eight bits whose weights are summands of eight bits.
+
+    slots: the tap of each summand.  summands: int8 [channels, slots].  args: of the kernels' FIELDS.
+    """
+
+    kernel: tuple[int, ...]
+    out: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad: tuple[int, ...]
+    slots: Array
+    summands: Array
+    columns: ColumnScales
+    args: dict[str, Arg]
+
+    @classmethod
+    def from_node(cls, node: Node, lowering: Lowering) -> ByteWindows:
+        """Read a node; Refused for what the kernels of bytes are not written for."""
+        filters = Filters.from_node(node, lowering)
+        x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+        if filters.group != x.shape[-1] or filters.columns != 1 or filters.group == 1:
+            raise Refused("it is not depthwise", code="shape")
+        if factor(node, lowering).dtype not in EIGHT_BITS or y.dtype not in EIGHT_BITS:
+            raise Refused("its operands are not of eight bits", code="dtype")
+        if choose_rounding(node, lowering) is not Rounding.SINGLE:
+            raise Refused("its kernel rounds by factors in single precision", code="quantization")
+        weights = IntegerWeights.from_constant(node.inputs[1], lowering)
+        axes = tuple(range(1, weights.values.ndim))
+        columns = ColumnScales.from_node(node, lowering, weights, weights.reach(axes))
+        columns = columns.without_zero_point(x, weights.sums(axes), packing(lowering))
+        taps = (weights.values.astype(np.int16) - weights.zero).reshape(y.shape[-1], -1)
+        slots, summands = split_taps(taps)
+        if len(slots) > MAX_SLOTS:
+            raise Refused(f"its window has {len(slots)} taps, more than {MAX_SLOTS}", code="too-large")
+        kernel_shape = lowering.shape(node.inputs[1])[1:-1]
+        place = geometry(x, y, Windows.of(kernel_shape, node.attributes(ConvAttributes)))
+        args = {
+            **place,
+            "x_zero": Scale.from_tensor(x).zero,
+            "quads": len(slots) // QUAD,
+            **result(y, *clamp(node)),
+        }
+        return cls(
+            kernel=_numbers(place["kernel"]),
+            out=_numbers(place["out"]),
+            stride=_numbers(place["stride"]),
+            dilation=_numbers(place["dilation"]),
+            pad=_numbers(place["pad"]),
+            slots=slots,
+            summands=summands,
+            columns=columns,
+            args=args,
+        )
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How far the last tap lies from the first one, along each axis."""
+        return tuple((size - 1) * step for size, step in zip(self.kernel, self.dilation, strict=True))
+
+    def locate(self, slots: Array) -> Array:
+        """Return int32 [slots, 3]: depth, height and width of the tap of each slot."""
+        return np.stack(np.unravel_index(slots, self.kernel), axis=-1).astype(np.int32)
+
+
+def _numbers(value: Arg) -> tuple[int, ...]:
+    assert isinstance(value, tuple)
+    return tuple(int(number) for number in value)
+
+
 def lower_depthwise(node: Node, lowering: Lowering, order: ChannelOrder = LANES_OF_128_BITS) -> None:
     """Lower one filter for each channel of eight bits, to eight bits."""
-    filters = Filters.from_node(node, lowering)
+    windows = ByteWindows.from_node(node, lowering)
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-    if filters.group != x.shape[-1] or filters.columns != 1 or filters.group == 1:
-        raise Refused("it is not depthwise", code="shape")
-    if factor(node, lowering).dtype not in EIGHT_BITS or y.dtype not in EIGHT_BITS:
-        raise Refused("its operands are not of eight bits", code="dtype")
-    if choose_rounding(node, lowering) is not Rounding.SINGLE:
-        raise Refused("its kernel rounds by factors in single precision", code="quantization")
-    weights = IntegerWeights.from_constant(node.inputs[1], lowering)
-    axes = tuple(range(1, weights.values.ndim))
-    columns = ColumnScales.from_node(node, lowering, weights, weights.reach(axes))
-    columns = columns.without_zero_point(x, weights.sums(axes), packing(lowering))
-    taps = (weights.values.astype(np.int16) - weights.zero).reshape(y.shape[-1], -1)
-    slots, summands = split_taps(taps)
-    if len(slots) > MAX_SLOTS:
-        raise Refused(f"its window has {len(slots)} taps, more than {MAX_SLOTS}", code="too-large")
-    kernel_shape = lowering.shape(node.inputs[1])[1:-1]
-    windows = Windows.of(kernel_shape, node.attributes(ConvAttributes))
-    places = np.stack(np.unravel_index(slots, spatial(kernel_shape)), axis=-1).astype(np.int32)
-    args = {
-        **geometry(x, y, windows),
-        "x_zero": Scale.from_tensor(x).zero,
-        "quads": len(slots) // QUAD,
-        **result(y, *clamp(node)),
-    }
-    packed = order.pack(summands)
+    packed, places = order.pack(windows.summands), windows.locate(windows.slots)
     reads = [
         x.name,
         lowering.weight(f"{node.inputs[1]}_quads", packed.shape, "int8", lambda: packed),
-        _channel_weight(lowering, f"{y.name}.bias_quads", order.arrange(columns.bias)),
-        _channel_weight(lowering, f"{y.name}.factor_quads", order.arrange(columns.factor)),
+        channel_weight(lowering, f"{y.name}.bias_quads", order.arrange(windows.columns.bias)),
+        channel_weight(lowering, f"{y.name}.factor_quads", order.arrange(windows.columns.factor)),
         lowering.weight(f"{y.name}.taps", places.shape, "int32", lambda: places),
     ]
     params = {"is_signed": x.dtype is DType.I8, "max_slots": MAX_SLOTS}
@@ -108,7 +156,7 @@ def lower_depthwise(node: Node, lowering: Lowering, order: ChannelOrder = LANES_
         (INTEGER, REQUANTIZE),
     )
     scratch = -(-x.shape[-1] // order.block) * order.block
-    lowering.call(node, Call(kernel, args, reads, [y.name], scratch=scratch))
+    lowering.call(node, Call(kernel, windows.args, reads, [y.name], scratch=scratch))
 
 
 def split_taps(taps: Array) -> tuple[Array, Array]:
@@ -134,7 +182,7 @@ def split_taps(taps: Array) -> tuple[Array, Array]:
     return np.array(slots), np.stack(summands, axis=1).astype(np.int8)
 
 
-def _channel_weight(lowering: Lowering, name: str, values: Array) -> str:
+def channel_weight(lowering: Lowering, name: str, values: Array) -> str:
     """Make a weight of a number for each channel."""
     return lowering.weight(name, values.shape, str(values.dtype), lambda: values)
 
