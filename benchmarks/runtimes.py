@@ -259,6 +259,8 @@ def convert(source: Path, suffix: str, command: Callable[[Path], list[str]]) -> 
         return file
     file.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(command(file), capture_output=True, text=True, check=False)  # noqa: S603  # a converter that the user installed
+    if done.returncode < 0:
+        raise UnsupportedError(f"its converter crashes with signal {-done.returncode}")
     if done.returncode or not file.is_file():
         lines = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
         raise UnsupportedError(f"its converter fails: {lines[-1]}")
@@ -266,10 +268,14 @@ def convert(source: Path, suffix: str, command: Callable[[Path], list[str]]) -> 
 
 
 def mnn_command(form: str, source: Path, file: Path) -> list[str]:
-    """Return the command that converts a file for MNN."""
-    script = Path(sys.executable).with_name("mnnconvert")
+    """Return the command that converts a file for MNN.
+
+    It calls the extension module: the script `mnnconvert` of the wheel installs a package for logs into the
+    Python that it finds on PATH, and tries to send logs of each conversion to the vendor.
+    """
+    call = "import sys, _tools; _tools.mnnconvert(sys.argv)"
     files = ["--modelFile", str(source), "--MNNModel", str(file), "--bizCode", "mace"]
-    return [str(script), "-f", form, *files]
+    return [sys.executable, "-c", call, "-f", form, *files]
 
 
 def pnnx_command(source: Path, file: Path, shapes: str) -> list[str]:

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("onnxruntime", reason="the benchmarks compare with frameworks")
 import peer_models  # it imports onnxruntime
 import peers
+import runtimes
 
 
 def measurement(
@@ -59,3 +60,21 @@ def test_models_are_chosen_by_name_and_by_set(tmp_path: Path) -> None:
     assert "vww" not in names
     with pytest.raises(SystemExit, match="--model nonsense: unknown"):
         peer_models.choose_models(models, ["nonsense"])
+
+
+def test_the_converter_of_mnn_runs_without_the_script_that_installs_and_sends_logs(tmp_path: Path) -> None:
+    command = runtimes.mnn_command("ONNX", tmp_path / "model.onnx", tmp_path / "model.mnn")
+    assert command[0] == sys.executable
+    assert command[1] == "-c"
+    assert "MNN.tools" not in command[2]
+
+
+def test_a_converter_that_crashes_is_reported_by_its_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "model.onnx"
+    source.touch()
+    crash = [sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"]
+    with pytest.raises(runtimes.UnsupportedError, match="crashes with signal 11"):
+        runtimes.convert(source, ".mnn", lambda _: crash)
