@@ -54,13 +54,19 @@ HALVES_OF_TWO(add_epi64, add_epi64)
 HALVES_OF_TWO(adds_epi16, adds_epi16)
 HALVES_OF_TWO(madd_epi16, madd_epi16)
 HALVES_OF_TWO(max_epi8, max_epi8)
+HALVES_OF_TWO(min_epi8, min_epi8)
 HALVES_OF_TWO(mul_epi32, mul_epi32)
 HALVES_OF_TWO(packs_epi16, packs_epi16)
 HALVES_OF_TWO(packs_epi32, packs_epi32)
+HALVES_OF_TWO(shuffle_epi8, shuffle_epi8)
 HALVES_OF_TWO(unpackhi_epi8, unpackhi_epi8)
 HALVES_OF_TWO(unpackhi_epi16, unpackhi_epi16)
+HALVES_OF_TWO(unpackhi_epi32, unpackhi_epi32)
+HALVES_OF_TWO(unpackhi_epi64, unpackhi_epi64)
 HALVES_OF_TWO(unpacklo_epi8, unpacklo_epi8)
 HALVES_OF_TWO(unpacklo_epi16, unpacklo_epi16)
+HALVES_OF_TWO(unpacklo_epi32, unpacklo_epi32)
+HALVES_OF_TWO(unpacklo_epi64, unpacklo_epi64)
 HALVES_OF_TWO(xor_si512, xor_si256)
 HALVES_OF_FLOATS(max_ps)
 HALVES_OF_FLOATS(min_ps)
@@ -230,13 +236,19 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_adds_epi16 emulated_adds_epi16
 #define _mm512_madd_epi16 emulated_madd_epi16
 #define _mm512_max_epi8 emulated_max_epi8
+#define _mm512_min_epi8 emulated_min_epi8
 #define _mm512_mul_epi32 emulated_mul_epi32
 #define _mm512_packs_epi16 emulated_packs_epi16
 #define _mm512_packs_epi32 emulated_packs_epi32
+#define _mm512_shuffle_epi8 emulated_shuffle_epi8
 #define _mm512_unpackhi_epi8 emulated_unpackhi_epi8
 #define _mm512_unpackhi_epi16 emulated_unpackhi_epi16
+#define _mm512_unpackhi_epi32 emulated_unpackhi_epi32
+#define _mm512_unpackhi_epi64 emulated_unpackhi_epi64
 #define _mm512_unpacklo_epi8 emulated_unpacklo_epi8
 #define _mm512_unpacklo_epi16 emulated_unpacklo_epi16
+#define _mm512_unpacklo_epi32 emulated_unpacklo_epi32
+#define _mm512_unpacklo_epi64 emulated_unpacklo_epi64
 #define _mm512_xor_si512 emulated_xor_si512
 #define _mm512_max_ps emulated_max_ps
 #define _mm512_min_ps emulated_min_ps

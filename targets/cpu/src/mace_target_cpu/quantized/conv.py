@@ -27,6 +27,7 @@ from mace_target_cpu.lower.igemm import (
     padded_depth,
     wide_scratch,
 )
+from mace_target_cpu.quantized.byte_lines import BYTE_LINES
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
 from mace_target_cpu.quantized.depthwise_byte_strips import BYTE_STRIPS
 from mace_target_cpu.quantized.depthwise_strips import offer_strips
@@ -157,6 +158,7 @@ def _cost(node: Node, lowering: Lowering, level: Level) -> float:
 
 LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
     "Conv": (
+        BYTE_LINES,
         BYTE_STRIPS,
         DEPTHWISE,
         offer_strips(make_depthwise),
