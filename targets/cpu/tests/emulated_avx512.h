@@ -54,6 +54,7 @@ HALVES_OF_TWO(add_epi64, add_epi64)
 HALVES_OF_TWO(adds_epi16, adds_epi16)
 HALVES_OF_TWO(madd_epi16, madd_epi16)
 HALVES_OF_TWO(max_epi8, max_epi8)
+HALVES_OF_TWO(max_epu8, max_epu8)
 HALVES_OF_TWO(min_epi8, min_epi8)
 HALVES_OF_TWO(mul_epi32, mul_epi32)
 HALVES_OF_TWO(packs_epi16, packs_epi16)
@@ -236,6 +237,7 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_adds_epi16 emulated_adds_epi16
 #define _mm512_madd_epi16 emulated_madd_epi16
 #define _mm512_max_epi8 emulated_max_epi8
+#define _mm512_max_epu8 emulated_max_epu8
 #define _mm512_min_epi8 emulated_min_epi8
 #define _mm512_mul_epi32 emulated_mul_epi32
 #define _mm512_packs_epi16 emulated_packs_epi16

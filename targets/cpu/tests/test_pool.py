@@ -52,6 +52,33 @@ def test_pools_see_what_is_inside_of_their_windows(level: object, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
+def test_runs_of_windows_of_bytes_see_what_single_ones_see(level: object, tmp_path: Path) -> None:
+    windows: dict[str, dict[str, Attribute]] = {
+        "inside": {"kernel": (3, 3), "strides": (2, 2), "pads_before": (0, 0), "pads_after": (0, 0)},
+        "border": {"kernel": (3, 3), "strides": (1, 2), "pads_before": (1, 1), "pads_after": (1, 1)},
+        "four": {"kernel": (2, 2), "strides": (2, 1), "pads_before": (0, 1), "pads_after": (1, 0)},
+        "apart": {"kernel": (3, 2), "strides": (1, 3), "dilations": (2, 4), "pads_before": (2, 0), "pads_after": (0, 3)},
+        # More taps than a run takes.
+        "many": {"kernel": (5, 13), "strides": (1, 1), "pads_before": (2, 2), "pads_after": (2, 2)},
+    }  # fmt: skip
+    rng = np.random.default_rng(5)
+    graphs = []
+    for dtype, (low, high) in {"int8": (-128, 128), "uint8": (0, 256)}.items():
+        for name, window in windows.items():
+            for channels in (24, 32, 45, 64, 150):
+                x = rng.integers(low, high, (2, 9, 14, channels)).astype(dtype)
+                graphs.append(
+                    case(f"{dtype}_{name}_{channels}", "MaxPool", [x], {"dilations": (1, 1), **window})
+                )
+        x = rng.integers(low, high, (1, 5, 6, 7, 70)).astype(dtype)
+        cube: dict[str, Attribute] = {"kernel": (2, 2, 2), "strides": (2, 1, 2), "dilations": (1, 2, 1)}
+        cube |= {"pads_before": (1, 0, 1), "pads_after": (0, 1, 0)}
+        graphs.append(case(f"{dtype}_cube", "MaxPool", [x], cube))
+    check_graphs(with_levels(Cpu(), [level]), graphs, tmp_path)  # type: ignore[list-item]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_a_result_of_one_pixel(op: str, tmp_path: Path) -> None:
     x = image(13, "float32")[:1]
