@@ -6,8 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.levels import Level
+from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
+
+LEVELS = levels_here(Cpu().levels("host"))
 
 
 @pytest.mark.slow
@@ -48,3 +52,13 @@ def test_joins_and_repeats(tmp_path: Path) -> None:
         case("scalar", "Expand", [np.zeros((), "f4")], {"shape": (2, 3)}),
     ]
     check_graphs(Cpu(), graphs, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
+def test_runs_of_every_length_are_joined(level: Level, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    widths = (*range(1, 72), 95, 96, 97, 127, 128, 129, 255, 256, 257, 300)
+    parts = [rng.integers(0, 256, (3, width)).astype(np.uint8) for width in widths]
+    graph = case("runs", "Concat", parts, {"axis": 1})
+    check_graphs(with_levels(Cpu(), [level]), [graph], tmp_path)
