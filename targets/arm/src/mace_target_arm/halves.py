@@ -14,7 +14,6 @@ from importlib.resources import files
 
 import numpy as np
 
-from mace_core.attributes import values_of
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Array, DType, Node
 from mace_core.lowering import Lower, Lowering, Refused
@@ -24,7 +23,7 @@ from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS as CPU_KERNELS
 from mace_target_cpu.isa import PANEL, packing
 from mace_target_cpu.lower.binary import VECTOR as BINARY
-from mace_target_cpu.lower.broadcast import collapse
+from mace_target_cpu.lower.broadcast import PAIR, pair_args
 from mace_target_cpu.lower.conv import (
     CLAMP,
     GEOMETRY,
@@ -38,7 +37,7 @@ from mace_target_cpu.lower.conv import (
 )
 from mace_target_cpu.lower.gemm import BLOCK, GEMM_CUT, MOST_ROWS, optional, pack
 from mace_target_cpu.lower.types import FREEZE
-from mace_target_cpu.lower.unary import MATH
+from mace_target_cpu.lower.unary import MATH, read_numbers
 from mace_target_cpu.lower.unary import VECTOR as UNARY
 
 KERNELS = files("mace_target_arm") / "kernels"
@@ -187,18 +186,14 @@ def binary(node: Node, lowering: Lowering) -> None:
         "scalar": Code(""),
         "is_half": True,
     }
-    fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
-    kernel = Kernel(f"{node.op.name.lower()}_f16", CPU_KERNELS / "binary.c.in", fields, params)
-    dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
-    args = {"dims": dims, "xs": xs, "ys": ys}
-    lowering.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=True))
+    kernel = Kernel(f"{node.op.name.lower()}_f16", CPU_KERNELS / "binary.c.in", PAIR, params)
+    lowering.call(node, Call(kernel, pair_args(x, y, z), node.inputs, node.outputs, inplace=True))
 
 
 def unary(node: Node, lowering: Lowering) -> None:
     """Element-wise ops of one tensor."""
     _need_halves(node, lowering)
-    values = values_of(node.attrs)
-    attrs = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+    attrs = read_numbers(node)
     params = {
         "ctype": HALF,
         "result": HALF,

@@ -11,9 +11,9 @@ from mace_core.integer_storage import EIGHT_BITS, Scale, need_stored
 from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
-from mace_core.program import Arg, Call, Kernel
+from mace_core.program import Call, Kernel
 from mace_target_cpu.fixed_point import binary as fixed_point
-from mace_target_cpu.lower.broadcast import RANK, collapse
+from mace_target_cpu.lower.broadcast import PAIR, pair_args
 from mace_target_cpu.quantized import binary as quantized
 from mace_target_cpu.quantized.storage import result
 from mace_target_hexagon.isa import KERNELS
@@ -22,7 +22,6 @@ SCRATCH = 2 * (4096 + 128)
 """Two runs of bytes: 2 * ROWS_SPARE of kernels/rows.h.in."""
 
 ROWS = KERNELS / "rows.h.in"
-DIMENSIONS = tuple((name, f"i32[{RANK}]") for name in ("dims", "xs", "ys"))
 MAX_EXPONENT = 100
 """Scales and their products lie between 2 to the power of minus this and of this, where floats are normal."""
 
@@ -55,7 +54,6 @@ def lower_fixed_sum(node: Node, lowering: Lowering) -> None:
 def lower_extreme(node: Node, lowering: Lowering) -> None:
     """Lower a maximum or a minimum; its tensors may have different scales."""
     x, y, z = tensors = _need_bytes(node, lowering)
-    dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
     has_tables = len({t.storage for t in tensors}) > 1
     kind = node.op.name
     params = {"is_max": kind == "Maximum", "z_signed": z.dtype is DType.I8, "has_tables": has_tables}
@@ -64,9 +62,8 @@ def lower_extreme(node: Node, lowering: Lowering) -> None:
         tables = np.stack([convert_every_byte(t, z) for t in (x, y)])
         reads.append(lowering.weight(f"{z.name}.tables", tables.shape, "uint8", lambda: tables))
     name = f"{kind.lower()}_bytes_{z.dtype.value}{'_tables' if has_tables else ''}"
-    kernel = Kernel(name, KERNELS / "extreme_bytes.c.in", DIMENSIONS, params, (ROWS,))
-    args: dict[str, Arg] = {"dims": dims, "xs": xs, "ys": ys}
-    lowering.call(node, Call(kernel, args, reads, node.outputs, scratch=SCRATCH))
+    kernel = Kernel(name, KERNELS / "extreme_bytes.c.in", PAIR, params, (ROWS,))
+    lowering.call(node, Call(kernel, pair_args(x, y, z), reads, node.outputs, scratch=SCRATCH))
 
 
 def lower_fixed_extreme(node: Node, lowering: Lowering) -> None:

@@ -18,16 +18,12 @@ from mace_target_cpu.fixed_point.rules import (
 )
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower import binary as plain
-from mace_target_cpu.lower.broadcast import RANK, collapse
+from mace_target_cpu.lower.broadcast import PAIR, pair_args
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.rounding import refuse_rule, split_factor
 from mace_target_cpu.quantized.storage import C_TYPES, NARROW, Scale
 
-DIMENSIONS = (
-    *((name, f"i32[{RANK}]") for name in ("dims", "xs", "ys")),
-    ("x_zero", "i32"),
-    ("y_zero", "i32"),
-)
+DIMENSIONS = (*PAIR, ("x_zero", "i32"), ("y_zero", "i32"))
 SUM = ("left", "x_multiplier", "x_shift", "y_multiplier", "y_shift")
 TEMPLATE = KERNELS / "binary_fixed_point.c.in"
 
@@ -98,9 +94,8 @@ def extreme(node: Node, lowering: Lowering) -> None:
 
 
 def _dimensions(x: Tensor, y: Tensor, z: Tensor) -> dict[str, Arg]:
-    dims, (xs, ys) = collapse(z.shape, [x.shape, y.shape])
     zeros = {"x_zero": Scale.from_tensor(x).zero, "y_zero": Scale.from_tensor(y).zero}
-    return {"dims": dims, "xs": xs, "ys": ys, **zeros}
+    return {**pair_args(x, y, z), **zeros}
 
 
 LOWERINGS: dict[str, Lower] = {

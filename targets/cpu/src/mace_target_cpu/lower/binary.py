@@ -11,7 +11,7 @@ from mace_core.lowering import Lower, Lowering
 from mace_core.ops.binary import BitShiftAttributes, ModAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.broadcast import collapse
+from mace_target_cpu.lower.broadcast import PAIR, RANK, collapse, pair_args
 from mace_target_cpu.lower.types import (
     C_TYPES,
     CONVERT,
@@ -107,15 +107,11 @@ def binary(node: Node, lowering: Lowering) -> None:
         "scalar": Code(scalar),
     }
     name = f"{form.lower()}_{x.dtype.value}" + (f"_{y.dtype.value}" if y.dtype is not x.dtype else "")
-    fields = (("dims", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
-    kernel = Kernel(
-        name, KERNELS / "binary.c.in", fields, params, (MATH, POWER, CONVERT) if form == "Pow" else ()
-    )
-    dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
-    args = {"dims": dims, "xs": xs, "ys": ys}
+    helpers = (MATH, POWER, CONVERT) if form == "Pow" else ()
+    kernel = Kernel(name, KERNELS / "binary.c.in", PAIR, params, helpers)
     # An exponent of larger elements may have the result's bytes although it repeats.
     inplace = x.dtype is z.dtype and y.dtype.size == z.dtype.size
-    lowering.call(node, Call(kernel, args, node.inputs, node.outputs, inplace=inplace))
+    lowering.call(node, Call(kernel, pair_args(x, y, z), node.inputs, node.outputs, inplace=inplace))
 
 
 def where(node: Node, lowering: Lowering) -> None:
@@ -123,7 +119,7 @@ def where(node: Node, lowering: Lowering) -> None:
     condition, x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
     # One kernel for all types of a size: fewer kernels in a library of mixed types.
     bits = 8 * x.dtype.size
-    fields = (("dims", "i32[6]"), ("cs", "i32[6]"), ("xs", "i32[6]"), ("ys", "i32[6]"))
+    fields = tuple((name, f"i32[{RANK}]") for name in ("dims", "cs", "xs", "ys"))
     kernel = Kernel(f"where_{bits}", KERNELS / "where.c.in", fields, {"ctype": unsigned_type(x.dtype.size)})
     dims, (cs, xs, ys) = collapse(z.shape, (condition.shape, x.shape, y.shape))
     lowering.call(node, Call(kernel, {"dims": dims, "cs": cs, "xs": xs, "ys": ys}, node.inputs, node.outputs))

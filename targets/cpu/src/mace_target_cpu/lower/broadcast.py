@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mace_core.ir import Shape
+from mace_core.ir import Shape, Tensor
 from mace_core.kernel_target import MAX_DIMENSION
 from mace_core.lowering import Refused
+from mace_core.program import Arg
 from mace_target_cpu.lower.types import MERGE_AXES
 
 RANK = 6
 """Axes that the kernels loop over."""
+
+PAIR = tuple((name, f"i32[{RANK}]") for name in ("dims", "xs", "ys"))
+"""The fields of kernels that loop over two operands: the result's dimensions, and the strides of each."""
 
 
 def strides(shape: Shape, out: Shape) -> tuple[int, ...]:
@@ -54,3 +58,9 @@ def collapse(out: Shape, operands: Sequence[Shape]) -> tuple[tuple[int, ...], li
     if not dims:  # one element: a step of 1 keeps the inner loop contiguous
         columns = [(*c[:-1], 1) for c in columns]
     return (1,) * lead + tuple(dims), columns
+
+
+def pair_args(x: Tensor, y: Tensor, z: Tensor) -> dict[str, Arg]:
+    """Return the arguments for PAIR of operands x and y and their result."""
+    dims, (xs, ys) = collapse(z.shape, (x.shape, y.shape))
+    return {"dims": dims, "xs": xs, "ys": ys}

@@ -17,7 +17,6 @@ from mace_target_cpu.lower.gemm import (
     GEMM,
     GEMM_TILES,
     MOST_ROWS,
-    need_f32,
     optional,
     pack,
     pack_at_run_time,
@@ -25,6 +24,7 @@ from mace_target_cpu.lower.gemm import (
 )
 from mace_target_cpu.lower.lines import reads_lines, use_lines
 from mace_target_cpu.lower.plain import plain_conv
+from mace_target_cpu.lower.types import need_type, operands
 
 WINDOWS = KERNELS / "windows.h.in"
 GEOMETRY = (
@@ -120,7 +120,7 @@ def conv(node: Node, lowering: Lowering) -> None:
     if x.dtype is DType.F64:
         plain_conv(node, lowering, GEOMETRY, geometry(x, y, windows))
         return
-    need_f32(node, lowering)
+    need_type(node, *operands(node, lowering))
     filters = Filters.from_node(node, lowering)
     args = {**geometry(x, y, windows), **clamp(node)}
     if (

@@ -19,7 +19,7 @@ from mace_target_cpu.lower.conv import conv
 from mace_target_cpu.lower.geometry import GEOMETRY, geometry
 from mace_target_cpu.lower.packing import MatrixPacking, pack_weights
 from mace_target_cpu.lower.subpixel import convolution
-from mace_target_cpu.lower.types import need_floats
+from mace_target_cpu.lower.types import need_type, operands
 from mace_target_cpu.lower.view import view
 
 FIELDS = (*GEOMETRY, *((n, "i32") for n in ("groups", "group_in", "group_out")))
@@ -28,7 +28,7 @@ KERNEL = Kernel("conv_transpose_f32", KERNELS / "conv_transpose.c.in", FIELDS)
 
 def conv_transpose(node: Node, lowering: Lowering) -> None:
     """Any transposed convolution of f32."""
-    need_floats(node, lowering)
+    need_type(node, *operands(node, lowering))
     # Refused says that no ordinary convolution does it: computed weights, or strides with dilations.
     try:
         parts = list(convolution(node, lowering))

@@ -13,8 +13,8 @@ from mace_core.ops.dft import DFTAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
-from mace_target_cpu.lower.sampling import need_f32
 from mace_target_cpu.lower.strided import MOVE, chunks
+from mace_target_cpu.lower.types import need_type
 
 FACTORS = 32
 """More than any length below 2 ** 32 has."""
@@ -50,7 +50,7 @@ def factors(n: int) -> tuple[int, ...]:
 def dft(node: Node, lowering: Lowering) -> None:
     """Rows lie along the axis; the turns by every fraction of a circle are constants."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-    need_f32(node, x)
+    need_type(node, x)
     if y.elements == 0:
         return
     attrs = node.attributes(DFTAttributes)
@@ -85,7 +85,7 @@ def dft(node: Node, lowering: Lowering) -> None:
 def det(node: Node, lowering: Lowering) -> None:
     """One matrix after another."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-    need_f32(node, x)
+    need_type(node, x)
     n = x.shape[-1]
     if y.elements == 0:
         return

@@ -8,7 +8,6 @@ from mace_core.ir import Array, DType, Node, Tensor
 from mace_core.lowering import Lowering
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
-from mace_target_cpu.lower.types import refuse_type
 
 GEMM_CUT = KERNELS / "gemm_cut.h.in"
 """How products of all types are cut into tasks."""
@@ -72,13 +71,6 @@ def pack_at_run_time(
     args = {"count": count, "depth": depth, "columns": columns, "panel": panel, "size": depth * columns}
     lowering.call(node, Call(PACK, {**args, "step_k": steps[0], "step_column": steps[1]}, [matrix], [packed]))
     return packed
-
-
-def need_f32(node: Node, lowering: Lowering) -> None:
-    """Refuse a node with an input that is not f32."""
-    for name in filter(None, node.inputs):
-        if lowering.tensors[name].dtype is not DType.F32:
-            raise refuse_type(node.op.name, lowering.tensors[name].dtype)
 
 
 def optional(node: Node, index: int) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from mace_core.ir import DType, Node
+from mace_core.ir import Node
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.lrn import LRNAttributes
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, MAX_LANES
 from mace_target_cpu.lower.softmax import MATH, ROW, chunk
-from mace_target_cpu.lower.types import refuse_type
+from mace_target_cpu.lower.types import need_type
 
 FIELDS = (
     ("rows", "i64"),
@@ -32,8 +32,7 @@ def lrn(node: Node, lowering: Lowering) -> None:
     x = lowering.tensors[node.inputs[0]]
     attrs = node.attributes(LRNAttributes)
     size, alpha, beta, bias = attrs.size, attrs.alpha, attrs.beta, attrs.bias
-    if x.dtype is not DType.F32:
-        raise refuse_type(node.op.name, x.dtype)
+    need_type(node, x)
     channels, rows = x.shape[-1], prod(x.shape[:-1])
     kernel = Kernel(
         ROOTS.get(beta, "lrn_power_f32"), KERNELS / "lrn.c.in", FIELDS, {"beta": _root(beta)}, (MATH, ROW)

@@ -24,7 +24,7 @@ from mace_target_cpu.lower.plain import compose
 from mace_target_cpu.lower.reduce import runs
 from mace_target_cpu.lower.softmax import MATH, ROW, chunk
 from mace_target_cpu.lower.strided import MOVE, chunks
-from mace_target_cpu.lower.types import FREEZE, MERGE_AXES, refuse_type
+from mace_target_cpu.lower.types import FREEZE, MERGE_AXES, need_type
 
 LOOPS = 3
 """Axes of each kind that the general kernel loops over."""
@@ -50,19 +50,13 @@ GENERAL = Kernel(
 )
 
 
-def _need_float(node: Node, lowering: Lowering) -> Tensor:
-    x = lowering.tensors[node.inputs[0]]
-    if x.dtype is not DType.F32:
-        raise refuse_type(node.op.name, x.dtype)
-    return x
-
-
 def layer_norm(node: Node, lowering: Lowering) -> None:
     """Row by row; a scale or bias that broadcasts along a row must be a constant."""
     if lowering.tensors[node.inputs[0]].dtype is DType.F64:
         compose(node, lowering)
         return
-    x = _need_float(node, lowering)
+    x = lowering.tensors[node.inputs[0]]
+    need_type(node, x)
     attrs = node.attributes(LayerNormAttributes)
     inner = x.shape[attrs.axis % len(x.shape) :]
     vectors = [_stretch(name, lowering, inner) for name in (*node.inputs[1:], "")[:2]]
@@ -73,7 +67,8 @@ def layer_norm(node: Node, lowering: Lowering) -> None:
 
 def rms_norm(node: Node, lowering: Lowering) -> None:
     """Row by row; a scale that broadcasts along a row must be a constant."""
-    x = _need_float(node, lowering)
+    x = lowering.tensors[node.inputs[0]]
+    need_type(node, x)
     attrs = node.attributes(LayerNormAttributes)
     inner = x.shape[attrs.axis % len(x.shape) :]
     if not x.elements:
@@ -149,7 +144,8 @@ def _lower_columns(node: Node, lowering: Lowering, columns: ChannelColumns, epsi
 
 def group_norm(node: Node, lowering: Lowering) -> None:
     """GroupNorm, and InstanceNorm as one of single channels."""
-    x = _need_float(node, lowering)
+    x = lowering.tensors[node.inputs[0]]
+    need_type(node, x)
     channels = x.shape[-1]
     attrs = node.attrs
     if isinstance(attrs, GroupNormAttributes):
@@ -162,7 +158,8 @@ def group_norm(node: Node, lowering: Lowering) -> None:
 
 def mean_variance_norm(node: Node, lowering: Lowering) -> None:
     """By rows or columns where the axes lie together, else by the general loop nest."""
-    x = _need_float(node, lowering)
+    x = lowering.tensors[node.inputs[0]]
+    need_type(node, x)
     axes = node.attributes(MeanVarianceNormAttributes).axes
     merged = runs(x.shape, [a % len(x.shape) for a in axes]) if x.elements else []
     kinds = [averaged for averaged, _, _ in merged]

@@ -14,10 +14,10 @@ from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gather import ROWS
 from mace_target_cpu.lower.geometry import three
-from mace_target_cpu.lower.sampling import SAMPLE, need_f32
+from mace_target_cpu.lower.sampling import SAMPLE
 from mace_target_cpu.lower.softmax import ROW
 from mace_target_cpu.lower.strided import MOVE, chunks
-from mace_target_cpu.lower.types import c_type, refuse_type
+from mace_target_cpu.lower.types import c_type, need_type, refuse_type
 
 WINDOWS = (
     ("in", "i64[3]"),
@@ -80,7 +80,7 @@ def col2im(node: Node, lowering: Lowering) -> None:
 def deform_im2col(node: Node, lowering: Lowering) -> None:
     """Four neighbors for every sample."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-    need_f32(node, x)
+    need_type(node, x)
     if y.elements == 0:
         return
     attrs = node.attributes(DeformIm2ColAttributes)

@@ -21,16 +21,9 @@ from mace_core.ops.softmax import SoftmaxAttributes
 from mace_core.program import Arg, Call, Kernel
 from mace_core.tables import rows
 from mace_target_cpu.isa import KERNELS
-from mace_target_cpu.lower.types import CONVERT, c_type, refuse_type, wrap_type
+from mace_target_cpu.lower.types import CONVERT, c_type, need_type, operands, refuse_type, wrap_type
 
 CLAMP = (("low", "f64"), ("high", "f64"))
-
-
-def need_doubles(node: Node, lowering: Lowering) -> None:
-    """Refused unless every operand is in double precision."""
-    for name in filter(None, node.inputs):
-        if lowering.tensors[name].dtype is not DType.F64:
-            raise refuse_type(node.op.name, lowering.tensors[name].dtype)
 
 
 def plain_product(dtype: DType, like: Kernel, axes: int) -> Kernel:
@@ -54,7 +47,7 @@ def plain_conv(
     node: Node, lowering: Lowering, fields: tuple[tuple[str, str], ...], args: Mapping[str, Arg]
 ) -> None:
     """A convolution of doubles; fields, args: its geometry."""
-    need_doubles(node, lowering)
+    need_type(node, *operands(node, lowering), dtype=DType.F64)
     attrs = node.attributes(ConvAttributes)
     low, high = attrs.low, attrs.high
     fields = (*fields, ("results", "i32"), ("group", "i32"), *CLAMP)
@@ -151,5 +144,5 @@ def compose(node: Node, lowering: Lowering) -> None:
     """Compute a node of doubles by other ops; Refused where that is not known."""
     if node.op.name not in COMPOSED:
         raise refuse_type(node.op.name, lowering.tensors[node.inputs[0]].dtype)
-    need_doubles(node, lowering)
+    need_type(node, *operands(node, lowering), dtype=DType.F64)
     COMPOSED[node.op.name](node, lowering)

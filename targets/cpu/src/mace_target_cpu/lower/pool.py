@@ -11,8 +11,7 @@ from mace_core.ops.pool import AveragePoolAttributes, LpPoolAttributes, PoolAttr
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.conv import GEOMETRY, geometry, spatial
-from mace_target_cpu.lower.gemm import need_f32
-from mace_target_cpu.lower.types import C_TYPES, CAST
+from mace_target_cpu.lower.types import C_TYPES, CAST, need_type, operands
 
 POOL = KERNELS / "pool.c.in"
 
@@ -55,7 +54,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
     """AveragePool of floats of 32 or 64 bits."""
     dtype = lowering.tensors[node.inputs[0]].dtype
     if dtype is not DType.F64:
-        need_f32(node, lowering)
+        need_type(node, *operands(node, lowering))
     params = {
         "ctype": C_TYPES[dtype],
         "start": 0,
@@ -73,7 +72,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
 
 def lp_pool(node: Node, lowering: Lowering) -> None:
     """LpPool of f32."""
-    need_f32(node, lowering)
+    need_type(node, *operands(node, lowering))
     p = node.attributes(LpPoolAttributes).p
     params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "bytes": 4}
     kernel = Kernel("lp_pool_f32", POOL, (*GEOMETRY, ("p", "i32")), params)

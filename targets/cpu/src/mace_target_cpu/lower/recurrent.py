@@ -14,7 +14,7 @@ from mace_core.ops import gru, lstm, rnn
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.softmax import MATH, ROW
-from mace_target_cpu.lower.types import refuse_type
+from mace_target_cpu.lower.types import need_type
 
 RECURRENT = KERNELS / "recurrent.h.in"
 HELPERS = (MATH, ROW, RECURRENT)
@@ -100,8 +100,7 @@ def _choose_kernel(
 
 def _size_args(node: Node, lowering: Lowering) -> dict[str, Arg]:
     x = lowering.tensors[node.inputs[0]]
-    if x.dtype is not DType.F32:
-        raise refuse_type(node.op.name, x.dtype)
+    need_type(node, x)
     count, _, hidden = lowering.shape(node.inputs[2])
     reverse = int(node.attributes(rnn.RecurrentAttributes).direction == "reverse")
     return dict(zip(SIZES, (*x.shape, hidden, count, reverse), strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import get_args
 
-from mace_core.ir import DType, Node, Tensor
+from mace_core.ir import Node
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.grid_sample import GridSampleAttributes, Padding
 from mace_core.ops.roi import RoiAlignAttributes, RoiAttributes
@@ -16,7 +16,7 @@ from mace_target_cpu.lower.gather import ROWS, index_type
 from mace_target_cpu.lower.geometry import three
 from mace_target_cpu.lower.softmax import ROW
 from mace_target_cpu.lower.strided import MOVE, chunks
-from mace_target_cpu.lower.types import refuse_type
+from mace_target_cpu.lower.types import need_type
 
 SAMPLE = KERNELS / "sample.h.in"
 PADDINGS = get_args(Padding)
@@ -38,12 +38,6 @@ REGIONS: tuple[tuple[str, str], ...] = (
 )
 
 
-def need_f32(node: Node, x: Tensor) -> None:
-    """Refused unless x holds floats in single precision."""
-    if x.dtype is not DType.F32:
-        raise refuse_type(node.op.name, x.dtype)
-
-
 def grid_sample(node: Node, lowering: Lowering) -> None:
     """The nearest elements by their size alone; others mixed."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
@@ -53,7 +47,7 @@ def grid_sample(node: Node, lowering: Lowering) -> None:
     taps, channels = TAPS[attrs.mode], x.shape[-1]
     # One tap moves elements, of any type; more compute with them.
     if taps > 1:
-        need_f32(node, x)
+        need_type(node, x)
     args = {
         "in": three(x.shape[1:-1], 1),
         "pixels": prod(y.shape[1:-1]),
@@ -72,7 +66,7 @@ def roi(node: Node, lowering: Lowering) -> None:
     """A task takes rows of bins of regions."""
     x, _, images = (lowering.tensors[t] for t in node.inputs)
     y = lowering.tensors[node.outputs[0]]
-    need_f32(node, x)
+    need_type(node, x)
     if y.elements == 0:
         return
     attrs = node.attributes(RoiAttributes)

@@ -78,12 +78,13 @@ def is_signed(dtype: DType) -> bool:
     return dtype.value[0] == "i"
 
 
-def need_floats(node: Node, lowering: Lowering) -> None:
-    """Refused unless every operand is float."""
-    for name in filter(None, node.inputs):
-        if lowering.tensors[name].dtype is not DType.F32:
-            raise Refused(
-                f"{name} is {lowering.tensors[name].dtype.value}; the kernel computes in f32",
-                code="dtype",
-                remedy=CAST,
-            )
+def need_type(node: Node, *tensors: Tensor, dtype: DType = DType.F32) -> None:
+    """Refused unless all the tensors have one element type: single precision, if none is named."""
+    for tensor in tensors:
+        if tensor.dtype is not dtype:
+            raise refuse_type(node.op.name, tensor.dtype)
+
+
+def operands(node: Node, lowering: Lowering) -> list[Tensor]:
+    """Return the inputs that a node has."""
+    return [lowering.tensors[name] for name in filter(None, node.inputs)]

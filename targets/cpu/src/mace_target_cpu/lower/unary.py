@@ -116,6 +116,13 @@ def _scalars(dtype: DType) -> Mapping[str, str]:
     return {DType.F32: SCALAR, DType.F64: DOUBLE}.get(dtype, {})
 
 
+def read_numbers(node: Node) -> dict[str, float]:
+    """Return the attributes that become fields of the kernel's arguments, under their own names."""
+    values = values_of(node.attrs)
+    # Words have no place there: an op that has one chooses its expression by it, as Gelu does below.
+    return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+
+
 def unary(node: Node, lowering: Lowering) -> None:
     """Any op of the tables above."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
@@ -127,10 +134,7 @@ def unary(node: Node, lowering: Lowering) -> None:
     scalar = _scalars(x.dtype).get(form, "").replace("WRAP", wrap_type(x.dtype))
     if not vector and not scalar:
         raise refuse_type(node.op.name, x.dtype)
-    # The numbers become fields of the kernel's arguments, under their own names. Words have no place there:
-    # an op that has one chooses its expression by it, as Gelu does above.
-    values = values_of(node.attrs)
-    attrs = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+    attrs = read_numbers(node)
     wide = x.dtype is DType.F64
     params = {
         "ctype": c_type(x),
@@ -138,8 +142,8 @@ def unary(node: Node, lowering: Lowering) -> None:
         "vector": Code(vector),
         "scalar": Code(scalar),
         "attrs": [*map(CIdentifier, attrs)],
+        "attr_type": Code("double" if wide else "float"),
     }
-    params["attr_type"] = Code("double" if wide else "float")
     fields = (("n", "i64"), *((k, "f64" if wide else "f32") for k in attrs))
     kernel = Kernel(f"{form.lower()}_{x.dtype.value}", KERNELS / "unary.c.in", fields, params, (MATH,))
     lowering.call(
