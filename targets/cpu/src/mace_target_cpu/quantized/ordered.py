@@ -51,7 +51,7 @@ STORE_COST, PLAIN_STORE_COST = 4, 7
 LAST_COST = 1.4
 """Time of a row by itself beside that of a row of four, which share the loads of weights."""
 
-SINGLE_COST, MIXED_COST, PLAIN_SINGLE_COST = 0.9, 1.6, 1.55
+SINGLE_COST, MIXED_COST, PLAIN_SINGLE_COST = 0.9, 1.56, 1.55
 """Times of a quad of a single row, in that unit: natural, beside one that is not, and of igemm_bytes.h.in."""
 
 
@@ -205,6 +205,7 @@ def compare_cost(ordered: OrderedCall) -> float:
 
 def _compare_single(ordered: OrderedCall, quads: int) -> float:
     """Return what `compare_cost` does, of a single row."""
-    # A quad that is not natural makes its whole window slower.
-    mixed = min(quads, QUADS * (quads - ordered.natural))
-    return (SINGLE_COST * (quads - mixed) + MIXED_COST * mixed) / (PLAIN_SINGLE_COST * quads)
+    # A quad that is not natural makes its whole window slower. Where natural ones lie anywhere, all of a
+    # window are natural as often as this.
+    natural = (ordered.natural / quads) ** QUADS
+    return (SINGLE_COST * natural + MIXED_COST * (1 - natural)) / PLAIN_SINGLE_COST
