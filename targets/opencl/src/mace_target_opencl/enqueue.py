@@ -29,7 +29,7 @@ from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_opencl.bounds import CHECKS
 from mace_target_opencl.bounds import PRELUDE as CHECK_PRELUDE
-from mace_target_opencl.exact import DOT_PRELUDE, is_exact
+from mace_target_opencl.exact import DOT_PRELUDE, needs_functions
 from mace_target_opencl.exact import PRELUDE as EXACT_PRELUDE
 from mace_target_opencl.images import PRELUDE as IMAGE_PRELUDE
 from mace_target_opencl.kernel_operand import ImageForm, KernelOperand
@@ -153,7 +153,7 @@ def render_program(kernels: Iterable[Kernel]) -> Code:
         sources.insert(0, HALF_STORAGE_PRELUDE)
     if any(map(needs_half, unique.values())):
         sources.insert(0, HALF_PRELUDE)
-    if any(map(is_exact, unique.values())):
+    if any(map(needs_functions, sources)):
         sources.insert(0, EXACT_PRELUDE)
     if any(map(has_dots, unique.values())):
         sources.insert(0, DOT_PRELUDE)

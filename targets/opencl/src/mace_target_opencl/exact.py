@@ -1,7 +1,8 @@
-"""Floats that every device rounds alike: what kernels of quantized tensors need beside IEEE 754's operations.
+"""Floats that every device rounds alike: what kernels need where an integer depends on a float.
 
 OpenCL rounds sums, products, `fma` and conversions correctly, but divides with an error of up to 2.5 units in
-the last place, and may join a product and a sum to one rounding unless a pragma forbids it.
+the last place, and may join a product and a sum to one rounding unless a pragma forbids it. An element that
+lies at a tie and is rounded to an integer behind that, as in dynamic quantization, becomes the next one.
 """
 
 from __future__ import annotations
@@ -24,18 +25,23 @@ float mace_limit(float v, float low, float high)
     return v < high ? v : high;
 }
 
-/* a / b for b > 0, rounded to the nearest. Quotients outside of 2^-60 ... 2^60 are as the device rounds them:
- * they become 0 or the end of a range. */
-float mace_divide(float a, float b);
-float mace_divide(float a, float b)
+/* a / b, rounded to the nearest. Quotients outside of 2^-60 ... 2^60, NaN too, are as the device rounds them:
+ * as steps of a scale they become 0 or the end of a range. */
+float mace_divide(float dividend, float divisor);
+float mace_divide(float dividend, float divisor)
 {
-    const float magnitude = fabs(a);
-    float q = magnitude / b;
+    const float device = dividend / divisor;
+    float q = fabs(device);
     if (!(q > 0x1p-60f && q < 0x1p60f))
-        return copysign(q, a);
+        return device;
+    float b = fabs(divisor);
+    /* So that neither 1 / b nor a remainder leaves the range of floats. Powers of two change no digit. */
+    const float power = b < 0x1p-30f ? 0x1p96f : b > 0x1p60f ? 0x1p-64f : 1.0f;
+    const float a = fabs(dividend) * power;
+    b *= power;
     /* The remainder of a quotient that is off by a few units is exact, and leads to within one unit. */
-    q = fma(fma(-q, b, magnitude), 1.0f / b, q);
-    const float rest = 2.0f * fma(-q, b, magnitude);
+    q = fma(fma(-q, b, a), 1.0f / b, q);
+    const float rest = 2.0f * fma(-q, b, a);
     const float up = as_float(as_int(q) + 1);
     const float down = as_float(as_int(q) - 1);
     /* Products with a power of two, as neighbors are apart, are exact. No quotient lies in the middle. */
@@ -43,12 +49,19 @@ float mace_divide(float a, float b)
         q = up;
     else if (-rest > (q - down) * b)
         q = down;
-    return copysign(q, a);
+    return copysign(q, device);
 }
 """
 )
-"""Functions that stand before kernels whose floats are exact."""
+"""Functions that stand before kernels that call one of them."""
 
+
+ROUNDS = "rounds"
+"""The parameter of a kernel that makes integers of floats, by Round, a conversion or a comparison.
+
+Its products and sums stay two roundings, as in an exact kernel. A matrix product or convolution takes over
+such steps all the same, without that: the order of its sums is free.
+"""
 
 DOT_PRELUDE = Code(
     """\
@@ -90,6 +103,16 @@ def mark_exact(exact: bool) -> Mapping[str, object]:
 def is_exact(kernel: Kernel) -> bool:
     """Tell whether the floats of a kernel are rounded alike on every device."""
     return bool(kernel.params.get(EXACT))
+
+
+def needs_functions(source: str) -> bool:
+    """Tell whether a kernel's source calls a function of PRELUDE."""
+    return "mace_divide(" in source or "mace_limit(" in source
+
+
+def is_contracted(kernel: Kernel) -> bool:
+    """Tell whether a product and a sum of a kernel may be one rounding."""
+    return not is_exact(kernel) and not kernel.params.get(ROUNDS)
 
 
 def forbid_contraction(source: str) -> Code:

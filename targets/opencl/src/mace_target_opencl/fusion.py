@@ -9,7 +9,7 @@ from itertools import chain, count
 from mace_core.emit.text import CIdentifier
 from mace_core.program import Call
 from mace_target_opencl.enqueue import MAX_OPERANDS, make_kernel
-from mace_target_opencl.exact import EXACT, is_exact
+from mace_target_opencl.exact import EXACT, ROUNDS, is_exact
 from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import HALF, value_type
@@ -59,6 +59,8 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     }
     if is_exact(second.kernel):
         fused_params[EXACT] = True
+    if second.kernel.params.get(ROUNDS) and first.kernel.template.name == MAP:
+        fused_params[ROUNDS] = True
     template = first.kernel.template.name.removesuffix(".cl.in")
     return replace(
         first,

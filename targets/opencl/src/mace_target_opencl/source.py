@@ -8,7 +8,7 @@ from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier, Code
 from mace_core.program import Kernel
 from mace_target_opencl.bounds import ARGUMENTS, CHECKS, check_macros
-from mace_target_opencl.exact import forbid_contraction, is_exact
+from mace_target_opencl.exact import forbid_contraction, is_contracted, is_exact
 from mace_target_opencl.images import declare_image, list_image_macros
 from mace_target_opencl.kernel_operand import KernelOperand
 from mace_target_opencl.steps import NAMES, ElementStep
@@ -70,7 +70,7 @@ class KernelSource:
         # All kernels of a part are one source, and most of them have an operand x.
         undefined = [_undefine(operand) for operand in self.operands]
         source = Code("\n".join([*macros, *self._functions(), body, *undefined, ""]))
-        return forbid_contraction(source) if is_exact(self.kernel) else source
+        return source if is_contracted(self.kernel) else forbid_contraction(source)
 
     def load(self, operand: str, view: View, width: int, index: str) -> Code:
         """Return the expression of `width` elements of an operand, for the result's from `index` on."""

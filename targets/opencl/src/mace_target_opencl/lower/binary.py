@@ -20,7 +20,7 @@ FLOAT: Mapping[str, str] = {
     "Add": "x + y",
     "Sub": "x - y",
     "Mul": "x * y",
-    "Div": "x / y",
+    "Div": "mace_divide(x, y)",
     # NaN where either is, unlike fmin and fmax.
     "Minimum": "x < y || x != x ? x : y",
     "Maximum": "x > y || x != x ? x : y",
@@ -40,7 +40,8 @@ def binary(node: Node, lowering: Lowering) -> None:
         raise refuse_type(node.op.name, x.dtype)
     other = lookup("other", View.broadcast(y.shape, z.shape))
     step = ElementStep(Code(expression), (None, other), c_type(z))
-    mapping = Map(x.name, View.broadcast(x.shape, z.shape), (step,), {"other": y.name})
+    rounds = x.dtype.is_float and node.op.name in COMPARISON
+    mapping = Map(x.name, View.broadcast(x.shape, z.shape), (step,), {"other": y.name}, rounds=rounds)
     enqueue_map(lowering, node, mapping)
 
 

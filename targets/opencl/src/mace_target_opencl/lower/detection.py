@@ -12,6 +12,7 @@ from mace_core.ops.grid_sample import FAR
 from mace_core.ops.nms import DecodeBoxesAttributes
 from mace_core.ops.roi import RoiAlignAttributes, RoiAttributes
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
+from mace_target_opencl.exact import ROUNDS
 from mace_target_opencl.types import c_type, literal, need_floats
 
 
@@ -55,6 +56,8 @@ def _enqueue(
     c_type(images)  # refuses what no kernel computes with
     constants = {
         **mode,
+        # The number of samples is a quotient rounded up, and which pixels they touch depends on coordinates.
+        ROUNDS: True,
         "count": y.elements,
         "images_count": x.shape[0],
         "height": x.shape[1],

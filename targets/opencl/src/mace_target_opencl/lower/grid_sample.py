@@ -10,6 +10,7 @@ from mace_core.ir import Node
 from mace_core.lowering import Lower, Lowering
 from mace_core.ops.grid_sample import CUBIC_A, FAR, GridSampleAttributes
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
+from mace_target_opencl.exact import ROUNDS
 from mace_target_opencl.types import c_type, literal, need_floats
 from mace_target_opencl.views import dense
 
@@ -41,6 +42,8 @@ def grid_sample(node: Node, lowering: Lowering) -> None:
         "corners": attrs.align_corners,
         "cubic": Code(f"({literal(CUBIC_A)})"),
         "far": literal(float(FAR)),
+        # A coordinate at the middle of two elements would be rounded to the other one.
+        ROUNDS: True,
         "value_type": c_type(x),
         # Integers are only looked up; a weight of 1 of their own type keeps all bits.
         "weight_type": c_type(x),

@@ -10,7 +10,7 @@ from mace_core.emit.text import CIdentifier, Code
 from mace_core.ir import Node
 from mace_core.lowering import Lowering
 from mace_target_opencl.enqueue import GROUP, Launch, enqueue
-from mace_target_opencl.exact import mark_exact
+from mace_target_opencl.exact import ROUNDS, mark_exact
 from mace_target_opencl.steps import ElementStep, Lookup
 from mace_target_opencl.types import storage_type, value_type
 from mace_target_opencl.views import View
@@ -27,6 +27,7 @@ class Map:
     others: tensors that the steps look up, by the operand's name.
     types: C types as which operands are moved, where those are not the tensors' own.
     exact: whether floats are rounded alike on every device.
+    rounds: whether results are integers or jumps of floats, see exact.py.
     """
 
     first: str
@@ -35,6 +36,7 @@ class Map:
     others: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Code] = field(default_factory=dict)
     exact: bool = False
+    rounds: bool = False
 
 
 def enqueue_map(lowering: Lowering, node: Node, mapping: Map) -> None:
@@ -63,6 +65,7 @@ def enqueue_map_to(lowering: Lowering, node: Node, mapping: Map, result: str) ->
             "count": tensor.elements,
             "value_type": _first_type(lowering, mapping),
             **mark_exact(mapping.exact),
+            **({ROUNDS: True} if mapping.rounds else {}),
         },
         (GROUP,),
         mapping.steps,

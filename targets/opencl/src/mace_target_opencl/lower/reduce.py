@@ -26,7 +26,7 @@ SUM = "a + b"
 
 FLOAT: Mapping[str, tuple[tuple[RowPass, ...], str]] = {
     "ReduceSum": ((RowPass("total", "float", "0.0f", "v", SUM),), "total"),
-    "ReduceMean": ((RowPass("total", "float", "0.0f", "v", SUM),), "total / COUNT"),
+    "ReduceMean": ((RowPass("total", "float", "0.0f", "v", SUM),), "mace_divide(total, COUNT)"),
     "ReduceMax": ((RowPass("most", "float", "-INFINITY", "v", MAXIMUM),), "most"),
     "ReduceMin": ((RowPass("least", "float", "INFINITY", "v", MINIMUM),), "least"),
     "ReduceProd": ((RowPass("product", "float", "1.0f", "v", "a * b"),), "product"),

@@ -36,7 +36,7 @@ FLOAT: Mapping[str, str] = {
     "Round": "rint(x)",
     "Sign": "x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x",
     "Rsqrt": "1.0f / sqrt(x)",
-    "Reciprocal": "1.0f / x",
+    "Reciprocal": "mace_divide(1.0f, x)",
     "Sigmoid": "1.0f / (1.0f + exp(-x))",
     # Not fmax, which would make a number of NaN.
     "Relu": "x < 0.0f ? 0.0f : x",
@@ -59,6 +59,9 @@ FLOAT: Mapping[str, str] = {
     "IsInf": "(negative && x == -INFINITY) || (positive && x == INFINITY)",
 }
 """The result from one float x, and the attributes by name."""
+
+ROUNDING = ("Round", "Floor", "Ceil", "Sign")
+"""Ops whose results jump where a float changes by one unit in the last place."""
 
 INTEGER: Mapping[str, str] = {
     # Computed without sign, where overflow wraps: the least integer is its own opposite.
@@ -92,14 +95,20 @@ def unary(node: Node, lowering: Lowering) -> None:
     for name, value in values_of(node.attrs).items():
         if isinstance(value, int | float):
             expression = re.sub(rf"\b{name}\b", literal(float(value)), expression)
-    enqueue_unary(lowering, node, Code(expression), c_type(y))
+    enqueue_unary(lowering, node, Code(expression), c_type(y), rounds=form in ROUNDING)
 
 
-def enqueue_unary(lowering: Lowering, node: Node, expression: Code, kind: Code) -> None:
-    """Append the map of one operand that an expression of x computes.  kind: C type of the result."""
+def enqueue_unary(
+    lowering: Lowering, node: Node, expression: Code, kind: Code, *, rounds: bool = False
+) -> None:
+    """Append the map of one operand that an expression of x computes.
+
+    kind: C type of the result.  rounds: whether the result jumps where x changes by one unit.
+    """
     x = lowering.tensors[node.inputs[0]]
     identity = View.of([(x.elements, 1)])
-    enqueue_map(lowering, node, Map(x.name, identity, (ElementStep(expression, (None,), kind),)))
+    step = ElementStep(expression, (None,), kind)
+    enqueue_map(lowering, node, Map(x.name, identity, (step,), rounds=rounds))
 
 
 def clip(node: Node, lowering: Lowering) -> None:
@@ -138,7 +147,7 @@ def cast(node: Node, lowering: Lowering) -> None:
     expression = f"convert_{result}_sat_rtz(x)" if is_saturating else f"({result})x"
     if dtype is DType.BOOL:
         expression = "x != 0"
-    enqueue_unary(lowering, node, Code(expression), result)
+    enqueue_unary(lowering, node, Code(expression), result, rounds=is_saturating)
 
 
 OPS = {*FLOAT, *INTEGER, *BOOL, "Gelu"} - {"GeluNone", "GeluTanh"}
