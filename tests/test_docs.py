@@ -89,6 +89,17 @@ def test_the_code_of_the_tutorial_is_what_mace_new_writes(
         assert lines in written, f"mace new writes something else than:\n{block}"
 
 
+def test_the_architecture_names_every_module_of_core() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| module of `mace_core` | owns |")[2].partition("\n\n")[0]
+    first_column = "".join(re.findall(r"^\|[^|]*\|", table, re.MULTILINE))
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", first_column))
+    core = ROOT / "core/src/mace_core"
+    files = {path.name for path in core.glob("*.py")} - {"__init__.py"}
+    assert files - named == set(), "the table of the page says nothing about these modules"
+    assert [name for name in named if not (core / name).exists()] == []
+
+
 RUN_ELSEWHERE = {
     "tutorial-frontend.md": "its blocks are parts of what `mace new` writes, with which they are compared",
     "tutorial-processor.md": "its blocks are parts of what `mace new` writes, with which they are compared",
