@@ -18,6 +18,9 @@ CASES = {
     "batch of lines": RuntimeCase("y = BatchNormalization(x, s, t, s, v)", "float[3,4,5] x", FACTORS),
     "instance": RuntimeCase("y = InstanceNormalization<epsilon=0.1>(x, s, t)", IMAGE, FACTORS),
     "group": RuntimeCase("y = GroupNormalization<num_groups=2, epsilon=0.1>(x, s, t)", IMAGE, FACTORS, 21),
+    "group of 18": RuntimeCase(
+        "y = GroupNormalization<num_groups=2>(x, s, t)", IMAGE, {"s": normal(2), "t": normal(2, seed=2)}, 18
+    ),
     "layer": RuntimeCase(
         "y = LayerNormalization<axis=2, epsilon=0.1>(x, g, h)",
         IMAGE,

@@ -169,7 +169,7 @@ def test_depth_to_space_has_a_mode_since_11(opset: int, mode: str, tmp_path: Pat
 
 @pytest.mark.parametrize("opset", [18, 20, 21])
 def test_group_norm_has_factors_by_group_before_21(opset: int, tmp_path: Path) -> None:
-    """ONNX's checker refuses the operator before 21 as deprecated, but does not look into branches."""
+    """ONNX's checker calls the operator before 21 deprecated; test_norm.py has it outside of branches."""
     by_group = random(2), random(2, seed=2)
     factors = [np.repeat(array, 2) if opset >= 21 else array for array in by_group]
     body = (

@@ -35,6 +35,9 @@ RUNTIME_DOMAIN = "com.microsoft"
 RUNTIME_OPERATORS = ("SimplifiedLayerNormalization",)
 """Operators that ONNX Runtime exports under ONNX's own domain although ONNX does not define them."""
 
+FIRST_GROUP_NORM = range(18, 21)
+"""Operator sets whose GroupNormalization ONNX calls deprecated, and ONNX Runtime computes."""
+
 MAX_CHECKER_TEXT = 500
 """Characters of a message of ONNX's checker that are printed; it may quote whole nodes."""
 
@@ -143,8 +146,9 @@ def check(file: OnnxFile, inputs: Iterable[str], outputs: Iterable[str], nodes: 
     model.CopyFrom(file.model)
     del model.graph.node[:], model.graph.output[:], model.graph.value_info[:]
     model.graph.node.extend(nodes)
+    opset = versions(model.opset_import).get("", 0)
     for node in model.graph.node:
-        _prepare_node(node)
+        _prepare_node(node, opset)
     if RUNTIME_DOMAIN not in versions(model.opset_import):
         model.opset_import.add(domain=RUNTIME_DOMAIN, version=1)
     known = {value.name for value in model.graph.input}
@@ -169,16 +173,17 @@ def check(file: OnnxFile, inputs: Iterable[str], outputs: Iterable[str], nodes: 
         raise MaceError(file.name, f"is no valid ONNX model: {text}", "export the model again") from error
 
 
-def _prepare_node(node: NodeProto) -> None:
+def _prepare_node(node: NodeProto, opset: int) -> None:
     """Change a copied node so that ONNX's checker reports nothing that is no fault here."""
     # Which branch runs is not known yet; an error inside a branch that never runs must not refuse the file.
     if node.op_type == "If":
         for attribute in node.attribute:
             if attribute.type == AttributeProto.GRAPH:
                 attribute.g.CopyFrom(GraphProto(name="branch"))
-    # The checker refuses unknown operators of ONNX's domain, and accepts any of a domain that it does not
-    # know.
-    if node.op_type in RUNTIME_OPERATORS:
+    # The checker refuses unknown and deprecated operators of ONNX's domain, and accepts any of a domain that
+    # it does not know.
+    is_first_group_norm = node.op_type == "GroupNormalization" and opset in FIRST_GROUP_NORM
+    if node.op_type in RUNTIME_OPERATORS or is_first_group_norm:
         node.domain = RUNTIME_DOMAIN
 
 
