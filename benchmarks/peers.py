@@ -199,7 +199,7 @@ def random_inputs(library: Path, model: PeerModel) -> dict[str, Array]:
 def disagreement(ours: list[Array], theirs: list[Array], dtype: str) -> str:
     """Say how outputs differ; "" if they agree.
 
-    Floats: by the greatest difference beside the greatest value. Integers, whose roundings in between add up:
+    Floats: by the largest difference divided by the largest value. Integers, whose roundings in between add up:
     by the root mean square of the difference beside that of the values' spread.
     """
     if len(ours) != len(theirs):

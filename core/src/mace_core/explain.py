@@ -59,13 +59,26 @@ def show_explanations(explanations: Sequence[Explanation]) -> str:
 
 
 def _show(explanation: Explanation) -> Iterator[str]:
-    from mace_core.run.tables import table
-
     report = explanation.report
     if report.summary and not any(part.driver for part in report.parts):
         # A project: core plans nothing of it.
         yield f"{explanation.model}\n{report.summary}\n"
         return
+    yield from _show_calls(explanation)
+    if report.summary:
+        yield f"  {report.summary}\n"
+    yield from _show_refusals(explanation.ledger)
+    for note in report.notes:
+        yield f"  note: {note}\n"
+    yield from _show_decisions(report)
+    yield from _show_memory(report)
+
+
+def _show_calls(explanation: Explanation) -> Iterator[str]:
+    """Yield the tables of kernels and of parts; of parts only where the CPU's are not all."""
+    from mace_core.run.tables import table
+
+    report = explanation.report
     calls = [(layer.node, layer.kernel, ", ".join(layer.sources)) for layer in report.layers]
     yield table((explanation.model, "kernel", "computes"), calls) if calls else f"{explanation.model}\n"
     if len({line.target for line in explanation.ledger}) > 1 or any(part.driver for part in report.parts):
@@ -74,14 +87,17 @@ def _show(explanation: Explanation) -> Iterator[str]:
             for part in report.parts
         ]
         yield table(("part", "target", "driver", "nodes"), parts)
-    if report.summary:
-        yield f"  {report.summary}\n"
-    for line in explanation.ledger:
+
+
+def _show_refusals(ledger: Sequence[LedgerLine]) -> Iterator[str]:
+    for line in ledger:
         for refused in line.refusals:
             reason = f"{refused.refusal} [{refused.refusal.code}]"
             yield f"  {line.node} ({line.op}): on {line.target}; not on {refused.target}: {reason}\n"
-    for note in report.notes:
-        yield f"  note: {note}\n"
+
+
+def _show_decisions(report: ModelReport) -> Iterator[str]:
+    """Yield the states, the choices among kernels, and what was proven of kernels' numbers."""
     for state in report.states:
         shape = " x ".join(map(str, state.tensor.shape)) or "scalar"
         yield f"  state {state.tensor.name}: {state.tensor.dtype.value} {shape}, at first {state.start}\n"
@@ -90,6 +106,10 @@ def _show(explanation: Explanation) -> Iterator[str]:
     for layer in report.layers:
         if layer.proof:
             yield f"  {layer.node} by {layer.kernel}: {layer.proof}\n"
+
+
+def _show_memory(report: ModelReport) -> Iterator[str]:
+    """Yield the copies between memories, and what each memory holds."""
     for transfer in report.transfers:
         spaces = f"{transfer.source} -> {transfer.destination}"
         yield f"  copy {transfer.tensor}: {spaces}, {transfer.size} bytes\n"

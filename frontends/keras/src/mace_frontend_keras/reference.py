@@ -42,16 +42,7 @@ def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Refe
         # A Sequential model has no graph of operations to cut.
         if not hasattr(loaded, "operations"):
             loaded = keras.Model(loaded.inputs, loaded.outputs)
-        calls = _collect_calls(loaded)
-        inputs = {port.name: _find_tensor(calls, port.name) for port in model.inputs} or {
-            tensor._keras_history.operation.name: tensor for tensor in loaded.inputs
-        }
-        outputs = {port.name: _find_tensor(calls, port.name) for port in model.outputs} or _name_outputs(
-            loaded, calls
-        )
-        known = {name: tensor for name, tensor in outputs.items() if tensor is not None}
-        entries = [t for t in inputs.values() if t is not None]
-        part = keras.Model(entries[0] if len(entries) == 1 else entries, list(known.values()))
+        part, inputs, known = _extract_part(loaded, model)
     except Exception as error:  # Keras raises what its backends raise
         text = (str(error).strip() or type(error).__name__).splitlines()[0]
         remedy = "validate against stored data instead"
@@ -71,6 +62,23 @@ def reference(files: Files, model: Model, *, keeps_states: bool = False) -> Refe
         return {name: np.array(array) for name, array in zip(known, arrays_of, strict=True)}
 
     return Reference(run, f"Keras {keras.__version__} on {keras.backend.backend()}")
+
+
+def _extract_part(loaded: Any, model: Model) -> tuple[Any, list[str], list[str]]:
+    """Return the part between a model's ports, and the names of its inputs and outputs in their order."""
+    import keras
+
+    calls = _collect_calls(loaded)
+    inputs = {port.name: _find_tensor(calls, port.name) for port in model.inputs} or {
+        tensor._keras_history.operation.name: tensor for tensor in loaded.inputs
+    }
+    outputs = {port.name: _find_tensor(calls, port.name) for port in model.outputs} or _name_outputs(
+        loaded, calls
+    )
+    known = {name: tensor for name, tensor in outputs.items() if tensor is not None}
+    entries = [t for t in inputs.values() if t is not None]
+    part = keras.Model(entries[0] if len(entries) == 1 else entries, list(known.values()))
+    return part, [*inputs], [*known]
 
 
 def _reset_states(part: Any) -> None:

@@ -50,29 +50,38 @@ def resize(node: Node, lowering: Lowering) -> None:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
-    if max(y.shape, default=0) > MAX_TABLE:
-        longest = max(y.shape)
+    longest = max(y.shape, default=0)
+    if longest > MAX_TABLE:
         reason = f"resizes an axis to {longest}; its table of positions holds at most {MAX_TABLE} elements"
         raise Refused(reason, code="too-large", remedy="state a smaller shape under input_shapes")
     attrs = node.attributes(ResizeAttributes)
     taps = [axis_taps(attrs, axis, size) for axis, size in enumerate(x.shape)]
     changed = [axis for axis, size in enumerate(x.shape) if not taps[axis].is_identity(size)]
     if attrs.mode == "nearest" or not changed:
-        axes = [
-            LookupAxis.from_table(size, np.where(t.outside, -1, t.indices[:, 0]))
-            for size, t in zip(x.shape, taps, strict=True)
-        ]
-        lookup_axes = [
-            LookupAxis(size, size) if i not in changed else axes[i] for i, size in enumerate(x.shape)
-        ]
-        has_outside = any(t.outside.any() for t in taps)
-        lookup(node, lowering, lookup_axes, float(attrs.extrapolation) if has_outside else 0.0)
-        return
+        _look_up(node, lowering, taps, changed)
+    else:
+        _interpolate(node, lowering, taps, changed)
+
+
+def _look_up(node: Node, lowering: Lowering, taps: Sequence[Taps], changed: Sequence[int]) -> None:
+    """Take the first tap of each axis, and the extrapolation value outside."""
+    axes = [LookupAxis(size, size) for size in lowering.shape(node.inputs[0])]
+    for axis in changed:
+        positions = np.where(taps[axis].outside, -1, taps[axis].indices[:, 0])
+        axes[axis] = LookupAxis.from_table(axes[axis].size, positions)
+    has_outside = any(t.outside.any() for t in taps)
+    extrapolation = node.attributes(ResizeAttributes).extrapolation
+    lookup(node, lowering, axes, float(extrapolation) if has_outside else 0.0)
+
+
+def _interpolate(node: Node, lowering: Lowering, taps: Sequence[Taps], changed: Sequence[int]) -> None:
+    """Blend the taps of one or two axes at a time."""
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if x.dtype is not DType.F32:
         raise Refused(f"no kernel interpolates {x.dtype.value}", code="dtype", remedy=CAST)
     resize_passes = plan_passes(changed, x.shape, y.shape)
     # A later pass would blend the infinity of an earlier one with weights of 0 to NaN.
-    if len(resize_passes) > 1 and not isfinite(attrs.extrapolation):
+    if len(resize_passes) > 1 and not isfinite(node.attributes(ResizeAttributes).extrapolation):
         reason = "resizes more than two axes with an infinite extrapolation value"
         raise Refused(
             reason, code="attribute", remedy="use a finite extrapolation value, or resize two axes at a time"
