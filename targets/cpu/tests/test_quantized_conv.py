@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,29 @@ def test_convolutions(tmp_path: Path) -> None:
     ]
     kernels = check(graphs, tmp_path)
     assert all(name.startswith("conv_") and " " not in name for name in kernels.values()), kernels
+
+
+@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
+def test_steps_beyond_32_bits_become_the_bound(level: Level, tmp_path: Path) -> None:
+    tiny = storage(DType.I8, 1e-7, 5)
+    point = {"pads_before": (0, 0), "pads_after": (0, 0)}
+    graphs = [
+        conv(f"filters{n}", (1, 5, 6, 16), (n, 1, 1, 16), (I8, DType.I8, tiny), **point)
+        for n in (9, 21, 40, 77)
+    ]
+    graphs.append(conv("single", (1, 1, 1, 16), (40, 1, 1, 16), (I8, DType.I8, tiny), high=1e-5, **point))
+    graphs.append(
+        conv("bounded", (1, 5, 6, 16), (40, 1, 1, 16), (I8, DType.I8, I8), low=-0.5, high=2.0, **point)
+    )
+    # Vectors of filters of which some have steps that fit.
+    mixed = conv("mixed", (1, 5, 6, 16), (77, 1, 1, 16), (I8, DType.I8, storage(DType.I8, 0.001)), **point)
+    scales = mixed.tensors["w"].quant
+    assert scales is not None
+    large = replace(scales, scale=(*scales.scale[:-3], 900.0, 0.5, 40.0))
+    tensors = {**mixed.tensors, "w": replace(mixed.tensors["w"], quant=large)}
+    bias = replace(mixed.tensors["b"], quant=replace(large, scale=tuple(s * 0.05 for s in large.scale)))
+    graphs.append(replace(mixed, tensors={**tensors, "b": bias}))
+    check(graphs, tmp_path, [level])
 
 
 UNEVEN = {"strides": (2, 1), "pads_before": (1, 2), "pads_after": (2, 0), "dilations": (1, 2)}
