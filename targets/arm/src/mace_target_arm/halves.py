@@ -105,7 +105,7 @@ def conv(node: Node, lowering: Lowering, kernel: Kernel = CONV) -> None:
 
 
 def matmul(node: Node, lowering: Lowering, kernel: Kernel = CONV) -> None:
-    """A product with one constant matrix: a convolution of one pixel for each row."""
+    """Lower a product with one constant matrix: a convolution of one pixel for each row."""
     _need_halves(node, lowering)
     weights, bias = _constants(node, lowering)
     if weights.ndim < 2 or math.prod(weights.shape[:-2]) != 1:
@@ -161,7 +161,10 @@ def _lower_product(
 
 
 def _lower_depthwise(node: Node, lowering: Lowering, args: Mapping[str, Arg], windows: Windows) -> None:
-    """One filter for each channel; weights as floats, which are few, in order [kd][kh][kw][channel]."""
+    """Lower a convolution with one filter for each channel.
+
+    Its weights are few, and become floats [kd][kh][kw][channel].
+    """
     weights, bias = _constants(node, lowering)
     taps = weights.reshape(weights.shape[0], -1).T.astype(np.float32)
     w = lowering.weight(f"{node.inputs[1]}_packed", taps.shape, "float32", lambda: taps)
@@ -177,7 +180,7 @@ def _lower_depthwise(node: Node, lowering: Lowering, args: Mapping[str, Arg], wi
 
 
 def binary(node: Node, lowering: Lowering) -> None:
-    """Element-wise ops of two tensors, both broadcast."""
+    """Lower an element-wise op of two tensors, both broadcast."""
     _need_halves(node, lowering)
     x, y, z = (lowering.tensors[name] for name in (*node.inputs, *node.outputs))
     params = {
@@ -191,7 +194,7 @@ def binary(node: Node, lowering: Lowering) -> None:
 
 
 def unary(node: Node, lowering: Lowering) -> None:
-    """Element-wise ops of one tensor."""
+    """Lower an element-wise op of one tensor."""
     _need_halves(node, lowering)
     attrs = read_numbers(node)
     params = {

@@ -33,7 +33,7 @@ VECTOR: Mapping[str, str] = {
     "Maximum": "vf_select((x > y) | (x != x), x, y)",
     "PRelu": "vf_select(x < 0.0f, x * y, x)",
 }
-"""Of two vectors of floats; the extremes are NaN where either is."""
+"""The result from two vectors x and y of floats; the extremes are NaN where either is."""
 
 FLOAT: Mapping[str, str] = {
     **COMPARISON,
@@ -58,7 +58,7 @@ DOUBLE: Mapping[str, str] = {
 
 
 def _scalar(form: str, x: DType, y: DType) -> str:
-    """The C expression of one element of each operand; "" where there is none."""
+    """Return the C expression of one element of each operand; "" where there is none."""
     if form == "Pow" and not x.is_float:
         return _integer_power(x, y)
     if x.is_float:
@@ -67,7 +67,9 @@ def _scalar(form: str, x: DType, y: DType) -> str:
 
 
 def _integer_power(x: DType, y: DType) -> str:
-    """Integer exponents wrap; a negative one leaves 1 / x^n without its fraction.
+    """Return the C expression of a power of integers.
+
+    Results wrap; a negative exponent leaves 1 / x^n without its fraction.
 
     A power of 0 that is none is 0.
     """
@@ -91,7 +93,7 @@ def _form(node: Node) -> str:
 
 
 def binary(node: Node, lowering: Lowering) -> None:
-    """Any op of the tables above."""
+    """Lower any op of the tables above but Where."""
     x, y, z = (lowering.tensors[t] for t in (*node.inputs, *node.outputs))
     form = _form(node)
     # f32 is what models compute in: only it has vector kernels, other types go element by element.

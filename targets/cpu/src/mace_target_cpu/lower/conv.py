@@ -42,7 +42,7 @@ MATRIX = (("results", "i32"), ("group", "i32"), ("panel", "i32"), ("rows", "i64"
 
 
 class WindowForm(IntEnum):
-    """How conv.c.in reads its windows."""
+    """Lists the ways in which conv.c.in reads its windows."""
 
     DIRECT = 0
     RUNS = 1
@@ -69,7 +69,7 @@ UNROLLED = ((3, 1), (3, 2), (5, 1), (5, 2))
 
 @dataclass(frozen=True)
 class Filters:
-    """How a convolution's filters divide: matrices of [depth, columns], one for each group."""
+    """Describes how a convolution's filters divide: matrices of [depth, columns], one for each group."""
 
     group: int
     depth: int
@@ -77,7 +77,7 @@ class Filters:
 
     @classmethod
     def from_node(cls, node: Node, lowering: Lowering) -> Filters:
-        """From the node's weights, [O, *kernel, I / group]."""
+        """Return how the filters of a node divide; its weights are [O, *kernel, I / group]."""
         w, group = lowering.shape(node.inputs[1]), node.attributes(ConvAttributes).group
         return cls(group, math.prod(w[1:]), w[0] // group)
 
@@ -113,7 +113,7 @@ def clamp(node: Node) -> dict[str, Arg]:
 
 
 def conv(node: Node, lowering: Lowering) -> None:
-    """Any convolution of f32; of f64 in plain loops."""
+    """Lower any convolution of f32, and one of f64 in plain loops."""
     windows = Windows.of(lowering.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     # Double precision is rare: plain loops are right, and need no packing.
@@ -147,7 +147,7 @@ def conv(node: Node, lowering: Lowering) -> None:
 
 @dataclass(frozen=True)
 class WindowReading:
-    """How windows are read.  rows: pixels of a task at maximum.  scratch: bytes of a worker."""
+    """Describes how windows are read.  rows: pixels of a task at maximum.  scratch: bytes of a worker."""
 
     form: WindowForm
     rows: int
@@ -197,7 +197,7 @@ def _pack_filters(node: Node, lowering: Lowering, filters: Filters) -> str:
 
 
 def _lower_depthwise(node: Node, lowering: Lowering, args: dict[str, Arg], windows: Windows) -> None:
-    """One filter for each channel; the weights as [kd][kh][kw][channel]."""
+    """Lower a convolution with one filter for each channel; its weights become [kd][kh][kw][channel]."""
     w = node.inputs[1]
     constant = lowering.constant(w)
     assert constant is not None

@@ -27,7 +27,7 @@ KERNEL = Kernel("conv_transpose_f32", KERNELS / "conv_transpose.c.in", FIELDS)
 
 
 def conv_transpose(node: Node, lowering: Lowering) -> None:
-    """Any transposed convolution of f32."""
+    """Lower any transposed convolution of f32."""
     need_type(node, *operands(node, lowering))
     # Refused says that no ordinary convolution does it: computed weights, or strides with dilations.
     try:
@@ -40,7 +40,7 @@ def conv_transpose(node: Node, lowering: Lowering) -> None:
 
 
 def _lower_direct(node: Node, lowering: Lowering) -> None:
-    """Filters in the order [groups][taps][in][out], so that the innermost loop runs over output channels."""
+    """Lower it with filters [groups][taps][in][out]: the innermost loop runs over output channels."""
     x, w, *bias = node.inputs
     groups = node.attributes(ConvTransposeAttributes).group
     shape = lowering.shape(w)

@@ -34,7 +34,7 @@ NEXT_FACTOR = {4: 2, 2: 3}
 
 
 def factors(n: int) -> tuple[int, ...]:
-    """Fours as far as they go, then the primes."""
+    """Return the factors of a length: fours as far as they go, then the primes."""
     radices, p = [], 4
     while n > 1:
         if n % p == 0:
@@ -48,7 +48,7 @@ def factors(n: int) -> tuple[int, ...]:
 
 
 def dft(node: Node, lowering: Lowering) -> None:
-    """Rows lie along the axis; the turns by every fraction of a circle are constants."""
+    """Lower DFT: rows lie along the axis; the turns by every fraction of a circle are constants."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_type(node, x)
     if y.elements == 0:
@@ -83,7 +83,7 @@ def dft(node: Node, lowering: Lowering) -> None:
 
 
 def det(node: Node, lowering: Lowering) -> None:
-    """One matrix after another."""
+    """Lower Det, one matrix after another."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_type(node, x)
     n = x.shape[-1]

@@ -28,7 +28,7 @@ ROOTS: Mapping[float, str] = {0.5: "lrn_half_f32", 0.75: "lrn_f32", 1.0: "lrn_on
 
 
 def lrn(node: Node, lowering: Lowering) -> None:
-    """By a kernel made for the power."""
+    """Lower LRN to a kernel made for its power."""
     x = lowering.tensors[node.inputs[0]]
     attrs = node.attributes(LRNAttributes)
     size, alpha, beta, bias = attrs.size, attrs.alpha, attrs.beta, attrs.bias

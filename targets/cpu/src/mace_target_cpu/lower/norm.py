@@ -51,7 +51,7 @@ GENERAL = Kernel(
 
 
 def layer_norm(node: Node, lowering: Lowering) -> None:
-    """Row by row; a scale or bias that broadcasts along a row must be a constant."""
+    """Normalize row by row; a scale or bias that broadcasts along a row must be a constant."""
     if lowering.tensors[node.inputs[0]].dtype is DType.F64:
         compose(node, lowering)
         return
@@ -66,7 +66,7 @@ def layer_norm(node: Node, lowering: Lowering) -> None:
 
 
 def rms_norm(node: Node, lowering: Lowering) -> None:
-    """Row by row; a scale that broadcasts along a row must be a constant."""
+    """Normalize row by row; a scale that broadcasts along a row must be a constant."""
     x = lowering.tensors[node.inputs[0]]
     need_type(node, x)
     attrs = node.attributes(LayerNormAttributes)
@@ -108,7 +108,7 @@ def _stretch(name: str, lowering: Lowering, shape: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class ChannelColumns:
-    """Images of rows x channels, of which so many neighbors form a group."""
+    """Describes images of rows x channels, of which so many neighbors form a group."""
 
     images: int
     rows: int
@@ -143,7 +143,7 @@ def _lower_columns(node: Node, lowering: Lowering, columns: ChannelColumns, epsi
 
 
 def group_norm(node: Node, lowering: Lowering) -> None:
-    """GroupNorm, and InstanceNorm as one of single channels."""
+    """Lower GroupNorm, and InstanceNorm as one of single channels."""
     x = lowering.tensors[node.inputs[0]]
     need_type(node, x)
     channels = x.shape[-1]
@@ -157,7 +157,7 @@ def group_norm(node: Node, lowering: Lowering) -> None:
 
 
 def mean_variance_norm(node: Node, lowering: Lowering) -> None:
-    """By rows or columns where the axes lie together, else by the general loop nest."""
+    """Lower it by rows or columns where the axes lie together, else by the general loop nest."""
     x = lowering.tensors[node.inputs[0]]
     need_type(node, x)
     axes = node.attributes(MeanVarianceNormAttributes).axes

@@ -34,7 +34,7 @@ DEFORMED = (
 
 
 def _window_args(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
-    """The arguments of WINDOWS but the cell and the tasks, for an image [*spatial] and so many windows."""
+    """Return the arguments of WINDOWS for an image [*spatial] and so many windows; none of cell and tasks."""
     attrs = node.attributes(KernelAttributes)
     return {
         "in": three(image, 1),
@@ -47,7 +47,7 @@ def _window_args(node: Node, image: Shape, count: Shape) -> dict[str, Arg]:
 
 
 def im2col(node: Node, lowering: Lowering) -> None:
-    """By bytes."""
+    """Lower Im2Col, which moves bytes."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
@@ -62,7 +62,7 @@ def im2col(node: Node, lowering: Lowering) -> None:
 
 
 def col2im(node: Node, lowering: Lowering) -> None:
-    """Every element of the image finds the windows that hold it."""
+    """Lower Col2Im: every element of the image finds the windows that hold it."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
@@ -78,7 +78,7 @@ def col2im(node: Node, lowering: Lowering) -> None:
 
 
 def deform_im2col(node: Node, lowering: Lowering) -> None:
-    """Four neighbors for every sample."""
+    """Lower DeformIm2Col, which mixes four neighbors for every sample."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     need_type(node, x)
     if y.elements == 0:
@@ -100,7 +100,7 @@ def deform_im2col(node: Node, lowering: Lowering) -> None:
 
 
 def max_pool_indices(node: Node, lowering: Lowering) -> None:
-    """Channel by channel."""
+    """Lower MaxPoolIndices channel by channel."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if x.dtype is DType.F16:
         raise refuse_type(node.op.name, DType.F16)

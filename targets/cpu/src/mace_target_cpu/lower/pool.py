@@ -33,7 +33,7 @@ def _window_args(node: Node, lowering: Lowering) -> dict[str, Arg]:
 
 
 def max_pool(node: Node, lowering: Lowering) -> None:
-    """MaxPool of the types in LEAST."""
+    """Lower MaxPool of the types in LEAST."""
     dtype = lowering.tensors[node.inputs[0]].dtype
     if dtype not in LEAST:
         known = ", ".join(t.value for t in LEAST)
@@ -51,7 +51,7 @@ def max_pool(node: Node, lowering: Lowering) -> None:
 
 
 def average_pool(node: Node, lowering: Lowering) -> None:
-    """AveragePool of floats of 32 or 64 bits."""
+    """Lower AveragePool of floats of 32 or 64 bits."""
     dtype = lowering.tensors[node.inputs[0]].dtype
     if dtype is not DType.F64:
         need_type(node, *operands(node, lowering))
@@ -71,7 +71,7 @@ def average_pool(node: Node, lowering: Lowering) -> None:
 
 
 def lp_pool(node: Node, lowering: Lowering) -> None:
-    """LpPool of f32."""
+    """Lower LpPool of f32."""
     need_type(node, *operands(node, lowering))
     p = node.attributes(LpPoolAttributes).p
     params = {"ctype": Code("float"), "start": 0, "kind": Code("lp"), "bytes": 4}

@@ -39,7 +39,7 @@ damaged size of 2^28 would take more memory than a machine has.
 
 @dataclass(frozen=True)
 class ResizePass:
-    """One call: the axes that it resamples, one or two neighboring ones."""
+    """Describes one call: the axes that it resamples, one or two neighboring ones."""
 
     axes: tuple[int, ...]
     growth: float
@@ -96,7 +96,7 @@ def _interpolate(node: Node, lowering: Lowering, taps: Sequence[Taps], changed: 
 
 
 def plan_passes(changed: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[ResizePass]:
-    """Neighbors in pairs from the last axis on; what shrinks the tensor most comes first."""
+    """Return the axes in pairs of neighbors, from the last on; what shrinks the tensor most comes first."""
     left = list(changed)
     resize_passes = []
     while left:
@@ -139,7 +139,7 @@ def plane_args(x: Tensor, y: Tensor, down: int, across: bool) -> dict[str, Arg]:
 
 
 def make_tables(lowering: Lowering, stem: str, taps: Taps) -> tuple[str, str]:
-    """The positions and weights of one axis as constants."""
+    """Return the positions and weights of one axis as constants."""
     # -1 tells the kernel to take the extrapolation value.
     positions = np.where(taps.outside[:, None], -1, taps.indices).astype(np.int32)
     weights = taps.weights.astype(np.float32)

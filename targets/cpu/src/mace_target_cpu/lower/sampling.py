@@ -39,7 +39,7 @@ REGIONS: tuple[tuple[str, str], ...] = (
 
 
 def grid_sample(node: Node, lowering: Lowering) -> None:
-    """The nearest elements by their size alone; others mixed."""
+    """Lower GridSample: the nearest element is moved, whatever its type; several are mixed as floats."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     if y.elements == 0:
         return
@@ -63,7 +63,7 @@ def grid_sample(node: Node, lowering: Lowering) -> None:
 
 
 def roi(node: Node, lowering: Lowering) -> None:
-    """A task takes rows of bins of regions."""
+    """Lower RoiAlign or RoiMaxPool; a task takes rows of bins of regions."""
     x, _, images = (lowering.tensors[t] for t in node.inputs)
     y = lowering.tensors[node.outputs[0]]
     need_type(node, x)

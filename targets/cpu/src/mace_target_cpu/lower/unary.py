@@ -124,7 +124,7 @@ def read_numbers(node: Node) -> dict[str, float]:
 
 
 def unary(node: Node, lowering: Lowering) -> None:
-    """Any op of the tables above."""
+    """Lower any op of the tables above."""
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     form = node.op.name
     if isinstance(node.attrs, GeluAttributes):
