@@ -223,11 +223,13 @@ class Ours(Runtime):
             opened = native.load(self.library, model.name, config)[model.name]
         arrays = [inputs[tensor.name] for tensor in opened.inputs]
         results = [np.zeros(tensor.shape, tensor.dtype.numpy) for tensor in opened.outputs]
-        given, taken = native._pointers(arrays), native._pointers(results)
+        pointers = native._pointers(arrays), native._pointers(results)
+        given, taken = map(ctypes.addressof, pointers)
+        session = opened._session.value
 
         # The session's memory lives as long as the model, and the inputs as long as their arrays; the
         # function knows only addresses.
-        def run(function=opened._functions.run, session=opened._session, kept=(opened, arrays)) -> None:  # type: ignore[no-untyped-def]
+        def run(function=opened._functions.run, kept=(opened, arrays, pointers)) -> None:  # type: ignore[no-untyped-def]
             if function(session, given, taken):
                 kept[0]._check(1)
 

@@ -92,7 +92,8 @@ class _Functions(c.Structure):
             "open",
             c.CFUNCTYPE(c.c_int, c.POINTER(_Model), c.POINTER(Config), c.c_void_p, c.c_size_t, POINTERS),
         ),
-        ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, POINTERS, POINTERS)),
+        # Addresses without a type: ctypes makes an object of each typed pointer, at each call.
+        ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_void_p)),
         ("run_batch", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, POINTERS, POINTERS)),
         ("reset", c.CFUNCTYPE(c.c_int, c.c_void_p)),
         ("bind", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, c.c_void_p)),
