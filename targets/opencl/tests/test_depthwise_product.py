@@ -200,7 +200,7 @@ def test_results_that_something_else_reads_are_stored() -> None:
 
 @pytest.mark.parametrize(
     ("pixels", "columns", "is_joined"),
-    [(112, 24, True), (112, 128, True), (112, 320, False), (56, 24, False), (14, 16, False)],
+    [(112, 24, True), (112, 128, True), (80, 64, True), (112, 320, False), (56, 24, False), (14, 16, False)],
 )
 def test_the_target_joins_where_few_tiles_have_all_columns_and_many_have_the_rows(
     pixels: int, columns: int, is_joined: bool
