@@ -5,6 +5,7 @@ from __future__ import annotations
 from mace_core.ir import Node
 from mace_core.lowering import Lowering
 from mace_core.ops.conv import ConvAttributes
+from mace_core.ops.windows import Ints
 from mace_core.program import Arg
 
 AXES = 3
@@ -23,6 +24,12 @@ GEOMETRY = (
 def three(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
     """Values for each spatial axis, with `fill` for the leading axes that are absent."""
     return (fill,) * (AXES - len(values)) + values
+
+
+def read_axes(value: Arg) -> Ints:
+    """Return the numbers of an argument that has one for each axis."""
+    assert isinstance(value, tuple)
+    return tuple(int(number) for number in value)
 
 
 def geometry(node: Node, lowering: Lowering) -> dict[str, Arg]:

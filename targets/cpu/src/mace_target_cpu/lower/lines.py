@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mace_core.ir import Tensor
-from mace_core.ops.windows import Ints, Windows
+from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, MAX_LANES
+from mace_target_cpu.lower.geometry import read_axes
 
 STRIP = (("parts", "i32"), ("pitch", "i64"), ("front", "i64"), ("strip", "i64"))
 """Fields of the arguments besides those of the matrix kernel's."""
@@ -71,7 +72,7 @@ def use_lines(call: Call) -> Call:
     strip = _plan_strip(call.args, 1)
     if strip.scratch > MAX_STRIP_BYTES:
         return call
-    step = _numbers(call.args["stride"])[2] * _number(call.args["channels"])
+    step = read_axes(call.args["stride"])[2] * _number(call.args["channels"])
     fields = (*(field for field in call.kernel.fields if field[0] not in MATRIX), *STRIP)
     kernel = Kernel(f"conv_lines{step}_f32", KERNELS / TEMPLATE, fields, {"step": step})
     args = {name: value for name, value in call.args.items() if name not in MATRIX}
@@ -85,7 +86,7 @@ def read_planes(first: Call, second: Call, tensor: str) -> Call | None:
     """
     if second.kernel.template.name != TEMPLATE or second.reads[0] != tensor or second.args["parts"] != 1:
         return None
-    channels, inside = _number(second.args["channels"]), _numbers(second.args["in"])
+    channels, inside = _number(second.args["channels"]), read_axes(second.args["in"])
     if channels == 1 or not _makes_channels_last(
         first, _number(second.args["batch"]), prod(inside), channels
     ):
@@ -93,7 +94,7 @@ def read_planes(first: Call, second: Call, tensor: str) -> Call | None:
     strip = _plan_strip(second.args, channels)
     if strip.scratch > MAX_STRIP_BYTES:
         return None
-    old, step = second.kernel, _numbers(second.args["stride"])[2]
+    old, step = second.kernel, read_axes(second.args["stride"])[2]
     name = old.name.replace(f"conv_lines{old.params['step']}_", f"conv_lines{step}_", 1)
     kernel = replace(old, name=name, params={**old.params, "step": step})
     args = {**second.args, **strip.args}
@@ -108,14 +109,14 @@ def _makes_channels_last(call: Call, images: int, pixels: int, channels: int) ->
     matrix = {"n": channels, "m": pixels, "step": pixels, "down": channels}
     if any(call.args[name] != value for name, value in matrix.items()):
         return False
-    *outer, count = _numbers(call.args["count"])
-    last_steps = {_numbers(call.args[name])[-1] for name in ("read", "write")}
+    *outer, count = read_axes(call.args["count"])
+    last_steps = {read_axes(call.args[name])[-1] for name in ("read", "write")}
     return set(outer) == {1} and count == images and (images == 1 or last_steps == {pixels * channels})
 
 
 def _plan_strip(args: Mapping[str, Arg], parts: int) -> _Strip:
     inside, out, kernel, stride, dilation, pad = (
-        _numbers(args[name]) for name in ("in", "out", "kernel", "stride", "dilation", "pad")
+        read_axes(args[name]) for name in ("in", "out", "kernel", "stride", "dilation", "pad")
     )
     channels = _number(args["channels"])
     reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
@@ -139,8 +140,3 @@ def _round_up(floats: int, step: int) -> int:
 def _number(value: Arg) -> int:
     assert isinstance(value, int)
     return value
-
-
-def _numbers(value: Arg) -> Ints:
-    assert isinstance(value, tuple)
-    return tuple(int(number) for number in value)

@@ -16,6 +16,7 @@ from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, PANEL, X86, packing
 from mace_target_cpu.lower.conv import GEOMETRY, WINDOWS, Filters, geometry
+from mace_target_cpu.lower.geometry import read_axes
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.products import ColumnScales, column_weights, factor, pack_once
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding
@@ -78,7 +79,9 @@ def pack_taps(filters: Array) -> Array:
 
 def plan_strip(args: dict[str, Arg], quads: int) -> tuple[int, int]:
     """Return the rows of results that a strip is for, and the bytes of a worker's scratch."""
-    kernel, out, stride, dilation = (_numbers(args[name]) for name in ("kernel", "out", "stride", "dilation"))
+    kernel, out, stride, dilation = (
+        read_axes(args[name]) for name in ("kernel", "out", "stride", "dilation")
+    )
     _, reach_down, reach_across = ((size - 1) * step for size, step in zip(kernel, dilation, strict=True))
     width = (out[2] - 1) * stride[2] + reach_across + 1
     line = stride[2] * -(-width // stride[2]) * QUAD
@@ -88,11 +91,6 @@ def plan_strip(args: dict[str, Arg], quads: int) -> tuple[int, int]:
     taps = -(-kernel[1] * kernel[2] // PIXELS) * PIXELS
     # A vector is lost to alignment, and another lies behind the strip, where the last pixels end.
     return rows, QUAD * PIXELS * (quads + 2) + 4 * taps + strip
-
-
-def _numbers(value: Arg) -> tuple[int, ...]:
-    assert isinstance(value, tuple)
-    return tuple(int(number) for number in value)
 
 
 def lower_byte_lines(node: Node, lowering: Lowering) -> None:
@@ -145,7 +143,7 @@ def lower_byte_lines(node: Node, lowering: Lowering) -> None:
 def _check_windows(place: dict[str, Arg], elements: int) -> None:
     """Raise Refused for windows that the kernel is not written for."""
     kernel, inside, out, stride, pad = (
-        _numbers(place[name]) for name in ("kernel", "in", "out", "stride", "pad")
+        read_axes(place[name]) for name in ("kernel", "in", "out", "stride", "pad")
     )
     if kernel[0] != 1 or stride[0] != 1 or pad[0] != 0 or inside[0] != out[0] or not elements:
         raise Refused("its windows do not lie in a plane, or it has no results", code="shape")

@@ -16,6 +16,7 @@ from mace_core.ops.windows import Windows
 from mace_core.program import Arg, Call, Kernel
 from mace_target_cpu.isa import KERNELS, X86, packing
 from mace_target_cpu.lower.conv import GEOMETRY, Filters, geometry
+from mace_target_cpu.lower.geometry import read_axes
 from mace_target_cpu.lower.igemm import INTEGER, REQUANTIZE
 from mace_target_cpu.quantized.products import ColumnScales, factor
 from mace_target_cpu.quantized.rounding import Rounding, choose_rounding
@@ -109,11 +110,11 @@ class ByteWindows:
             **result(y, *clamp(node)),
         }
         return cls(
-            kernel=_numbers(place["kernel"]),
-            out=_numbers(place["out"]),
-            stride=_numbers(place["stride"]),
-            dilation=_numbers(place["dilation"]),
-            pad=_numbers(place["pad"]),
+            kernel=read_axes(place["kernel"]),
+            out=read_axes(place["out"]),
+            stride=read_axes(place["stride"]),
+            dilation=read_axes(place["dilation"]),
+            pad=read_axes(place["pad"]),
             slots=slots,
             summands=summands,
             columns=columns,
@@ -128,11 +129,6 @@ class ByteWindows:
     def locate(self, slots: Array) -> Array:
         """Return int32 [slots, 3]: depth, height and width of the tap of each slot."""
         return np.stack(np.unravel_index(slots, self.kernel), axis=-1).astype(np.int32)
-
-
-def _numbers(value: Arg) -> tuple[int, ...]:
-    assert isinstance(value, tuple)
-    return tuple(int(number) for number in value)
 
 
 def lower_depthwise(node: Node, lowering: Lowering, order: ChannelOrder = LANES_OF_128_BITS) -> None:

@@ -9,9 +9,9 @@ from mace_core.candidates import Candidate
 from mace_core.ir import DType, Node
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.windows import Ints
 from mace_core.program import Arg, Call
 from mace_target_cpu.isa import KERNELS, X86
+from mace_target_cpu.lower.geometry import read_axes
 from mace_target_cpu.quantized.storage import EIGHT_BITS
 
 TEMPLATE = KERNELS / "conv_depthwise_strips.c.in"
@@ -38,7 +38,9 @@ def cut_strips(args: Mapping[str, Arg]) -> tuple[int, int]:
 
     args: of the kernel's geometry, of windows in a plane.
     """
-    out, kernel, stride, dilation = (_numbers(args[name]) for name in ("out", "kernel", "stride", "dilation"))
+    out, kernel, stride, dilation = (
+        read_axes(args[name]) for name in ("out", "kernel", "stride", "dilation")
+    )
     reach = [(size - 1) * step for size, step in zip(kernel, dilation, strict=True)]
     channels = int(str(args["channels"]))
     pitch = channels if BLOCK % channels == 0 else BLOCK
@@ -51,17 +53,12 @@ def cut_strips(args: Mapping[str, Arg]) -> tuple[int, int]:
     return rows, ((rows - 1) * stride[1] + reach[1] + 1) * line + BLOCK
 
 
-def _numbers(value: Arg) -> Ints:
-    assert isinstance(value, tuple)
-    return tuple(int(number) for number in value)
-
-
 def use_strips(call: Call, lowering: Lowering) -> Call:
     """Return the call by strips; Refused for windows and channels that the kernel is not written for."""
     x, y = lowering.tensors[call.reads[0]], lowering.tensors[call.writes[0]]
     if x.dtype not in EIGHT_BITS or y.dtype not in EIGHT_BITS:
         raise Refused("its operands are not of eight bits", code="dtype")
-    kernel, inside, out, pad = (_numbers(call.args[name]) for name in ("kernel", "in", "out", "pad"))
+    kernel, inside, out, pad = (read_axes(call.args[name]) for name in ("kernel", "in", "out", "pad"))
     is_plane = kernel[0] == 1 and inside[0] == out[0] and pad[0] == 0
     if not is_plane or kernel[1] * kernel[2] > MAX_TAPS or not y.elements:
         raise Refused(f"its windows do not lie in a plane, or have more than {MAX_TAPS} taps", code="shape")

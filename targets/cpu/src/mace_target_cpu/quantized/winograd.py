@@ -14,10 +14,10 @@ from mace_core.candidates import Candidate
 from mace_core.ir import Node
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
-from mace_core.ops.windows import Ints
 from mace_core.program import Arg, Call
 from mace_target_cpu.isa import KERNELS, PANEL, X86, CpuLevel, packing
 from mace_target_cpu.lower.conv import GEOMETRY
+from mace_target_cpu.lower.geometry import read_axes
 from mace_target_cpu.quantized.products import PRODUCT_RESULT
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS
 from mace_target_cpu.quantized.winograd_check import RESULT_BITS, check_winograd
@@ -150,8 +150,10 @@ def use_winograd(call: Call, lowering: Lowering) -> Call:
 
 def _cut_tiles(args: Mapping[str, Arg]) -> Tiles:
     """Return the tiles of a kernel's geometry; Refused if its windows or channels do not allow any."""
-    kernel, stride, dilation, pad = (_numbers(args[name]) for name in ("kernel", "stride", "dilation", "pad"))
-    inside, out, channels = _numbers(args["in"]), _numbers(args["out"]), _number(args["channels"])
+    kernel, stride, dilation, pad = (
+        read_axes(args[name]) for name in ("kernel", "stride", "dilation", "pad")
+    )
+    inside, out, channels = read_axes(args["in"]), read_axes(args["out"]), _number(args["channels"])
     is_plane = inside[0] == out[0] == 1 and pad[0] == 0
     if not is_plane or kernel != (1, 3, 3) or stride != (1, 1, 1) or dilation != (1, 1, 1):
         raise Refused("its windows are not 3 x 3 neighbors at every pixel of a plane", code="shape")
@@ -164,11 +166,6 @@ def _cut_tiles(args: Mapping[str, Arg]) -> Tiles:
     if tiles.scratch > MAX_SCRATCH:
         raise Refused(f"a row of its tiles takes {tiles.scratch} bytes of scratch", code="too-large")
     return tiles
-
-
-def _numbers(value: Arg) -> Ints:
-    assert isinstance(value, tuple)
-    return tuple(int(number) for number in value)
 
 
 def _number(value: Arg) -> int:
