@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,25 +24,26 @@ from mace_target_opencl.target import Opencl
 DEVICE = """\
 #include <math.h>
 #include <string.h>
-static int error;
+static int error, slope_error;
 static int as_int(float v) { int bits; memcpy(&bits, &v, 4); return bits; }
 static float as_float(int bits) { float v; memcpy(&v, &bits, 4); return v; }
-static float divide_roughly(float a, float b)
+static float divide_roughly(float a, float b, int units)
 {
     const float q = a / b;
-    return q != 0 && isfinite(q) && fabsf(q) > 1e-37f && fabsf(q) < 1e38f ? as_float(as_int(q) + error) : q;
+    return isfinite(q) && fabsf(q) > 1e-37f && fabsf(q) < 1e38f ? as_float(as_int(q) + units) : q;
 }
 #define fabs fabsf
 #define fma fmaf
 #define copysign copysignf
 """
-"""What a device has whose quotients are off by `error` units in the last place."""
+"""What a device has whose quotients are off by `error` units in the last place, reciprocals by `slope_error`."""
 
 PROBE = """
-void divide_all(const float *a, const float *b, float *q, int count, int units);
-void divide_all(const float *a, const float *b, float *q, int count, int units)
+void divide_all(const float *a, const float *b, float *q, int count, int units, int slope);
+void divide_all(const float *a, const float *b, float *q, int count, int units, int slope)
 {
     error = units;
+    slope_error = slope;
     for (int i = 0; i < count; i++)
         q[i] = mace_divide(a[i], b[i]);
 }
@@ -51,13 +53,32 @@ ROUNDED = ("Round", "Floor", "Ceil", "Sign", "Cast", "Greater", "Less", "Equal")
 
 def build_rough_device(folder: Path) -> ctypes.CDLL:
     """Compile the division of kernels for a device that divides as roughly as OpenCL allows."""
-    rough, count = re.subn(r"(dividend|1\.0f) / (divisor|b)", r"divide_roughly(\1, \2)", PRELUDE)
-    assert count == 2, "every division of the device is rough"
+    rough = PRELUDE
+    for division, units in (("dividend / divisor", "error"), ("1.0f / b", "slope_error")):
+        assert rough.count(division + ";") + rough.count(division + ",") == 1
+        rough = rough.replace(division, f"divide_roughly({division.replace(' /', ',')}, {units})")
     compiler, library = host(), folder / "libdivide.so"
     (folder / "divide.c").write_text(DEVICE + rough + PROBE, encoding="utf-8")
     options = ["-O1", "-ffp-contract=off", "-fPIC", "-shared", str(folder / "divide.c"), "-o", str(library)]
     subprocess.run([*compiler.cc, *options, "-lm"], check=True)
     return ctypes.CDLL(str(library))
+
+
+def choose_near_middles() -> tuple[Array, Array]:
+    """Return dividends and divisors whose quotients lie next to the middle of two floats, on either side.
+
+    m b = 2^25 a + r with an odd m of 25 bits and a small r: a / b is m / 2^25 less r / (2^25 b), and m / 2^25
+    is the middle.
+    """
+    pairs = []
+    for b in (int(value) | 1 for value in np.random.default_rng(2).integers(2**23, 2**24, 2000)):
+        for r in (-3, -1, 1, 3):
+            m = r * pow(b, -1, 2**25) % 2**25
+            if m >= 2**24:
+                pairs.append(((m * b - r) // 2**25, b))
+    a, b = np.array(pairs, np.float64).T
+    assert (np.maximum(a, b) < 2**24).all(), "floats hold both"
+    return a.astype(np.float32), b.astype(np.float32)
 
 
 def choose_quotients() -> tuple[Array, Array]:
@@ -69,8 +90,9 @@ def choose_quotients() -> tuple[Array, Array]:
     wide = (rng.standard_normal((2, 20000)) * 2.0 ** rng.integers(-40, 40, (2, 20000))).astype(np.float32)
     ends = np.array([0.0, -0.0, 1e-45, 1e-38, 1e-30, 1.0, -1.0, 3e38, np.inf, -np.inf, np.nan], np.float32)
     pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1)
-    dividends = np.concatenate([ties, *near, wide[0], pairs[0]])
-    return dividends, np.concatenate([scales, scales, scales, wide[1], pairs[1]])
+    middles = choose_near_middles()
+    dividends = np.concatenate([ties, *near, wide[0], pairs[0], middles[0]])
+    return dividends, np.concatenate([scales, scales, scales, wide[1], pairs[1], middles[1]])
 
 
 def test_quotients_are_the_nearest_floats_whatever_the_device_divides(tmp_path: Path) -> None:
@@ -79,10 +101,10 @@ def test_quotients_are_the_nearest_floats_whatever_the_device_divides(tmp_path: 
     with np.errstate(all="ignore"):
         expected = a / b
     in_range = ~((np.abs(expected) <= 2.0**-60) | (np.abs(expected) >= 2.0**60))
-    for units in (-2, -1, 0, 1, 2):
+    for units, slope in product((-2, -1, 0, 1, 2), (-2, 0, 2)):
         actual = np.empty_like(a)
         pointers = (ctypes.c_void_p(array.ctypes.data) for array in (a, b, actual))
-        library.divide_all(*pointers, len(a), units)
+        library.divide_all(*pointers, len(a), units, slope)
         compared = in_range if units else np.ones_like(in_range)
         np.testing.assert_array_equal(actual[compared], expected[compared], err_msg=f"{units} units off")
         zeros = compared & (expected == 0)
