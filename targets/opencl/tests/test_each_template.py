@@ -27,6 +27,7 @@ from opencl_device import load_on_device, require_device
 from product_graphs import build_conv
 from test_small_kernels import TEMPLATES
 
+from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
 from mace_core.run.reference import execute
@@ -45,15 +46,24 @@ def list_cases() -> Iterator[OpCase]:
     yield from (entry for entry in MOVES if entry.op in ("Pad", "Transpose", "ReverseSequence"))
     yield from (entry for entry in INDEXED if entry.op in ("GatherElements", "TopK"))
     yield from (entry for entry in ROWS if entry.op in ("CumSum", "LRN"))
+    # Random integers are few, so that many of them tie. What is constant, as in INDEXED, is computed by no kernel.
+    yield OpCase("TopK", [np.zeros((2, 40), np.int32)], {"k": 9}, (), 2)
     yield OpCase("Concat", [(5, 3, 2), (5, 1, 2), (5, 4, 2)], {"axis": 1})
     yield resize((1, 3, 5, 8), (1, 7, 4, 8), "linear")
+    outside = {
+        "coordinates": "tf_crop_and_resize",
+        "extrapolation": 7.0,
+        "roi": (0.0, -0.5, 0.1, 0.0, 1.0, 1.3, 1.4, 1.0),
+    }
+    sizes: dict[str, Attribute] = {"sizes": (1, 4, 6, 2), "scales": (1.0, 4 / 3, 1.2, 1.0), "mode": "linear"}
+    yield OpCase("Resize", [(1, 3, 5, 2)], {**sizes, **outside})
     first = {entry.op: entry for entry in reversed((*REGIONAL, *list_variants()))}
     yield from (
         first[op] for op in ("RoiAlign", "DecodeBoxes", "SquaredDistance", "ScatterND", "ScatterElements")
     )
     yield OpCase("RoiMaxPool", [(2, 5, 7, 4), ROIS, np.array([1, 0, 1])], {"size": (2, 3)}, (1, 2))
     # Middles of two elements, whose even one is the nearest, and places far outside.
-    grid = np.array([-0.75, -0.25, 0.25, 0.75, -3.0, 2.6, 0.1, -1.3], np.float32).reshape(1, 1, 4, 2)
+    grid = np.array([-0.5, 0.0, 0.5, -0.5, -3.0, 2.6, 0.0, -1.3], np.float32).reshape(1, 1, 4, 2)
     nearest = {"mode": "nearest", "padding": "reflection", "align_corners": False}
     yield OpCase("GridSample", [(1, 4, 4, 3), grid], nearest, (1,))
 

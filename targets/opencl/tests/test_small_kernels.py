@@ -112,8 +112,10 @@ def test_small_kernels_compute_what_the_references_do(
     expected = execute(GRAPH, inputs)
     for name in GRAPH.outputs:
         if GRAPH.tensors[name].quant:
-            # A step for each of two roundings.
-            assert np.abs(actual[name].astype(int) - expected[name].astype(int)).max() <= 2, name
+            # A step for each of two roundings; a zero point that is off by one moves a third of them.
+            differences = np.abs(actual[name].astype(int) - expected[name].astype(int))
+            assert differences.max() <= 2, name
+            assert (differences > 0).mean() < 0.1, name
         else:
             assert measure_error(actual[name], expected[name]) < 1e-5, name
 
