@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
+from compiler_cache import choose_cache
 
 from mace_core.api import Target
 from mace_core.graph_builder import Builder
@@ -109,4 +111,7 @@ def build_probe(
     """
     sources = generate_session(graph or stub_graph(), "host+opencl", target)
     folder.mkdir(parents=True, exist_ok=True)
-    return Probe(link_probe(PROGRAM, sources, folder, flags), build_stub(folder / "vendor"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in choose_cache(folder).items():
+            patch.setenv(name, value)
+        return Probe(link_probe(PROGRAM, sources, folder, flags), build_stub(folder / "vendor"))

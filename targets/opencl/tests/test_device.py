@@ -12,13 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from compiler_cache import choose_cache
 
 pytestmark = pytest.mark.timeout(1800)
 """Seconds: each of the tests in the process has the usual limit, and there are a hundred of them."""
-
-
-CCACHE = "/usr/lib/ccache"
-"""Where Debian's ccache has compilers; the folder need not exist."""
 
 
 @pytest.mark.slow
@@ -31,18 +28,15 @@ def test_a_device_computes_every_op_and_whole_models(tmp_path: Path) -> None:
     run_tests("device and exhaustive", tmp_path)
 
 
-def run_tests(marks: str, objects: Path) -> None:
+def run_tests(marks: str, folder: Path) -> None:
     """Assert that the tests that the expression selects pass; skip if no device is installed.
 
-    objects: folder for what the compiler makes of the driver, whose twenty files each library has: with ccache
-    they are compiled once, not in each of a hundred tests.
+    folder: of the test, beside which compilers keep what they made.
     """
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-rs", "-p", "no:cacheprovider", "-m", marks]
-    folder = Path(__file__).parent
-    path = f"{CCACHE}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "CCACHE_DIR": str(objects)}
+    environment = {**os.environ, **choose_cache(folder)}
     done = subprocess.run(
-        [*command, str(folder)], env=environment, capture_output=True, text=True, check=False
+        [*command, str(Path(__file__).parent)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     summary = done.stdout.splitlines()

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from compiler_cache import choose_cache
 
 from mace_core.testing.requirements import require
 
@@ -82,6 +83,7 @@ def simulate(arguments: Sequence[str], folder: Path) -> str:
     # opens libOpenCL itself, and calls would reach both.
     environment = {
         **os.environ,
+        **choose_cache(folder),
         "OCL_ICD_VENDORS": str(DRIVER),
         "OCLGRIND_DATA_RACES": "1",
         "OCLGRIND_LOG": str(log),
