@@ -9,14 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mace_core.api import BuildConfig, Part, Region
 from mace_core.errors import MaceError
-from mace_core.fast_memory import divide_arena
+from mace_core.fast_memory import _Timeline, divide_arena
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Tensor
 from mace_core.levels import with_levels
-from mace_core.memory import Arena, touches_of
+from mace_core.memory import Arena, Span, touches_of
 from mace_core.part import CallsBody, FastMemory, MemorySpace
 from mace_core.program import Call, Kernel, Program
 from mace_core.report import report_plan
@@ -173,3 +175,16 @@ def test_results_are_the_same_with_fast_memory_and_without(library: Path) -> Non
 def test_fast_memory_that_cannot_hold_the_tensors_is_refused(memory: Array, library: Path) -> None:
     with pytest.raises(MaceError, match=REFUSED):
         load(library, CASES, configure(memory))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40)
+)
+@settings(max_examples=100, deadline=None)
+def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]]) -> None:
+    results = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
+    timeline = _Timeline(1 + max(s.last for s in results))
+    for i, span in enumerate(results):
+        found = [other.name for other in timeline.overlapping(span)]
+        assert sorted(found) == sorted(o.name for o in results[:i] if o.overlaps(span))
+        timeline.add(span)

@@ -22,14 +22,15 @@ from mace_core.memory import (
     _fit,
     _fit_fixed_orders,
     _height,
+    _list_neighbors,
     _overlapping_pairs,
     _release,
     _shuffles,
     _sweeps,
     _take,
-    _Timeline,
     arena,
     arrange,
+    fits,
     lower_bound,
 )
 from mace_core.part import HOST
@@ -140,18 +141,13 @@ def test_twenty_thousand_calls_are_planned(reads: Callable[[int], list[list[int]
     st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40)
 )
 @settings(max_examples=100, deadline=None)
-def test_the_timeline_finds_what_lives_beside(spans: list[tuple[int, int, int]]) -> None:
+def test_neighbors_are_what_lives_beside(spans: list[tuple[int, int, int]]) -> None:
     results = [Span(f"s{i}", size, first, first + more) for i, (size, first, more) in enumerate(spans)]
-    timeline = _Timeline(1 + max(s.last for s in results))
-    for i, span in enumerate(results):
-        assert {o.name for o in timeline.overlapping(span)} == {
-            o.name for o in results[:i] if o.overlaps(span)
-        }
-        assert len(timeline.overlapping(span)) == len({o.name for o in timeline.overlapping(span)})
-        timeline.add(span)
-    assert _overlapping_pairs(results) == sum(
-        a.overlaps(b) for i, a in enumerate(results) for b in results[:i]
-    )
+    neighbors = _list_neighbors(results)
+    for span in results:
+        found = neighbors[span.name]
+        assert sorted(found) == sorted(o.name for o in results if o is not span and o.overlaps(span))
+    assert _overlapping_pairs(results) == sum(map(len, neighbors.values())) / 2
 
 
 @pytest.mark.slow
@@ -198,7 +194,10 @@ def test_plans_reach_the_lower_bound(seed: int) -> None:
     result = arrange(spans)
     live = [sum(s.size for s in spans if s.first <= step <= s.last) for step in range(25)]
     assert result.bytes == result.bound == max(live)
-    assert _fit(spans) == fit_naively(spans)
+    neighbors = _list_neighbors(spans)
+    assert _fit(spans, neighbors) == fit_naively(spans)
+    shuffled = random.Random(seed).sample(spans, len(spans))
+    assert _fit(shuffled, neighbors) == fit_naively(shuffled)
     assert _overlapping_pairs(spans) == sum(a.overlaps(b) for a, b in combinations(spans, 2))
 
 
@@ -215,8 +214,9 @@ def test_plans_reach_the_lower_bound(seed: int) -> None:
 def test_orders_sweeps_and_shuffles_are_the_same_every_time(seed: int, heights: list[int]) -> None:
     """The fixed order's plan, three sweeps, six shuffles, in units of 64 bytes: two builds give the same bytes."""
     spans = random_spans(seed)
-    plan, order = _fit_fixed_orders(spans)
-    shuffled = islice(_shuffles(order, _height(spans, plan), 9), 6)
+    neighbors = _list_neighbors(spans)
+    plan, order = _fit_fixed_orders(spans, neighbors)
+    shuffled = islice(_shuffles(order, neighbors, _height(spans, plan), 9), 6)
     plans = [plan, *_sweeps(spans, lower_bound(spans)), *shuffled]
     assert [_height(spans, p) // 64 for p in plans] == heights
 
@@ -225,7 +225,8 @@ def test_the_effort_of_shuffling_is_bounded() -> None:
     counts = ((0, 0), (1, 0), (205, 0), (1000, 10), (1000, 100_000), (20_000, 1_500_000))
     assert [_attempts(count, pairs) for count, pairs in counts] == [400, 400, 399, 26, 16, 0]
     assert [_effort(count, pairs) for count, pairs in ((0, 0), (1, 0), (3, 7))] == [1, 40, 127]
-    assert len(list(_shuffles(random_spans(0), 0, 3))) == 3
+    spans = random_spans(0)
+    assert len(list(_shuffles(spans, _list_neighbors(spans), 0, 3))) == 3
 
 
 def test_no_program_takes_no_memory() -> None:
@@ -265,7 +266,7 @@ def test_steps_are_made_at_their_levels() -> None:
 
 
 def plan_in_turn(
-    monkeypatch: pytest.MonkeyPatch, fixed: list[int], sweeps: list[int], bound: int
+    monkeypatch: pytest.MonkeyPatch, fixed: list[int], sweeps: list[int], enough: int
 ) -> tuple[dict[str, int], list[str]]:
     """The best of plans of two buffers of 64 bytes, the second at these offsets; and which were asked for."""
     asked: list[str] = []
@@ -276,13 +277,15 @@ def plan_in_turn(
             asked.append(f"{name} {offset}")
             yield {"a": 0, "b": offset, "mark": len(asked)}
 
-    def fit(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[Span]]:
+    def fit(spans: Sequence[Span], neighbors: object) -> tuple[dict[str, int], Sequence[Span]]:
         return next(tell("fixed", fixed)), spans
 
     monkeypatch.setattr(memory, "_fit_fixed_orders", fit)
     monkeypatch.setattr(memory, "_sweeps", lambda spans, bound: tell("sweep", sweeps))
-    monkeypatch.setattr(memory, "_shuffles", lambda order, height, attempts: tell("shuffle", [height - 64]))
-    return _best(spans, bound), asked
+    monkeypatch.setattr(
+        memory, "_shuffles", lambda order, neighbors, height, attempts: tell("shuffle", [height - 64])
+    )
+    return _best(spans, enough, 128), asked
 
 
 def test_the_first_of_equal_plans_is_taken_and_the_search_ends_at_the_bound(
@@ -293,6 +296,27 @@ def test_the_first_of_equal_plans_is_taken_and_the_search_ends_at_the_bound(
     assert asked == ["fixed 192", "sweep 128", "sweep 128", "sweep 192", "shuffle 192"]
     best, asked = plan_in_turn(monkeypatch, [192], [64, 0], 128)
     assert (best["b"], asked) == (64, ["fixed 192", "sweep 64"])
+
+
+def test_the_search_ends_at_what_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    best, asked = plan_in_turn(monkeypatch, [192], [128, 64], 192)
+    assert (best["b"], asked) == (128, ["fixed 192", "sweep 128"])
+
+
+@pytest.mark.parametrize("limit", [512, 767, 768, 1024])
+def test_a_program_fits_where_its_arena_does(limit: int) -> None:
+    four = program([64, 64, 64, 64], [[0], [0], [0, 1], [2]], [False] * 4)
+    plan = arena(four)
+    assert plan.bytes == plan.bound == 768
+    assert fits(four, limit) == (limit >= plan.bytes)
+
+
+def test_no_plan_is_looked_for_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a plan was looked for")
+
+    monkeypatch.setattr(memory, "arrange", refuse)
+    assert not fits(program([64, 64, 64, 64], [[0], [0], [0, 1], [2]], [False] * 4), 767)
 
 
 def test_more_pairs_than_the_maximum_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from mace_core.ir import DType, Graph, Node, Tensor
 from mace_core.joint_results import join_results
 from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
-from mace_core.memory import arena
+from mace_core.memory import arena, fits
 from mace_core.numerics import Numerics
 from mace_core.ops import core_ops
 from mace_core.ops.cast import CastAttributes
@@ -167,12 +167,12 @@ class KernelTarget(Target):
         if len(combined.calls) == len(program.calls):
             return combined
         most_bytes = arena(program).bytes
-        fused = fuse_where(program, self.fuse, lambda fewer: arena(self._join(fewer)).bytes <= most_bytes)
+        fused = fuse_where(program, self.fuse, lambda fewer: fits(self._join(fewer), most_bytes))
         merged = self._join(fused)
-        if arena(merged).bytes <= most_bytes:
+        if fits(merged, most_bytes):
             return merged
         # Joined results alone take more memory, whatever is fused.
-        return fuse_where(program, self.fuse, lambda fewer: arena(fewer).bytes <= most_bytes)
+        return fuse_where(program, self.fuse, lambda fewer: fits(fewer, most_bytes))
 
     def _join(self, program: Program) -> Program:
         return join_results(program, self.place)

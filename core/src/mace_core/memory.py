@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -44,6 +44,10 @@ class Span:
     def overlaps(self, other: Span) -> bool:
         """Tell whether both live during some call."""
         return self.first <= other.last and other.first <= self.last
+
+
+Neighbors = Mapping[str, Sequence[str]]
+"""Buffer -> those that live at the same time."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,20 @@ def arena(program: Program, touches: Sequence[Touch] | None = None) -> Arena:
     return Arena(offsets, placed.bytes, placed.bound)
 
 
-def arrange(spans: Sequence[Span]) -> Arena:
-    """Give every buffer its offset, which is a multiple of all sizes' common alignment."""
+def fits(program: Program, limit: int) -> bool:
+    """Tell whether `arena` finds a plan of at most `limit` bytes; stops at the first one."""
+    _, spans = list_spans(program, touches_of(program))
+    # The bound is found in no time, a plan that misses it only by all attempts.
+    return lower_bound(spans) <= limit and arrange(spans, limit).bytes <= limit
+
+
+def arrange(spans: Sequence[Span], enough: int = 0) -> Arena:
+    """Give every buffer its offset, which is a multiple of all sizes' common alignment.
+
+    enough: bytes of a plan for which no smaller one is looked for.
+    """
     bound = lower_bound(spans)
-    placed = _best(spans, bound)
+    placed = _best(spans, max(bound, enough), bound)
     return Arena(placed, max((placed[s.name] + s.size for s in spans), default=0), bound)
 
 
@@ -175,27 +189,31 @@ def _takeovers(program: Program, steps: Sequence[Touch], inside: Container[str])
     return taken
 
 
-def _best(spans: Sequence[Span], bound: int) -> dict[str, int]:
-    """Return the smallest plan that the search yields, the same one every time."""
+def _best(spans: Sequence[Span], enough: int, bound: int) -> dict[str, int]:
+    """Return the smallest plan that the search yields, the same one every time.
+
+    enough: bytes of a plan that ends the search.  bound: the largest live set.
+    """
     pairs = _overlapping_pairs(spans)
     plans = _sweeps(spans, bound)
     if pairs <= MAX_PAIRS:
-        plan, order = _fit_fixed_orders(spans)
-        shuffles = _shuffles(order, _height(spans, plan), _attempts(len(spans), pairs))
+        neighbors = _list_neighbors(spans)
+        plan, order = _fit_fixed_orders(spans, neighbors)
+        shuffles = _shuffles(order, neighbors, _height(spans, plan), _attempts(len(spans), pairs))
         plans = chain([plan], plans, shuffles)
     best: dict[str, int] = {}
     height = -1
-    # Plans are generators: later, more expensive ones are made only if the earlier ones miss the bound.
+    # Plans are generators: later, more expensive ones are made only if the earlier ones are too large.
     for plan in plans:
         reached = _height(spans, plan)
         if height < 0 or reached < height:
             best, height = plan, reached
-        if height == bound:  # no plan is smaller, so the others need not be made
+        if height <= enough:  # the others need not be made; none is smaller than the bound
             break
     return best
 
 
-def _fit_fixed_orders(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[Span]]:
+def _fit_fixed_orders(spans: Sequence[Span], neighbors: Neighbors) -> tuple[dict[str, int], Sequence[Span]]:
     """Return the best plan of three orders (by size, start and length of life) and its order."""
     # Large buffers first leave the small ones to fill gaps; the order of time suits chains; long lives first
     # keep buffers that block everything out of the middle. Names make ties deterministic.
@@ -204,13 +222,15 @@ def _fit_fixed_orders(spans: Sequence[Span]) -> tuple[dict[str, int], Sequence[S
         sorted(spans, key=lambda s: (s.first, -s.size, s.name)),
         sorted(spans, key=lambda s: (s.first - s.last, -s.size, s.name)),
     ]
-    plans = [_fit(order) for order in orders]
+    plans = [_fit(order, neighbors) for order in orders]
     heights = [_height(spans, plan) for plan in plans]
     best = heights.index(min(heights))
     return plans[best], orders[best]
 
 
-def _shuffles(order: Sequence[Span], height: int, attempts: int) -> Iterator[dict[str, int]]:
+def _shuffles(
+    order: Sequence[Span], neighbors: Neighbors, height: int, attempts: int
+) -> Iterator[dict[str, int]]:
     """Yield plans of orders with randomly weighted sizes, continuing from each order that is better.
 
     height: that of the plan of `order`.
@@ -218,7 +238,7 @@ def _shuffles(order: Sequence[Span], height: int, attempts: int) -> Iterator[dic
     shuffle = random.Random(0)  # noqa: S311  # repeatable, not secret
     for _ in range(attempts):
         trial = sorted(order, key=lambda s: -s.size * shuffle.uniform(0.5, 1.5))
-        plan = _fit(trial)
+        plan = _fit(trial, neighbors)
         yield plan
         reached = _height(trial, plan)
         if reached < height:
@@ -259,71 +279,33 @@ def _height(spans: Iterable[Span], placed: Mapping[str, int]) -> int:
     return max((placed[s.name] + s.size for s in spans), default=0)
 
 
-class _Timeline:
-    """Placed buffers by the time that they live: finds those that live beside another in O(log n + found).
+def _list_neighbors(spans: Iterable[Span]) -> Neighbors:
+    """Return the buffers that live beside each one.
 
-    A buffer lives beside another if it lives when that one starts (looked up in a segment tree over the
-    steps, in which each buffer is filed under O(log n) nodes that together are its life), or if it starts
-    while that one lives.
+    Hundreds of orders are fitted, so that they are not found for each of them.
     """
-
-    def __init__(self, steps: int) -> None:
-        self._leaves = steps
-        self._tree: list[list[Span]] = [[] for _ in range(2 * steps)]
-        self._starts: list[tuple[int, int]] = []
-        self._placed: list[Span] = []
-
-    def add(self, span: Span) -> None:
-        """File a buffer."""
-        insort(self._starts, (span.first, len(self._placed)))
-        self._placed.append(span)
-        left, right = span.first + self._leaves, span.last + self._leaves + 1
-        while left < right:
-            if left & 1:
-                self._tree[left].append(span)
-                left += 1
-            if right & 1:
-                right -= 1
-                self._tree[right].append(span)
-            left >>= 1
-            right >>= 1
-
-    def overlapping(self, span: Span) -> list[Span]:
-        """Return the filed buffers that live at the same time as `span`."""
-        spans: list[Span] = []
-        node = span.first + self._leaves
-        while node:
-            spans += self._tree[node]
-            node >>= 1
-        low = bisect_left(self._starts, (span.first + 1, 0))
-        high = bisect_left(self._starts, (span.last + 1, 0))
-        spans += [self._placed[number] for _, number in self._starts[low:high]]
-        return spans
+    neighbors: dict[str, list[str]] = {span.name: [] for span in spans}
+    living: list[Span] = []
+    for span in sorted(spans, key=lambda s: s.first):
+        living = [other for other in living if other.last >= span.first]
+        for other in living:
+            neighbors[span.name].append(other.name)
+            neighbors[other.name].append(span.name)
+        living.append(span)
+    return neighbors
 
 
-def _fit(order: Sequence[Span]) -> dict[str, int]:
+def _fit(order: Sequence[Span], neighbors: Neighbors) -> dict[str, int]:
     """Put each buffer, in this order, into the lowest gap that holds it among those that live beside it."""
-    return fit_within(order, None)
-
-
-def fit_within(order: Sequence[Span], capacity: int | None) -> dict[str, int]:
-    """Return the offsets of those buffers that fit below `capacity`, each in the lowest gap that holds it.
-
-    capacity: bytes; None for no limit.
-    """
     placed: dict[str, int] = {}
-    timeline = _Timeline(1 + max((s.last for s in order), default=0))
+    tops: dict[str, int] = {}
     for span in order:
         offset = 0
-        for start, end in sorted(
-            (placed[o.name], placed[o.name] + o.size) for o in timeline.overlapping(span)
-        ):
+        for start, end in sorted([(placed[n], tops[n]) for n in neighbors[span.name] if n in placed]):
             if offset + span.size <= start:
                 break
             offset = max(offset, end)
-        if capacity is None or offset + span.size <= capacity:
-            placed[span.name] = offset
-            timeline.add(span)
+        placed[span.name], tops[span.name] = offset, offset + span.size
     return placed
 
 
