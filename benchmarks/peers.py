@@ -22,6 +22,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from multiprocessing import get_context
@@ -30,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import runtimes
 from peer_models import PeerModel, choose_models, list_models, prepare
+from processor import HIDDEN, limit_processor
 
 from mace_core.ir import Array
 from mace_core.run import native
@@ -50,6 +52,7 @@ class Measurement:
     """The times of one runtime on one model, which `--json` writes as an object with these keys.
 
     level: the instruction-set level of our library; "" for other runtimes.
+    processor: the level that `--processor` makes this machine look like; "" for what it is.
     ratio_to_best_peer: min_ms as a multiple of the best peer's; None without a peer that agrees with ours.
     disagreement: what is wrong with its outputs; "" if they agree with ours.
     """
@@ -59,6 +62,7 @@ class Measurement:
     threads: int
     runtime: str
     level: str
+    processor: str
     min_ms: float
     median_ms: float
     ratio_to_best_peer: float | None
@@ -131,6 +135,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=NO_KEY,
         help="largest tiles of Winograd's convolution to build and measure, as 0,2,4; default: no key",
     )
+    parser.add_argument(
+        "--processor",
+        default="",
+        choices=("", *HIDDEN),
+        help="hide what processors of this level do not have, from peers too; also the default of --level",
+    )
     parser.add_argument("--threads", default="1", help="numbers of threads, as 1,2,4,16")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each model and number of threads")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
@@ -140,7 +150,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="count the processor time of one thread: for a machine that others use too",
     )
     parser.add_argument("--no-build", action="store_true", help="measure the libraries that are there")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.level = options.level or options.processor
+    return options
 
 
 def say(text: str) -> None:
@@ -256,7 +268,9 @@ def choose_clock(options: argparse.Namespace, threads: int) -> Callable[[], int]
     return time.process_time_ns if options.processor_time and threads == 1 else time.perf_counter_ns
 
 
-def rows_of(model: PeerModel, threads: int, contestants: list[Contestant]) -> list[Measurement]:
+def rows_of(
+    model: PeerModel, options: argparse.Namespace, threads: int, contestants: list[Contestant]
+) -> list[Measurement]:
     """Return the measurement of each runtime."""
     peers = [c.min_ms for c in contestants if not c.is_ours and not c.problem]
     best = min(peers, default=math.nan)
@@ -267,6 +281,7 @@ def rows_of(model: PeerModel, threads: int, contestants: list[Contestant]) -> li
             threads=threads,
             runtime=contestant.name,
             level=contestant.session.level,
+            processor=options.processor,
             min_ms=contestant.min_ms,
             median_ms=statistics.median(contestant.times) / 1e6,
             ratio_to_best_peer=contestant.min_ms / best if peers else None,
@@ -335,6 +350,8 @@ def race_all(
 
     libraries: ours, by the key `winograd`.
     """
+    if options.processor:
+        limit_processor(options.processor, FOLDER)
     levels = split(options.level) or [""]
     ours = [
         runtimes.Ours(libraries[tile], level, "" if tile == NO_KEY else f"winograd{tile}")
@@ -342,7 +359,7 @@ def race_all(
     ]
     contestants = open_all(model, ours, peers, threads)
     race(contestants, options.seconds, choose_clock(options, threads))
-    return rows_of(model, threads, contestants)
+    return rows_of(model, options, threads, contestants)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -370,6 +387,9 @@ def main(arguments: Sequence[str]) -> int:
             measurements += measure(model, peers, options)
         except BuildError as error:
             say(str(error))
+            failures += 1
+        except BrokenProcessPool:
+            say(f"  a runtime ended the process of {model.name}; --runtime NAME tells which")
             failures += 1
         # After each model: a run that is cut short keeps what it has.
         if options.json:

@@ -18,7 +18,7 @@ import runtimes
 def measurement(
     model: str, runtime: str, min_ms: float, ratio: float | None, disagreement: str = ""
 ) -> peers.Measurement:
-    return peers.Measurement(model, "int8", 1, runtime, "", min_ms, min_ms, ratio, disagreement)
+    return peers.Measurement(model, "int8", 1, runtime, "", "", min_ms, min_ms, ratio, disagreement)
 
 
 def test_outputs_agree_within_the_tolerance_of_their_type() -> None:
