@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import runtimes
 from peer_models import PeerModel, choose_models, list_models, prepare
-from processor import HIDDEN, limit_processor
+from processor import HIDDEN, bind_processors, limit_processor
 
 from mace_core.ir import Array
 from mace_core.run import native
@@ -313,13 +313,6 @@ def summarize(measurements: list[Measurement]) -> str:
         mean = math.exp(statistics.fmean(math.log(ratio) for ratio in found_ratios))
         text += f"\n{name}, {dtype}, {threads} threads: geomean {mean:.3f} of {len(found_ratios)}, worst {max(found_ratios):.2f}"
     return text + "\n"
-
-
-def bind_processors(count: int, every: list[int]) -> None:
-    """Bind this process, and threads that it starts from now on, to so many processors."""
-    if count > len(every):
-        raise SystemExit(f"--threads {count}: this machine has {len(every)} processors")
-    os.sched_setaffinity(0, every[:count])
 
 
 def measure(

@@ -1,12 +1,14 @@
-"""Makes this process see a smaller processor than there is, so that peers are measured at each level.
+"""What this process sees of the processor: fewer of its cores, and fewer of its instructions.
 
-A runtime chooses its kernels by what CPUID says. Where CPUID can be made to fault (Intel processors since Ivy
-Bridge, `cpuid_fault` in /proc/cpuinfo, also in most virtual machines), another answer is given in its place.
+A runtime chooses its kernels by what CPUID says, so that peers are measured at each level by
+another answer. CPUID can be made to fault on Intel processors since Ivy Bridge (`cpuid_fault` in /proc/cpuinfo),
+also in most virtual machines.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,3 +62,10 @@ def limit_processor(level: str, folder: Path) -> None:
     helper = ctypes.CDLL(str(library))
     if helper.hide_features(bits, len(HIDDEN[level])):
         raise OSError("CPUID cannot be made to fault here (no cpuid_fault in /proc/cpuinfo)")
+
+
+def bind_processors(count: int, every: list[int]) -> None:
+    """Bind this process, and threads that it starts from now on, to so many processors."""
+    if count > len(every):
+        raise SystemExit(f"--threads {count}: this machine has {len(every)} processors")
+    os.sched_setaffinity(0, every[:count])
