@@ -46,7 +46,9 @@ static int leaf(uint32_t number, uint32_t part, uint32_t *a, uint32_t *b, uint32
   return 1;
 }}
 #undef __cpuid
+#undef __cpuid_count
 #define __cpuid(number, a, b, c, d) leaf(number, 0, &a, &b, &c, &d)
+#define __cpuid_count(number, part, a, b, c, d) leaf(number, part, &a, &b, &c, &d)
 #define __get_cpuid_count leaf
 /* The only instructions in assembly: one reads the state, one asks the system. */
 #define __asm__(...) (low = r.state, high = 0)
