@@ -17,7 +17,7 @@ I8 = DType.I8
 CONV: TableFields = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 0}
 
 
-class _Network:
+class Network:
     """Operators that are added one after another, with random weights."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def _named(name: str, tensor: Value) -> Value:
 
 def write_network(file: Path) -> None:
     """Write it: convolutions, a depthwise one, a sum, a mean, a product and Softmax."""
-    net = _Network()
+    net = Network()
     net.tensor("x", INPUT, Scales((2.0**-16,), (-5,)))
     relu6 = {**CONV, "FusedActivationFunction": 3}
     first = net.product("first", "x", ((21, 3, 3, CHANNELS), 0), ("Conv2DOptions", relu6))
