@@ -69,3 +69,14 @@ def test_unsigned_weights_are_shifted_with_their_zero_point() -> None:
 def test_other_factors_are_refused(name: str, reason: str) -> None:
     with pytest.raises(Refused, match=reason):
         IntegerWeights.from_constant(name, build_lowering())
+
+
+def test_totals_are_computed_once_and_nobody_writes_to_them() -> None:
+    lowering = build_lowering()
+    weights = IntegerWeights.from_constant("signed", lowering)
+    assert IntegerWeights.from_constant("signed", lowering.fork()) is weights
+    axes = tuple(range(1, weights.values.ndim))
+    for total in (weights.sums, weights.reach):
+        assert total(axes) is total(axes)
+        with pytest.raises(ValueError, match="read-only"):
+            total(axes)[0] = 1

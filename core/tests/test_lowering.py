@@ -115,3 +115,18 @@ def test_reading_the_parameters_is_noticed() -> None:
     assert not lowering.has_read_parameters
     assert lowering.parameters == 4
     assert lowering.has_read_parameters
+
+
+def test_forks_compute_what_one_key_names_once_until_another_comes() -> None:
+    new = Builder("g")
+    x = new.input("x", DType.F32, (1,))
+    lowering = Lowering(new.finish(new.add("Relu", [x])))
+    made: list[str] = []
+
+    def compute(key: str) -> str:
+        return lowering.fork().compute_once(key, lambda: made.append(key) or key.upper())  # type: ignore[func-returns-value]
+
+    assert [compute(key) for key in "aab"] == ["A", "A", "B"]
+    assert made == ["a", "b"], "once in a row"
+    assert compute("a") == "A"
+    assert made == ["a", "b", "a"], "only the latest is kept"

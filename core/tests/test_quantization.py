@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,6 +112,22 @@ def test_the_axis_of_scales_follows_a_transpose_and_nothing_else() -> None:
     assert moved.quant.axis == 0
     assert moved.quant.scale == quant.scale
     assert propagate_storage(OPS["Reshape"], [data], ReshapeAttributes((24,))) is None
+
+
+def test_a_transpose_keeps_stored_integers_and_rounds_only_for_another_storage() -> None:
+    quant = Quant((0.1, 0.3), (5, 5), 0)
+    data, elements = Tensor("x", DType.I8, (2, 3), quant), np.int8([[-128, 0, 127], [1, 2, 3]])
+    attrs = TransposeAttributes((1, 0))
+    for y in (
+        Tensor("y", DType.I8, (3, 2), replace(quant, axis=1)),
+        Tensor("y", DType.I8, (3, 2), Quant.of(0.3, 5)),
+    ):
+        (found,) = compute(OPS["Transpose"], attrs, [(data, elements)], [y])
+        assert (found.dtype, found.shape) == (np.int8, (3, 2))
+        if y.quant == Quant.of(0.3, 5):
+            assert found[:, 0].tolist() == [round((value - 5) / 3) + 5 for value in (-128, 0, 127)]
+        else:
+            assert np.array_equal(found, elements.T)
 
 
 def test_a_node_rounds_once() -> None:

@@ -115,7 +115,9 @@ def describe_engine(library: Manifest) -> Manifest:
 def describe_tool(name: str, library: Manifest) -> Manifest:
     """Return one of the programs that come with every library."""
     source, header = f"{name}.c", "mace_tool.h"
-    flags = (f"-DMACE_MODELS={library.name}_models", f"-DMACE_MODEL_COUNT={library.name}_model_count")
+    models = (f"-DMACE_MODELS={library.name}_models", f"-DMACE_MODEL_COUNT={library.name}_model_count")
+    # Their time is the library's, and they take a compiler half as long as with -O2.
+    flags = ("-O1", *models)
     copies = _copy_runtime(source, header)
     unit = Unit(source, flags, (header,), is_independent=True)
     return Manifest(name, Product.PROGRAM, copies=copies, units=(unit,), needs=(library.name,))

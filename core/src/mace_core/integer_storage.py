@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -60,10 +60,15 @@ class IntegerWeights:
     values: Array
     zero: int
     scale: Array
+    _totals: dict[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_constant(cls, name: str, lowering: Lowering) -> IntegerWeights:
         """Return those of a constant; raises Refused for what no kernel multiplies with."""
+        return lowering.compute_once(("integer weights", name), lambda: cls._read(name, lowering))
+
+    @classmethod
+    def _read(cls, name: str, lowering: Lowering) -> IntegerWeights:
         tensor, values = need_stored(lowering, name, EIGHT_BITS), lowering.constant(name)
         quant = tensor.quant
         assert quant is not None
@@ -79,10 +84,17 @@ class IntegerWeights:
 
     def sums(self, axes: tuple[int, ...]) -> Array:
         """Return for every output channel the sum of its weights less their zero point, over some axes."""
-        totals: Array = (self.values.astype(np.int64) - self.zero).sum(axes)
-        return totals.reshape(-1)
+        return self._total("sums", axes)
 
     def reach(self, axes: tuple[int, ...]) -> Array:
         """Return for every output channel the sum of its weights' magnitudes, over some axes."""
-        totals: Array = np.abs(self.values.astype(np.int64) - self.zero).sum(axes)
-        return totals.reshape(-1)
+        return self._total("reach", axes)
+
+    def _total(self, kind: str, axes: tuple[int, ...]) -> Array:
+        if (kind, axes) not in self._totals:
+            values = self.values.astype(np.int64) - self.zero
+            total: Array = (values if kind == "sums" else np.abs(values)).sum(axes).reshape(-1)
+            # All candidates of a node share it.
+            total.setflags(write=False)
+            self._totals[kind, axes] = total
+        return self._totals[kind, axes]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequenc
 from copy import copy
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mace_core.ir import Array, DType, Graph, Node, Quant, Shape, Tensor
 from mace_core.numerics import Numerics
@@ -59,6 +59,8 @@ class Lowering:
         self._folded: MutableMapping[str, Array] = {}
         self._names_by_key: MutableMapping[Hashable, str] = {}
         self._numbers: MutableMapping[str, int] = {}
+        # Of one key, shared with all forks.
+        self._latest: dict[Hashable, Any] = {}
 
     @property
     def parameters(self) -> Hashable:
@@ -159,6 +161,20 @@ class Lowering:
         is_computed = len(self.calls) > calls and self.levels
         self._names_by_key[(key, self.levels) if is_computed else key] = name
         return name
+
+    def compute_once(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        """Return what `make` computes, which is called once where the same key follows itself.
+
+        key: everything that the result depends on; no level may be needed for it.
+        The candidates of a node read the same constants one after another. Those of other nodes are not kept,
+        because together they may take more memory than there is.
+        """
+        if key not in self._latest:
+            value = make()
+            self._latest.clear()
+            self._latest[key] = value
+        result: _Value = self._latest[key]
+        return result
 
     def temporary(self, like: Tensor) -> str:
         """Add a tensor that lives between two calls of one node; return its name."""
