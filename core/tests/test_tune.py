@@ -109,11 +109,11 @@ def test_the_faster_candidate_is_written_for_the_level_that_ran(
         "network: building it without a tuning file",
         # The second one is the default, which is there already.
         "network: building candidates 1 of 2",
-        "network: measuring 2 libraries, turn 1",
-        "network: measuring 2 libraries, turn 2",
+        "network: measuring 2 libraries, less than 10 s left",
+        "network: measuring 2 libraries, less than 10 s left",
         "network: comparing the library with and without 1 entries",
-        "network: measuring 2 libraries, turn 1",
-        "network: measuring 2 libraries, turn 2",
+        "network: measuring 2 libraries, less than 10 s left",
+        "network: measuring 2 libraries, less than 10 s left",
     ]
     assert "plain" in show_tuning([result])
     assert str(result.file) in show_tuning([result])

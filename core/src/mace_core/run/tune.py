@@ -9,6 +9,7 @@ so that a later run measures only what is left; an interrupt ends the measuring 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,9 @@ from mace_core.tuning import TUNING, write_tuning
 
 ROUNDS = 5
 """Runs in one process: enough for its minimum, few enough that libraries take turns often."""
+
+STEP_SECONDS = 10
+"""How exactly progress tells the time that is left."""
 
 MIN_TURNS = 2
 MIN_BUILDS = 2
@@ -289,7 +293,9 @@ class _Tuner:
         turns = 0
         while turns < MIN_TURNS or time.monotonic() < end:
             turns += 1
-            self.step(f"{self.model.name}: measuring {len(running)} libraries, turn {turns}")
+            # By tens of seconds: where nobody watches, in a log, each text of a step is a line.
+            left = max(1, math.ceil((end - time.monotonic()) / STEP_SECONDS)) * STEP_SECONDS
+            self.step(f"{self.model.name}: measuring {len(running)} libraries, less than {left} s left")
             for series in running:
                 if turns > MIN_TURNS and time.monotonic() > end:
                     return
