@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from typing import ClassVar
 
 from mace_core.api import Counter, Target
 from mace_core.candidates import Candidate
-from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
 from mace_core.ir import Graph
 from mace_core.levels import Level
@@ -20,35 +18,12 @@ from mace_target_cpu import Cpu
 
 
 class Arm(Cpu):
-    """64-bit and 32-bit ARM, Linux and Android.
-
-    arithmetic: the type in which products of halves may be summed, "f32" or "f16".
-    """
+    """64-bit and 32-bit ARM, Linux and Android; `arithmetic` may be "f16" too, which sums products of halves."""
 
     name = "arm"
     device = "cpu"
     abis: ClassVar[tuple[str, ...]] = (*AARCH64.abis, *AARCH32.abis)
-    arithmetic = "f32"
-
-    def check_options(self, model: Model) -> None:
-        """Raise one MaceError with every option that is wrong."""
-        from mace_target_arm.options import read_arithmetic  # read where a file has options
-
-        read_arithmetic(model)
-
-    def configure(self, model: Model) -> Target:
-        """Return the target with what a model allows its sums."""
-        from mace_target_arm.options import read_arithmetic
-
-        configured = super().configure(model)
-        assert isinstance(configured, Arm)
-        arithmetic = read_arithmetic(model)
-        # A model that asks for nothing leaves the target as whoever made it configured it.
-        if arithmetic == "f32":
-            return configured
-        configured = copy(configured)
-        configured.arithmetic = arithmetic
-        return configured
+    arithmetics = (*Cpu.arithmetics, "f16")
 
     def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
         """Return the program of a region; MaceError where `arithmetic: f16` would do nothing."""

@@ -1,37 +1,16 @@
-"""Defines the options of the target in a deployment file, and what a graph needs for them."""
+"""What a graph and the levels of a library need for `arithmetic: f16`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mace_core.deployment import Model
 from mace_core.errors import MaceError
 from mace_core.ir import DType, Graph
 from mace_core.levels import Level
 from mace_target_arm.isa import AARCH64
 from mace_target_cpu.isa import CpuLevel
 
-ARITHMETIC = ("f32", "f16")
-"""What `arithmetic` may be: the type of sums of products of halves, the default first."""
-
 PLACE = "target_options: arm: arithmetic"
-
-
-def read_arithmetic(model: Model) -> str:
-    """Return the type in which a model lets products be summed; one MaceError with every fault."""
-    options = model.options("arm")
-    place = f"model {model.name!r}: target_options: arm"
-    faults = [
-        f"{place}: {name!r:.40} is no option of the target; remove it; the option is arithmetic"
-        for name in options
-        if name != "arithmetic"
-    ]
-    value = options.get("arithmetic", ARITHMETIC[0])
-    if value not in ARITHMETIC:
-        faults.append(f"{place}: arithmetic: {value!r:.40} is not allowed; write {' or '.join(ARITHMETIC)}")
-    if faults:
-        raise MaceError.of(faults)
-    return str(value)
 
 
 def need_half_sums(graph: Graph, abi: str, levels: Sequence[Level]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from mace_core.api import Target
 from mace_core.candidates import Candidate
@@ -31,6 +31,8 @@ class Cpu(KernelTarget):
     winograd_errors: those that were measured of its filters; None to measure each again.
     takes_default_tiles: whether a model that says nothing of tiles gets those that need no permission.
     has_default_tiles: whether this one does.
+    arithmetics: what `arithmetic` of a model may be, the default first.
+    arithmetic: the type to which factors of products of floats may be rounded; "f32" for none.
     """
 
     name = "cpu"
@@ -40,13 +42,33 @@ class Cpu(KernelTarget):
     winograd_errors: MeasuredErrors | None = None
     takes_default_tiles = False
     has_default_tiles = False
+    arithmetics: ClassVar[tuple[str, ...]] = ("f32", "bf16")
+    arithmetic = "f32"
 
     def __init__(self, takes_default_tiles: bool = False) -> None:
         """takes_default_tiles: not for classes that derive from this one and expect one lowering of Conv."""
         self.takes_default_tiles = takes_default_tiles
 
+    def check_options(self, model: Model) -> None:
+        """Raise one MaceError with every option that is wrong."""
+        from mace_target_cpu.options import read_arithmetic  # read where a file has options
+
+        read_arithmetic(model, self.name, self.arithmetics)
+
     def configure(self, model: Model) -> Target:
-        """Return the target with the tiles that a model allows."""
+        """Return the target with the arithmetic and the tiles that a model allows."""
+        from mace_target_cpu.options import read_arithmetic
+
+        configured = self._allow_tiles(model)
+        arithmetic = read_arithmetic(model, self.name, self.arithmetics)
+        # A model that asks for nothing leaves the target as whoever made it configured it.
+        if arithmetic == self.arithmetics[0]:
+            return configured
+        configured = copy(configured)
+        configured.arithmetic = arithmetic
+        return configured
+
+    def _allow_tiles(self, model: Model) -> Cpu:
         from mace_core.winograd import MeasuredErrors, WinogradKeys  # read on first use
 
         keys = WinogradKeys.of_model(model)
@@ -65,6 +87,10 @@ class Cpu(KernelTarget):
     def lowerings(self) -> Mapping[str, Lower | Sequence[Candidate]]:  # type: ignore[override]
         """Every op's lowering, read on first use; convolutions by tiles too where the model allows them."""
         table: Mapping[str, Lower] = rows("mace_target_cpu.lower", "LOWERINGS")
+        if self.arithmetic == "bf16":
+            from mace_target_cpu.lower.bfloats import BFLOATS
+
+            return {**table, **BFLOATS}
         if not self.winograd and not self.has_default_tiles:
             return table
         from mace_core.winograd import MeasuredErrors  # read on first use

@@ -44,6 +44,7 @@ class CpuLevel(Level):
     by_scalar: whether packed matrices are those of levels with "vrmpy": it multiplies unsigned bytes only, so
     theirs have 128 in them, and scalar registers load four bytes from multiples of four only.
     byte_tiles, float_tiles: whether it multiplies tiles of bytes (AMX, SME) or of floats (SME) besides.
+    bfloat_tiles: whether it multiplies tiles of bfloat16 (AMX), and rounds floats to it by an instruction.
     half_products: how kernels multiply numbers in half precision, with sums of floats: "widened" when they
     are loaded, or "fmlal" as they are; "" for levels that compute them as floats, between conversions.
     half_sums: whether it multiplies and adds vectors of eight halves, rounded to half precision, besides.
@@ -69,6 +70,7 @@ class CpuLevel(Level):
     is_signed: bool = False
     byte_tiles: bool = False
     float_tiles: bool = False
+    bfloat_tiles: bool = False
     half_products: str = ""
     half_sums: bool = False
     is_x86: bool = False
@@ -194,9 +196,10 @@ X86 = (
     replace(
         AVX512_VNNI,
         name="amx",
-        flags=(*AVX512_VNNI.flags, "-mamx-tile", "-mamx-int8"),
-        available="has_amx_int8()",
+        flags=(*AVX512_VNNI.flags, "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+        available="has_amx()",
         byte_tiles=True,
+        bfloat_tiles=True,
     ),
     AVX512_VNNI,
     AVX512,

@@ -9,7 +9,7 @@ from mace_core.program import Call, Program
 
 FLOAT_BYTES = 4
 
-PLACED = re.compile(r"conv(_lines\d+|_winograd\d)?_f32")
+PLACED = re.compile(r"conv(_lines\d+|_winograd\d)?_f32|conv_bf16")
 """Names of kernels that write into longer rows if their parameters say so; none with an epilogue."""
 
 

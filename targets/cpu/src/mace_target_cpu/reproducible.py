@@ -105,6 +105,8 @@ def why_it_varies(call: Call) -> str | None:
         return (
             f"kernel {kernel.name} adds in an order that depends on the level, or nobody has shown otherwise"
         )
+    if "is_bf16" in kernel.params:
+        return f"kernel {kernel.name} adds products of bfloat16 in pairs where the level has tiles of them"
     if template == "pool.c.in" and kernel.params.get("kind") == "lp":
         return f"kernel {kernel.name} calls powf of the C library"
     expressions = " ".join(str(kernel.params.get(key, "")) for key in ("scalar", "step", "final", "vector"))

@@ -78,6 +78,8 @@ class Hvx(Cpu):
     name = "hvx"
     device = "cpu"
     abis: ClassVar[tuple[str, ...]] = ("hexagon-*",)
+    # Rows of its packed matrices are those of registers of 128 bytes, for which no product of bfloat16 is written.
+    arithmetics: ClassVar[tuple[str, ...]] = ("f32",)
 
     def can_round(self, numerics: Numerics) -> bool:
         """Return whether kernels round so; not `reproducible`, which no test compares with other ABIs."""

@@ -122,27 +122,37 @@ def conv(node: Node, lowering: Lowering) -> None:
         return
     need_type(node, *operands(node, lowering))
     filters = Filters.from_node(node, lowering)
-    args = {**geometry(x, y, windows), **clamp(node)}
-    if (
-        filters.group == x.shape[-1]
-        and filters.columns == 1
-        and filters.group > 1
-        and lowering.constant(node.inputs[1]) is not None
-    ):
+    if is_depthwise(x, filters) and lowering.constant(node.inputs[1]) is not None:
+        args = {**geometry(x, y, windows), **clamp(node)}
         _lower_depthwise(node, lowering, args, windows)
         return
-    plan = _plan_windows(x, y, windows, filters.group)
-    args |= {
+    call = multiply_windows(node, lowering, _pack_filters(node, lowering, filters))
+    is_narrow = filters.group == 1 and reads_lines(x, y, windows)
+    lowering.call(node, use_lines(call) if is_narrow and packing(lowering).reads_lines else call)
+
+
+def is_depthwise(x: Tensor, filters: Filters) -> bool:
+    """Tell whether each channel of x has one filter of its own."""
+    return filters.group == x.shape[-1] and filters.columns == 1 and filters.group > 1
+
+
+def multiply_windows(node: Node, lowering: Lowering, packed: str) -> Call:
+    """Return the call of the matrix kernel for a convolution of f32 with packed filters."""
+    windows = Windows.of(lowering.shape(node.inputs[1])[1:-1], node.attributes(ConvAttributes))
+    x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
+    group = node.attributes(ConvAttributes).group
+    plan = _plan_windows(x, y, windows, group)
+    args = {
+        **geometry(x, y, windows),
+        **clamp(node),
         "results": y.shape[-1],
-        "group": filters.group,
+        "group": group,
         "panel": panel_width(lowering),
         "rows": plan.rows,
         "form": plan.form.value,
     }
-    reads = [node.inputs[0], _pack_filters(node, lowering, filters), optional(node, 2)]
-    call = Call(CONV, args, reads, node.outputs, scratch=plan.scratch)
-    is_narrow = filters.group == 1 and reads_lines(x, y, windows)
-    lowering.call(node, use_lines(call) if is_narrow and packing(lowering).reads_lines else call)
+    reads = [node.inputs[0], packed, optional(node, 2)]
+    return Call(CONV, args, reads, node.outputs, scratch=plan.scratch)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ IGEMM = (
     GEMM_CUT,
     INTEGER,
     REQUANTIZE,
-    *(KERNELS / name for name in ("igemm.h.in", "igemm_bytes.h.in", "igemm_tiles.h.in")),
+    *(KERNELS / name for name in ("igemm.h.in", "igemm_bytes.h.in", "amx_shapes.h.in", "igemm_tiles.h.in")),
 )
 """Helpers of kernels that multiply matrices of integers."""
 

@@ -56,16 +56,41 @@ def matmul(node: Node, lowering: Lowering) -> None:
     if dtype in (DType.F16, DType.BOOL):
         raise refuse_type(node.op.name, dtype)
     a, b = node.inputs[:2]
-    left, right = lowering.shape(a), lowering.shape(b)
+    if dtype is not DType.F32:
+        args = _list_arguments(node, lowering)
+        kernel = plain_product(dtype, MATMUL, BATCH_AXES)
+        # The plain kernel takes the same arguments but those of packing.
+        names = {name for name, _ in kernel.fields}
+        plain = {name: value for name, value in args.items() if name in names}
+        lowering.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))
+        return
+    packed = _pack_factor(node, lowering, second_factor(lowering.shape(b)))
+    lowering.call(node, multiply_matrices(node, lowering, packed))
+
+
+def multiply_matrices(node: Node, lowering: Lowering, packed: str) -> Call:
+    """Return the call of the matrix kernel for a product of f32 with a packed second factor."""
+    reads = [node.inputs[0], packed, optional(node, 2)]
+    return Call(MATMUL, _list_arguments(node, lowering), reads, node.outputs)
+
+
+def second_factor(shape: Shape) -> tuple[int, int, int]:
+    """Return how many matrices the second factor of a product is, and the rows and columns of each."""
+    depth, columns = (shape[0], 1) if len(shape) == 1 else shape[-2:]
+    return math.prod(shape[:-2]), depth, columns
+
+
+def _list_arguments(node: Node, lowering: Lowering) -> dict[str, Arg]:
+    left, right = lowering.shape(node.inputs[0]), lowering.shape(node.inputs[1])
     rows = left[-2] if len(left) > 1 else 1
-    depth, columns = (right[0], 1) if len(right) == 1 else right[-2:]
+    count, depth, columns = second_factor(right)
     batch_a, batch_b = left[:-2], right[:-2]
     # One matrix for all batches: their rows are rows of one larger product, which fills tiles better.
-    if math.prod(batch_b) == 1:
+    if count == 1:
         rows, batch_a, batch_b = rows * math.prod(batch_a), (), ()
     batch = np.broadcast_shapes(batch_a, batch_b)
     attrs = node.attributes(ClampAttributes)
-    args: dict[str, Arg] = {
+    return {
         "rows": rows,
         "depth": depth,
         "columns": columns,
@@ -77,15 +102,6 @@ def matmul(node: Node, lowering: Lowering) -> None:
         "low": attrs.low,
         "high": attrs.high,
     }
-    if dtype is not DType.F32:
-        kernel = plain_product(dtype, MATMUL, BATCH_AXES)
-        # The plain kernel takes the same arguments but those of packing.
-        names = {name for name, _ in kernel.fields}
-        plain = {name: value for name, value in args.items() if name in names}
-        lowering.call(node, Call(kernel, plain, [a, b, optional(node, 2)], node.outputs))
-        return
-    packed = _pack_factor(node, lowering, (math.prod(batch_b), depth, columns))
-    lowering.call(node, Call(MATMUL, args, [a, packed, optional(node, 2)], node.outputs))
 
 
 def _batch_steps(batch: Shape) -> tuple[int, ...]:
