@@ -8,21 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulated_levels import QUIET
-from test_workers import shuffled
 
 from mace_core.deployment import Model
-from mace_core.errors import MaceError
-from mace_core.graph_builder import Builder
-from mace_core.ir import Array, DType, Graph
+from mace_core.ir import Array, Graph
 from mace_core.json_types import Json
-from mace_core.kernel_target import KernelTarget
-from mace_core.levels import with_levels
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import case, generate_library, load_library, merge, plan_graph, run_merged
-from mace_core.testing.sanitized import Sanitized
+from mace_core.testing.compiled import case, run_merged
 from mace_target_cpu import Cpu
-from mace_target_cpu.isa import CpuLevel
-from mace_target_cpu.lower.bfloats import count_pairs, pack_pairs, round_to_bfloat
+from mace_target_cpu.lower.bfloats import round_to_bfloat
 
 UNIT = 2.0**-24
 """Half of the distance from 1 to the next float: the relative error of one rounded sum."""

@@ -5,7 +5,6 @@ What it does not take, depthwise convolutions and matrices that are computed, is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from mace_core.ir import Array, DType, Node
 from mace_core.lowering import Lower, Lowering
-from mace_core.program import Call, Kernel
+from mace_core.program import Kernel
 from mace_target_cpu.isa import KERNELS, panel_width
 from mace_target_cpu.lower.conv import CONV, Filters, is_depthwise, multiply_windows
 from mace_target_cpu.lower.conv import conv as conv_f32
