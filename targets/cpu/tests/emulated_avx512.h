@@ -1,4 +1,4 @@
-/* The instructions of AVX-512, VNNI and AMX that our kernels use, as functions for a processor with AVX2.
+/* The instructions of AVX-512, VNNI, BF16 and AMX that our kernels use, as functions for a processor with AVX2.
  *
  * Tests include this before the kernels of a level, which then run on processors without its instructions. Each
  * function does what Intel's Intrinsics Guide says; those that treat each 256 bits alike are two of AVX2. */
@@ -23,6 +23,7 @@ typedef union wide {
   int8_t i8[64];
   uint8_t u8[64];
   int16_t i16[32];
+  uint16_t u16[32];
   int32_t i32[16];
   float f32[16];
 } wide;
@@ -176,6 +177,21 @@ EMULATED __m512i emulated_cvtps_epi32(__m512 a) {
   return z.i;
 }
 
+/* To bfloat16: to nearest even; a NaN becomes quiet, and a denormal number 0. */
+EMULATED uint16_t emulated_bfloat(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  if (x != x) return (uint16_t)(bits >> 16 | 0x40);
+  if (fabsf(x) < 0x1p-126f) return (uint16_t)(bits >> 16 & 0x8000);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+EMULATED __m256i emulated_bfloats(__m512 a) {
+  const wide x = {.f = a};
+  wide z = {0};
+  for (int i = 0; i < 16; i++) z.u16[i] = emulated_bfloat(x.f32[i]);
+  return z.half[0];
+}
+
 /* Sums of four products of an unsigned byte and a signed one, in each of `lanes` 32 bits. */
 EMULATED wide emulated_dots(wide c, wide a, wide b, int lanes) {
   for (int i = 0; i < 4 * lanes; i++) c.i32[i / 4] = (int32_t)((uint32_t)c.i32[i / 4] + (uint32_t)(a.u8[i] * b.i8[i]));
@@ -232,6 +248,34 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
         memcpy(&tiles[c][i][j / 4 * 4], &sum, 4);
       }
 }
+/* A number of bfloat16, and what instructions make of a result: denormal ones are 0. */
+EMULATED float emulated_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+EMULATED float emulated_widened(const uint8_t *p) {
+  uint16_t half;
+  memcpy(&half, p, 2);
+  const uint32_t bits = (uint32_t)half << 16;
+  float x;
+  memcpy(&x, &bits, 4);
+  return emulated_flush(x);
+}
+/* Intel's manual, volume 2, TDPBF16PS: even and odd products are summed apart, each by fused multiply-adds, and both
+ * sums are added to what was there. */
+EMULATED void emulated_tile_bfloats(int c, int a, int b) {
+  const int depth = tile_config.row_bytes[a] / 4;
+  if (tile_config.rows[b] != depth || tile_config.rows[a] != tile_config.rows[c]) __builtin_trap();
+  for (int i = 0; i < tile_config.rows[c]; i++)
+    for (int j = 0; j < tile_config.row_bytes[c]; j += 4) {
+      float sum, parts[2] = {0, 0};
+      for (int k = 0; k < depth; k++)
+        for (int n = 0; n < 2; n++) {
+          const float x = emulated_widened(&tiles[a][i][4 * k + 2 * n]);
+          parts[n] = emulated_flush(fmaf(x, emulated_widened(&tiles[b][k][j + 2 * n]), parts[n]));
+        }
+      memcpy(&sum, &tiles[c][i][j], 4);
+      sum = emulated_flush(sum + emulated_flush(parts[0] + parts[1]));
+      memcpy(&tiles[c][i][j], &sum, 4);
+    }
+}
 
 #define _mm512_add_epi64 emulated_add_epi64
 #define _mm512_adds_epi16 emulated_adds_epi16
@@ -274,6 +318,7 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm256_mask_storeu_epi8(p, mask, v) emulated_store_8(p, (uint32_t)(mask), emulated_half(v))
 #define _mm256_mask_storeu_epi16(p, mask, v) emulated_store_16(p, (uint16_t)(mask), emulated_half(v))
 #define _mm512_mask_storeu_epi8(p, mask, v) emulated_store_8(p, mask, emulated_wide(v))
+#define _mm512_mask_storeu_epi16(p, mask, v) emulated_store_16(p, mask, emulated_wide(v))
 #define _mm512_mask_storeu_epi32(p, mask, v) emulated_store_32(p, mask, emulated_wide(v))
 #define _mm512_mask_storeu_ps(p, mask, v) emulated_store_32(p, mask, emulated_wide_float(v))
 #define _mm512_loadu_si512 emulated_load
@@ -302,6 +347,7 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #define _mm512_cvtepi32_epi16 emulated_cvtepi32_epi16
 #define _mm512_cvtepi32_ps emulated_cvtepi32_ps
 #define _mm512_cvtps_epi32 emulated_cvtps_epi32
+#define _mm512_cvtneps_pbh emulated_bfloats
 #define _mm512_dpbusd_epi32 emulated_dot_512
 #define _mm256_dpbusd_epi32 emulated_dot_256
 #define _mm256_dpbusd_avx_epi32 emulated_dot_256
@@ -312,8 +358,10 @@ EMULATED void emulated_tile_dots(int c, int a, int b) {
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbusd
+#undef _tile_dpbf16ps
 #define _tile_loadconfig emulated_loadconfig
 #define _tile_release() memset(&tile_config, 0, sizeof tile_config)
 #define _tile_loadd(tile, p, step) emulated_loadd(tile, p, step)
 #define _tile_stored(tile, p, step) emulated_stored(tile, p, step)
 #define _tile_dpbusd(c, a, b) emulated_tile_dots(c, a, b)
+#define _tile_dpbf16ps(c, a, b) emulated_tile_bfloats(c, a, b)

@@ -129,7 +129,17 @@ def test_a_level_of_another_width_is_refused() -> None:
 
 
 FLAGS = {
-    "amx": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "amx_tile", "amx_int8"},
+    "amx": {
+        "avx512f",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512_vnni",
+        "avx512_bf16",
+        "amx_tile",
+        "amx_int8",
+        "amx_bf16",
+    },
     "avx512vnni": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"},
     "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
     "avxvnni": {"avx2", "fma", "avx_vnni"},

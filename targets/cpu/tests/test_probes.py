@@ -16,7 +16,8 @@ BITS = {
     "fma": ("leaf1_c", 12), "osxsave": ("leaf1_c", 27),
     "subleaves": ("leaf7_a", 0), "avx2": ("leaf7_b", 5), "avx512f": ("leaf7_b", 16), "avx512dq": ("leaf7_b", 17),
     "avx512bw": ("leaf7_b", 30), "avx512vl": ("leaf7_b", 31), "avx512vnni": ("leaf7_c", 11),
-    "amx tile": ("leaf7_d", 24), "amx int8": ("leaf7_d", 25), "avx vnni": ("leaf71_a", 4),
+    "amx bf16": ("leaf7_d", 22), "amx tile": ("leaf7_d", 24), "amx int8": ("leaf7_d", 25), "avx vnni": ("leaf71_a", 4),
+    "avx512bf16": ("leaf71_a", 5),
     "xmm": ("state", 1), "ymm": ("state", 2), "masks": ("state", 5), "upper zmm": ("state", 6),
     "16 zmm": ("state", 7), "tile shapes": ("state", 17), "tile data": ("state", 18), "permission": ("permission", 0),
 }  # fmt: skip
@@ -29,7 +30,18 @@ NEEDED = {
     "avxvnni": AVX2 | {"subleaves", "avx vnni"},
     "avx512": AVX512,
     "avx512vnni": AVX512 | {"avx512vnni"},
-    "amx": AVX512 | {"avx512vnni", "amx tile", "amx int8", "tile shapes", "tile data", "permission"},
+    "amx": AVX512
+    | {
+        "avx512vnni",
+        "subleaves",
+        "avx512bf16",
+        "amx bf16",
+        "amx tile",
+        "amx int8",
+        "tile shapes",
+        "tile data",
+        "permission",
+    },
 }
 REGISTERS = tuple(dict.fromkeys(register for register, _ in BITS.values()))
 
