@@ -166,8 +166,8 @@ def test_reproducible_floats_have_no_sums_of_halves() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"arithmetic": "f64"}, r"arithmetic: 'f64' is not allowed; write f32 or f16"),
-        ({"arithmetic": ["f16"]}, r"is not allowed; write f32 or f16"),
+        ({"arithmetic": "f64"}, r"arithmetic: 'f64' is not allowed; write f32, bf16 or f16"),
+        ({"arithmetic": ["f16"]}, r"is not allowed; write f32, bf16 or f16"),
         ({"storage": "f16"}, r"'storage' is no option of the target; remove it; the option is arithmetic"),
     ],
 )

@@ -18,7 +18,10 @@ from mace_target_cpu import Cpu
 
 
 class Arm(Cpu):
-    """64-bit and 32-bit ARM, Linux and Android; `arithmetic` may be "f16" too, which sums products of halves."""
+    """64-bit and 32-bit ARM, Linux and Android.
+
+    `arithmetic` may be "f16" too, the type in which products of halves are summed.
+    """
 
     name = "arm"
     device = "cpu"

@@ -78,7 +78,7 @@ class Hvx(Cpu):
     name = "hvx"
     device = "cpu"
     abis: ClassVar[tuple[str, ...]] = ("hexagon-*",)
-    # Rows of its packed matrices are those of registers of 128 bytes, for which no product of bfloat16 is written.
+    # Panels of its matrices are registers of 128 bytes, for which no product of bfloat16 is written.
     arithmetics: ClassVar[tuple[str, ...]] = ("f32",)
 
     def can_round(self, numerics: Numerics) -> bool:

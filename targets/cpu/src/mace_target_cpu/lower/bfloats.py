@@ -45,14 +45,14 @@ NEAR = 2 * BLOCK
 """Elements of the left factor that are rounded at a time: 256 KB of bfloat16, or twice as much of floats."""
 
 MIN_ROWS = 64
-"""Rows that are rounded at a time at least, because each time reads all weights, and weights of deep products
-take more of the caches than such rows."""
+"""Rows that are rounded at a time at least: each time reads all weights, and those of deep products take more
+of the caches than such rows."""
 
 
 def count_pairs(depth: int) -> int:
     """Return the pairs of a column of a packed matrix, as gemm_bf16_cut of gemm_bf16.h.in has them.
 
-    Whole chunks of equal size: levels without tiles have no use for more than the depth, but share the weights.
+    Whole chunks of equal size: levels without tiles need no more than the depth, but share the weights.
     """
     pairs = max(1, -(-depth // 2))
     chunks = -(-pairs // TILE_PAIRS)
