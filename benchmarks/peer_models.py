@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("MACE_MODELS", ROOT.parent / "shared" / "models"))
 
 
+BFLOAT = "bfloat16"
+
+
 @dataclass(frozen=True)
 class PeerModel:
     """A model with the files in which it exists; at least one.
 
+    dtype: "float32", "int8", or "bfloat16": a file of floats, whose products runtimes compute in bfloat16.
     set: "image", "tiny" or "small", which are measured unless names are given, or "more".
     port: input and shape, "NAME: 1,3,224,224", where a file leaves it open.
     network: its name in imagenet.py, which writes the files.
@@ -81,6 +85,8 @@ def list_models(folder: Path) -> tuple[PeerModel, ...]:
             kind = "tiny" if network == "vww" else "image"
             onnx, tflite = stem.with_suffix(".onnx"), stem.with_suffix(".tflite")
             models.append(PeerModel(stem.name, dtype, kind, onnx, tflite, network=network))
+        floats = models[-2]
+        models.append(replace(floats, name=f"{floats.name}_bf16", dtype=BFLOAT, set="more"))
     for name, place in TINY.items():
         for suffix, dtype in (("fp32", "float32"), ("int8", "int8")):
             own = name if suffix == "fp32" else f"{name}_int8"

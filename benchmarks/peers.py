@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import runtimes
-from peer_models import PeerModel, choose_models, list_models, prepare
+from peer_models import BFLOAT, PeerModel, choose_models, list_models, prepare
 from processor import HIDDEN, bind_processors, limit_processor
 
 from mace_core.ir import Array
@@ -42,6 +42,8 @@ BURST_NS = 5_000_000
 MAX_BURST = 200
 FLOAT_TOLERANCE = 1e-3
 INT8_TOLERANCE = 0.15
+BFLOAT_TOLERANCE = 0.05
+"""Of what rounds each factor of each layer to eight bits."""
 SEED = 11
 NO_KEY = "default"
 """Stands for the tiles of a model that says nothing of them."""
@@ -122,7 +124,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--model", default="", help="names, or sets: image, tiny, small, more, float32, int8, all"
+        "--model", default="", help="names, or sets: image, tiny, small, more, float32, int8, bfloat16, all"
     )
     parser.add_argument("--runtime", default="", help="names of peers; default: all that are installed")
     parser.add_argument(
@@ -180,11 +182,13 @@ def build(model: PeerModel, options: argparse.Namespace, tile: str) -> Path:
     tensor, _, shape = model.port.partition(": ")
     port = f"- input_tensors: {tensor}\n        input_shapes: {shape}" if model.port else "- {}"
     deployment = FOLDER / f"{model.name}{variant}.yml"
-    winograd = "" if tile == NO_KEY else f"    winograd: {tile}\n"
+    keys = "" if tile == NO_KEY else f"    winograd: {tile}\n"
+    if model.dtype == BFLOAT:
+        keys += "    target_options: {cpu: {arithmetic: bf16}}\n"
     features = f"cpu_features: [{', '.join(levels)}]\n" if levels else ""
     deployment.write_text(
         f"library_name: {model.name}\n{features}models:\n  {model.name}:\n"
-        f"    model_file_path: {model.files[0].resolve()}\n{winograd}"
+        f"    model_file_path: {model.files[0].resolve()}\n{keys}"
         f"    subgraphs:\n      {port}\n"
     )
     command = [sys.executable, "-m", "mace_core.cli", "build", str(deployment), "--builds", str(folder)]
@@ -211,7 +215,7 @@ def random_inputs(library: Path, model: PeerModel) -> dict[str, Array]:
 def disagreement(ours: list[Array], theirs: list[Array], dtype: str) -> str:
     """Say how outputs differ; "" if they agree.
 
-    Floats: by the largest difference divided by the largest value. Integers, whose roundings in between add up:
+    Floats: by the largest difference divided by the largest value; those of bfloat16 too. Integers, whose roundings in between add up:
     by the root mean square of the difference beside that of the values' spread.
     """
     if len(ours) != len(theirs):
@@ -220,8 +224,9 @@ def disagreement(ours: list[Array], theirs: list[Array], dtype: str) -> str:
         if expected.size != found.size:
             return f"output {number} has {found.size} elements instead of {expected.size}"
         a, b = (array.reshape(-1).astype(np.float64) for array in (expected, found))
-        if dtype == "float32":
-            error, limit = np.abs(a - b).max() / (np.abs(a).max() or 1), FLOAT_TOLERANCE
+        if dtype in ("float32", BFLOAT):
+            error = np.abs(a - b).max() / (np.abs(a).max() or 1)
+            limit = BFLOAT_TOLERANCE if dtype == BFLOAT else FLOAT_TOLERANCE
         else:
             error, limit = np.sqrt(np.mean((a - b) ** 2)) / (a.std() or 1), INT8_TOLERANCE
         # Not-a-number must not pass for agreement.
@@ -237,6 +242,9 @@ def open_all(
     inputs = random_inputs(ours[0].library, model)
     contestants: list[Contestant] = []
     for runtime in (*ours, *peers):
+        if model.dtype == BFLOAT and not runtime.has_bfloat:
+            say(f"  {runtime.name} is asked for no products of bfloat16")
+            continue
         try:
             session = runtime.open(model, inputs, threads)
             session.run()

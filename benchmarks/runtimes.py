@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peer_models import PeerModel
+from peer_models import BFLOAT, PeerModel
 
 from mace_core.ir import Array
 from mace_core.run import native
@@ -40,10 +40,14 @@ class Session:
 
 
 class Runtime(ABC):
-    """A runtime; `distribution` is what pip installs."""
+    """A runtime; `distribution` is what pip installs.
+
+    has_bfloat: whether it is known here how to ask it for products of bfloat16.
+    """
 
     name: str
     distribution: str
+    has_bfloat = False
 
     @property
     def version(self) -> str:
@@ -107,9 +111,10 @@ class LiteRT(Runtime):
 
 
 class OpenVino(Runtime):
-    """OpenVINO's CPU plugin; floats stay floats, where it would take bfloat16 by itself."""
+    """OpenVINO's CPU plugin; floats stay floats, where it would take bfloat16 by itself, unless a model asks."""
 
     name, distribution = "openvino", "openvino"
+    has_bfloat = True
 
     def open(self, model: PeerModel, inputs: Inputs, threads: int) -> Session:
         """Open the ONNX file, or the TensorFlow Lite file where there is none."""
@@ -124,7 +129,7 @@ class OpenVino(Runtime):
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": "bf16" if model.dtype == BFLOAT else "f32",
         }
         request = core.compile_model(network, "CPU", settings).create_infer_request()
         for number, array in enumerate(inputs.values()):
@@ -206,6 +211,7 @@ class Ours(Runtime):
     """
 
     distribution = "mace-core"
+    has_bfloat = True
 
     def __init__(self, library: Path, level: str = "", variant: str = "", options: str = "") -> None:
         self.library, self.level, self.options = library, level, options

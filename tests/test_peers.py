@@ -26,6 +26,8 @@ def test_outputs_agree_within_the_tolerance_of_their_type() -> None:
     near, far = [ours[0] + 0.003], [ours[0] + 0.3]
     assert peers.disagreement(ours, near, "float32") == ""
     assert "differs from ours by 0.075" in peers.disagreement(ours, far, "float32")
+    assert peers.disagreement(ours, [ours[0] + 0.1], "bfloat16") == ""
+    assert "more than 0.05" in peers.disagreement(ours, far, "bfloat16")
     assert peers.disagreement(ours, far, "int8") == ""
     assert "more than 0.15" in peers.disagreement(ours, [ours[0] + 0.5], "int8")
 
@@ -58,6 +60,9 @@ def test_models_are_chosen_by_name_and_by_set(tmp_path: Path) -> None:
     names = [model.name for model in peer_models.choose_models(models, ["digits", "image"])]
     assert {"digits", "resnet50", "resnet50_int8"} <= {*names}
     assert "vww" not in names
+    assert not any(name.endswith("_bf16") for name in names)
+    rounded = {model.name: model for model in peer_models.choose_models(models, ["bfloat16"])}
+    assert rounded["resnet50_bf16"].onnx == tmp_path / "resnet50.onnx"
     with pytest.raises(SystemExit, match="--model nonsense: unknown"):
         peer_models.choose_models(models, ["nonsense"])
 
