@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mace_core.api import Target
 from mace_core.compilation import CompiledModel
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
@@ -64,9 +65,9 @@ def test_products_count_for_the_call_of_their_name_or_the_one_that_took_them_in(
     assert count_products(named, merged) == [384, 160]
 
 
-def compiled() -> tuple[CompiledModel, list[LayerTime]]:
+def compiled(target: Target | None = None) -> tuple[CompiledModel, list[LayerTime]]:
     graph = convolution()
-    plan = plan_graph(Cpu(), graph)
+    plan = plan_graph(target or Cpu(), graph)
     layers = [
         LayerTime(one.node, one.kernel.name, 100) for one in plan.program.calls if one.is_made_at("sse2")
     ]
@@ -86,6 +87,15 @@ def test_the_bound_is_the_longer_of_arithmetic_and_memory() -> None:
     assert conv.bound_ns == conv.bytes / 4
     unknown = list(combine(model, timing, "sse2", Peak(0, 0, 0)))
     assert {time.bound_ns for time in unknown} == {0.0}
+
+
+def test_products_of_bfloat16_have_a_peak_of_their_own() -> None:
+    rounded = Cpu().configure(Model("net", (), keys={"target_options": {"cpu": {"arithmetic": "bf16"}}}))
+    for target, expected in ((Cpu(), 3.0), (rounded, 7.0)):
+        model, layers = compiled(target)
+        timing = Timing("net", (1.0,), 1, tuple(layers))
+        times = combine(model, timing, "sse2", Peak(3, 5, 1, 7))
+        assert {time.peak_macs for time in times if time.macs} == {expected}
 
 
 def test_a_library_of_another_model_is_refused() -> None:

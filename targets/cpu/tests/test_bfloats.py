@@ -284,8 +284,6 @@ def test_only_products_with_constant_matrices_are_rounded() -> None:
     }
     computed = case("computed", "MatMul", [draw(4, 5), draw(5, 6)])
     assert [call.kernel.name for call in BF16.lower(computed).calls] == ["gemm_pack_f32", "matmul_f32"]
-    double = case("double", "MatMul", [np.ones((2, 2)), np.ones((2, 2))], constants=(1,))
-    assert [call.kernel.name for call in BF16.lower(double).calls] == ["matmul_plain_f64"]
     assert not any("bf16" in call.kernel.name for call in Cpu().lower(build_network()).calls)
 
 
@@ -346,6 +344,14 @@ def test_reproducible_floats_have_no_products_of_bfloat16() -> None:
 def test_wrong_options_are_refused(options: Json, message: str) -> None:
     with pytest.raises(MaceError, match=message):
         Cpu().check_options(Model("m", (), keys={"target_options": {"cpu": options}}))
+
+
+def test_a_request_that_would_do_nothing_is_refused() -> None:
+    halves = case("halves", "MatMul", [np.ones((2, 2), np.float16)] * 2, constants=(1,))
+    text = r"target_options: cpu: arithmetic: bf16 rounds .* the model's are of f16; remove it, or convert"
+    with pytest.raises(MaceError, match=text):
+        BF16.lower(halves)
+    assert BF16.lower(case("other", "Relu", [draw(2, 3)])).calls
 
 
 def test_tiles_of_winograd_are_not_asked_for_beside_it() -> None:

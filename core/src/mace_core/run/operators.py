@@ -32,12 +32,13 @@ SOURCE = "peak.c"
 class Peak:
     """What one core does in a nanosecond: multiply-adds of floats and of bytes, bytes read from its caches.
 
-    0 for what the processor has no program for.
+    0 for what the processor has no program for.  bf16: multiply-adds of floats rounded to bfloat16.
     """
 
     f32: float
     i8: float
     bytes: float
+    bf16: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,9 @@ def measure_peak(level: Level, choice: Choice, built: BuiltLibrary) -> Peak:
         link(sources, choice.compiler, Path(folder), ("-O2",))
         printed = replace(built, programs=Path(folder)).execute("peak", [])
     rates = JsonObject.parse(printed, SOURCE)
-    return Peak(rates.number("f32"), rates.number("i8"), rates.number("bytes"))
+    f32 = rates.number("f32")
+    bf16 = rates.number("bf16") if "bf16" in rates else f32
+    return Peak(f32, rates.number("i8"), rates.number("bytes"), bf16)
 
 
 def combine(compiled: CompiledModel, timing: Timing, level: str, peak: Peak) -> Iterator[OperatorTime]:
@@ -122,13 +125,19 @@ def combine(compiled: CompiledModel, timing: Timing, level: str, peak: Peak) -> 
     calls = find_calls(compiled, timing, level)
     products = count_products(compiled.graph, calls)
     for call, layer, macs in zip(calls, timing.layers, products, strict=True):
-        is_quantized = any(program.tensors[name].quant for name in call.reads if name in program.tensors)
-        rate = (peak.i8 if is_quantized else peak.f32) * timing.threads
+        rate = _choose_rate(call, program, peak) * timing.threads
         moved = count_bytes(call, program)
         limits = [macs / rate] if rate else []
         limits += [moved / (peak.bytes * timing.threads)] if peak.bytes else []
         bound = max(limits, default=0.0)
         yield OperatorTime(compiled.name, layer.name, layer.kernel, level, layer.ns, macs, moved, rate, bound)
+
+
+def _choose_rate(call: Call, program: Program, peak: Peak) -> float:
+    """Return the multiply-adds in a nanosecond of the numbers that a call multiplies."""
+    if any(program.tensors[name].quant for name in call.reads if name in program.tensors):
+        return peak.i8
+    return peak.bf16 if "is_bf16" in call.kernel.params else peak.f32
 
 
 def find_calls(compiled: CompiledModel, timing: Timing, level: str) -> list[Call]:

@@ -11,12 +11,14 @@ from mace_core.candidates import Candidate
 from mace_core.compact_weights import WideningKernels
 from mace_core.deployment import Model
 from mace_core.hookspecs import hookimpl
+from mace_core.ir import Graph
 from mace_core.kernel_target import KernelTarget
 from mace_core.levels import Level
 from mace_core.lowering import Lower
 from mace_core.numerics import Numerics
 from mace_core.program import Call, Program
 from mace_core.tables import rows
+from mace_core.tuning import NO_TUNING, Tuning
 from mace_target_cpu.isa import GENERIC, X86, X86_DEFAULT, CpuLevel, Packing
 
 if TYPE_CHECKING:
@@ -111,6 +113,14 @@ class Cpu(KernelTarget):
     def fixed_point(self) -> Mapping[str, Lower]:  # type: ignore[override]
         """The lowerings of the same ops by `numerics: tflite-reference`."""
         return rows("mace_target_cpu.fixed_point", "LOWERINGS")
+
+    def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
+        """Return the program of a region; MaceError where `arithmetic: bf16` would do nothing."""
+        if self.arithmetic == "bf16":
+            from mace_target_cpu.options import need_floats
+
+            need_floats(graph, self.name)
+        return super().lower(graph, abi, tuning)
 
     def levels(self, abi: str) -> tuple[Level, ...]:
         """AVX-512 with VNNI, AVX2 and SSE2 where the ABI is x86-64, plain C elsewhere."""

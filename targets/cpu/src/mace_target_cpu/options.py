@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mace_core.deployment import Model
 from mace_core.errors import MaceError
+from mace_core.ir import DType, Graph
 
 
 def read_arithmetic(model: Model, target: str, allowed: Sequence[str]) -> str:
@@ -31,3 +32,15 @@ def read_arithmetic(model: Model, target: str, allowed: Sequence[str]) -> str:
     if faults:
         raise MaceError.of(faults)
     return str(value)
+
+
+def need_floats(graph: Graph, target: str) -> None:
+    """Raise MaceError where `arithmetic: bf16` would do nothing, because no product of a region is of floats."""
+    products = [node for node in graph.nodes if node.op.name in ("Conv", "MatMul")]
+    types = {graph.tensors[node.outputs[0]].dtype for node in products}
+    if products and DType.F32 not in types:
+        names = ", ".join(sorted(dtype.value for dtype in types))
+        problem = f"bf16 rounds factors of products of floats, and the model's are of {names}"
+        raise MaceError(
+            f"target_options: {target}: arithmetic", problem, "remove it, or convert the model to float32"
+        )
