@@ -191,6 +191,10 @@ EMULATED __m256i emulated_bfloats(__m512 a) {
   for (int i = 0; i < 16; i++) z.u16[i] = emulated_bfloat(x.f32[i]);
   return z.half[0];
 }
+EMULATED __m512i emulated_bfloats_of_two(__m512 high, __m512 low) {
+  const wide z = {.half = {emulated_bfloats(low), emulated_bfloats(high)}};
+  return z.i;
+}
 
 /* Sums of four products of an unsigned byte and a signed one, in each of `lanes` 32 bits. */
 EMULATED wide emulated_dots(wide c, wide a, wide b, int lanes) {
@@ -348,6 +352,7 @@ EMULATED void emulated_tile_bfloats(int c, int a, int b) {
 #define _mm512_cvtepi32_ps emulated_cvtepi32_ps
 #define _mm512_cvtps_epi32 emulated_cvtps_epi32
 #define _mm512_cvtneps_pbh emulated_bfloats
+#define _mm512_cvtne2ps_pbh emulated_bfloats_of_two
 #define _mm512_dpbusd_epi32 emulated_dot_512
 #define _mm256_dpbusd_epi32 emulated_dot_256
 #define _mm256_dpbusd_avx_epi32 emulated_dot_256
