@@ -35,7 +35,7 @@ def read_arithmetic(model: Model, target: str, allowed: Sequence[str]) -> str:
 
 
 def need_floats(graph: Graph, target: str) -> None:
-    """Raise MaceError where `arithmetic: bf16` would do nothing, because no product of a region is of floats."""
+    """Raise MaceError where `arithmetic: bf16` does nothing, because no product of a region is of floats."""
     products = [node for node in graph.nodes if node.op.name in ("Conv", "MatMul")]
     types = {graph.tensors[node.outputs[0]].dtype for node in products}
     if products and DType.F32 not in types:
