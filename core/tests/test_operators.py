@@ -91,11 +91,11 @@ def test_the_bound_is_the_longer_of_arithmetic_and_memory() -> None:
 
 def test_products_of_bfloat16_have_a_peak_of_their_own() -> None:
     rounded = Cpu().configure(Model("net", (), keys={"target_options": {"cpu": {"arithmetic": "bf16"}}}))
-    for target, expected in ((Cpu(), 3.0), (rounded, 7.0)):
+    for target, expected in ((Cpu(), {3.0}), (rounded, {3.0, 7.0})):
         model, layers = compiled(target)
         timing = Timing("net", (1.0,), 1, tuple(layers))
         times = combine(model, timing, "sse2", Peak(3, 5, 1, 7))
-        assert {time.peak_macs for time in times if time.macs} == {expected}
+        assert {time.peak_macs for time in times if time.macs} == expected
 
 
 def test_a_library_of_another_model_is_refused() -> None:

@@ -22,7 +22,7 @@ MODEL = Model("m", (), keys={"target_options": {name: {"arithmetic": "bf16"} for
 
 
 def build_network() -> Graph:
-    """Return windows of an image, points in two groups with a sum behind them, and a matrix."""
+    """Return windows of an image, windows in two groups with a sum behind them, and a matrix."""
     new, rng = Builder("network"), np.random.default_rng(1)
 
     def conv(x: str, filters: tuple[int, ...], group: int = 1) -> str:
@@ -37,10 +37,10 @@ def build_network() -> Graph:
         }
         return new.one("Conv", [x, w], attrs)
 
-    x = conv(new.input("x", DType.F32, (1, 7, 9, 3)), (22, 3, 3, 3))
-    x = new.one("Add", [x, conv(x, (22, 1, 1, 11), group=2)])
-    x = new.one("Reshape", [x], {"shape": (63, 22)})
-    return new.finish([new.one("MatMul", [x, new.weight("m", rng.standard_normal((22, 37)).astype("f4"))])])
+    x = conv(new.input("x", DType.F32, (1, 7, 9, 3)), (22, 5, 5, 3))
+    x = new.one("Add", [x, conv(x, (22, 3, 3, 11), group=2)])
+    x = new.one("Reshape", [x], {"shape": (33, 42)})
+    return new.finish([new.one("MatMul", [x, new.weight("m", rng.standard_normal((42, 37)).astype("f4"))])])
 
 
 @pytest.mark.slow

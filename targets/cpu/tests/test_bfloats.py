@@ -118,8 +118,8 @@ PRODUCTS = [
     product("single_row", (1, 300), (300, 130)),
     product("few_rows", (7, 33), (33, 16), low=-1.0, high=2.0),
     product("many_rows", (49, 70), (70, 40)),
-    product("shallow", (50, 1), (1, 70)),
-    product("below_tiles", (9, 31), (31, 17)),
+    product("one_tile", (50, 32), (32, 70)),
+    product("rows_of_a_tile", (8, 41), (41, 17)),
     product("batches", (2, 3, 11, 40), (2, 3, 40, 19)),
     product("shared", (2, 3, 5, 40), (40, 65)),
     product("vector", (5, 48), (48,)),
@@ -135,8 +135,8 @@ CONVOLUTIONS = [
     conv("stride", (1, 15, 14, 24), (40, 3, 3, 24), strides=(2, 2)),
     conv("point_stride", (1, 9, 9, 32), (16, 1, 1, 32), strides=(2, 2)),
     conv("dilated", (1, 9, 12, 16), (16, 3, 3, 16), dilations=(2, 2), pads_before=(2, 2), pads_after=(2, 2)),
-    conv("image", (1, 17, 19, 3), (24, 3, 3, 3), strides=(2, 2)),
-    conv("planes", (1, 16, 17, 1), (8, 5, 5, 1)),
+    conv("image", (1, 17, 19, 3), (24, 7, 7, 3), strides=(2, 2)),
+    conv("planes", (1, 16, 17, 1), (8, 7, 7, 1)),
     conv("groups", (1, 6, 7, 24), (32, 3, 3, 6), group=4),
     conv("signal", (1, 31, 20), (33, 5, 20)),
     conv("volume", (1, 4, 5, 6, 9), (17, 2, 3, 3, 9), pads_after=(0, 1, 1)),
@@ -243,15 +243,15 @@ def build_network(name: str = "network") -> Graph:
         )
 
     x = conv(new.input("image", DType.F32, (1, 33, 35, 3)), 32, 7, strides=(2, 2))
-    for width, stride in ((16, 1), (16, 1), (24, 2), (24, 1)):
+    for width, stride in ((32, 1), (32, 1), (40, 2), (40, 1)):
         strides = (stride, stride)
         branch = conv(conv(conv(x, width), width, 3, strides=strides), 4 * width, low=-np.inf)
         is_same = new.shape(x) == new.shape(branch)
         straight = x if is_same else conv(x, 4 * width, strides=strides, low=-np.inf)
         x = new.one("Relu", [new.one("Add", [branch, straight])])
-    x = conv(x, 96, 3, group=96, low=-np.inf)
+    x = conv(x, 160, 3, group=160, low=-np.inf)
     x = new.one("ReduceMean", [x], {"axes": (1, 2), "keepdims": False})
-    classes = new.weight("classes", (0.1 * rng.standard_normal((96, 50))).astype("f4"))
+    classes = new.weight("classes", (0.1 * rng.standard_normal((160, 50))).astype("f4"))
     return new.finish([new.one("MatMul", [x, classes])])
 
 
@@ -282,7 +282,12 @@ def test_only_products_with_constant_matrices_are_rounded() -> None:
         "matmul_bf16",
         "reducemean_rows_f32",
     }
-    computed = case("computed", "MatMul", [draw(4, 5), draw(5, 6)])
+    shallow = [conv("image", (1, 9, 9, 3), (8, 3, 3, 3)).graph, product("shallow", (9, 31), (31, 17)).graph]
+    assert [BF16.lower(graph, "x86_64").calls[0].kernel.name for graph in shallow] == [
+        "conv_lines3_f32",
+        "matmul_f32",
+    ]
+    computed = case("computed", "MatMul", [draw(4, 50), draw(50, 6)])
     assert [call.kernel.name for call in BF16.lower(computed).calls] == ["gemm_pack_f32", "matmul_f32"]
     assert not any("bf16" in call.kernel.name for call in Cpu().lower(build_network()).calls)
 
@@ -293,7 +298,7 @@ def test_weights_take_half_of_their_bytes() -> None:
     assert sizes == [4 * 64 * 64, 2 * 64 * 64]
 
 
-JOINED = [join("join_two", 8, 40), join("join_windows", 3, 17, 5, kernel=3), build_network()]
+JOINED = [join("join_two", 8, 40, kernel=3), join("join_windows", 3, 17, 5, kernel=3), build_network()]
 
 
 @pytest.mark.exhaustive
