@@ -1,8 +1,11 @@
-"""Stores weights without loss in less memory than kernels read: in half precision, or as a bitmap and values.
+"""Stores weights without loss in less memory than kernels read.
+
+That is in half precision, as a bitmap and values, or as integers of four or eight bits with their scales.
 
 A call of a widening kernel goes before each call that reads such a weight. What it writes is an ordinary
 tensor of the arena that lives from the one call to the other, so the library gets smaller by all weights and
-the arena larger by about one.
+the arena larger by about one. Where the target has a kernel that reads the integers themselves, the call
+becomes one of that kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from math import prod
 
 import numpy as np
 
+from mace_core.integer_recovery import IntegerForm, find_integers
 from mace_core.ir import Array, DType, Tensor
 from mace_core.program import Call, Kernel, Program, Weight
 
@@ -32,12 +36,26 @@ PIECE = 8192
 """Elements that one task of a widening kernel writes; a multiple of the 64 bits in a word of the bitmap."""
 
 FIELDS = (("n", "i64"), ("piece", "i64"))
-"""The arguments of every widening kernel: elements of the weight, and PIECE."""
+"""The arguments of the widening kernels of floats: elements of the weight, and PIECE."""
+
+INTEGER_FIELDS = (*((name, "i64") for name in ("outer", "depth", "lanes", "span")), ("piece", "i64"))
+"""Arguments of the widening kernels of integers: those of `IntegerForm` (span is its block), and PIECE."""
+
+ReadIntegers = Callable[[Call, int, IntegerForm], Call | None]
+"""Returns a call that reads a weight, its read of this number, in the form; None if no kernel computes it so.
+
+In place of the weight it reads three tensors: integers, scales, and zero points, "" for none.
+"""
+
+
+def refuse_to_read(call: Call, position: int, form: IntegerForm) -> Call | None:
+    """Return None for every call, for targets whose kernels read floats only."""
+    return None
 
 
 @dataclass(frozen=True)
 class WideningKernels:
-    """The kernels of a target that restore weights, each with FIELDS.
+    """The kernels of a target that restore weights, those of floats with FIELDS.
 
     The floats that they write are the last of t[].
 
@@ -45,19 +63,34 @@ class WideningKernels:
     sparse: t[0] is a bitmap of 64-bit words, bit i % 64 of word i / 64 set where element i is not +0.0; t[1]
     holds, for each piece, how many values lie before it, as int64_t; t[2] holds the values as floats.
     sparse_f16: the same, with values in half precision.
+    integers_4, integers_8: t[0] is what `IntegerForm.pack` returns, t[1] its scales, t[2] its zero points or
+    NULL; with INTEGER_FIELDS. None for a target that stores no integers.
+    read_integers: makes calls that need no widening.
     """
 
     f16: Kernel
     sparse: Kernel
     sparse_f16: Kernel
+    integers_4: Kernel | None = None
+    integers_8: Kernel | None = None
+    read_integers: ReadIntegers = refuse_to_read
+
+    @property
+    def has_integers(self) -> bool:
+        """Tell whether there are kernels of integers."""
+        return self.integers_4 is not None and self.integers_8 is not None
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A stored weight: the name of its kernel in WideningKernels, and the arrays that it reads, in order."""
+    """A stored weight: the name of its kernel in WideningKernels, and the arrays that it reads, in order.
+
+    form: how integers give the weight back; None for the other kernels.
+    """
 
     kernel: str
     arrays: tuple[Array, ...]
+    form: IntegerForm | None = None
 
     @property
     def bytes(self) -> int:
@@ -98,6 +131,14 @@ def encode(array: Array) -> Encoding | None:
     sparse = Encoding("sparse_f16" if is_exact else "sparse", _sparse(encoded, present))
     limit = dense.bytes if dense else values.nbytes
     return sparse if sparse.bytes < limit else dense
+
+
+def encode_integers(array: Array) -> Encoding | None:
+    """Find integers and scales that restore an array of float32, but for signs of zeros; None without any."""
+    form = find_integers(array) if array.ndim else None
+    if form is None:
+        return None
+    return Encoding(f"integers_{form.bits}", (form.pack(array), *form.factors), form)
 
 
 def _sparse(values: Array, present: Array) -> tuple[Array, Array, Array]:
@@ -164,6 +205,7 @@ class _Step:
         self.replaced: dict[str, dict[str, Weight]] = {}
         self.widened_bytes = 0
         self._kernel: dict[str, str] = {}
+        self._forms: dict[str, IntegerForm] = {}
         self._taken = {*program.tensors, *program.weights, *program.aliases}
         for name in self._candidates():
             self._replace(name)
@@ -190,18 +232,26 @@ class _Step:
     def _replace(self, name: str) -> None:
         weight = self.program.weights[name]
         array = weight.make()
-        encoding = encode(array) if array.dtype == np.float32 else None
-        if encoding is None:
+        encodings = self._encode(array) if array.dtype == np.float32 else ()
+        encoding = min(filter(None, encodings), key=lambda e: e.bytes, default=None)
+        if encoding is None or encoding.bytes >= weight.bytes:
             return
         parts: dict[str, Weight] = {}
         for number, part in enumerate(encoding.arrays):
             fresh = self._fresh(f"{name}.{encoding.kernel}")
-            parts[fresh] = Weight(part.shape, part.nbytes, partial(_remake, weight.make, number))
+            make = _make_part(weight.make, encoding, number)
+            parts[fresh] = Weight(part.shape, part.nbytes, make)
         self.replaced[name] = parts
         self._kernel[name] = encoding.kernel
+        if encoding.form:
+            self._forms[name] = encoding.form
+
+    def _encode(self, array: Array) -> tuple[Encoding | None, ...]:
+        return encode(array), encode_integers(array) if self.kernels.has_integers else None
 
     def widen(self, call: Call) -> Iterator[Call]:
         """The calls that widen what a call reads, then the call itself on what they write."""
+        call = self._read_integers(call)
         names: dict[str, str] = {}
         for name in dict.fromkeys(call.reads):
             if name in self.replaced:
@@ -217,6 +267,22 @@ class _Step:
             inplace=call.inplace and not self._may_overwrite(call, names),
         )
 
+    def _read_integers(self, call: Call) -> Call:
+        """Return a call that reads stored integers itself where the target has one, else the call."""
+        for position, name in enumerate(call.reads):
+            direct = None
+            if name in self._forms and call.reads.count(name) == 1:
+                direct = self.kernels.read_integers(call, position, self._forms[name])
+            if direct is not None:
+                reads = (*call.reads[:position], *self._list_arrays(name), *call.reads[position + 1 :])
+                return replace(direct, reads=reads)
+        return call
+
+    def _list_arrays(self, name: str) -> tuple[str, ...]:
+        """Return the arrays in which a weight is stored; of integers always three, "" for no zero points."""
+        parts = tuple(self.replaced[name])
+        return (*parts, "") if name in self._forms and len(parts) == 2 else parts
+
     def _may_overwrite(self, call: Call, names: Mapping[str, str]) -> bool:
         """Tell whether the memory plan could let the result overwrite a widened weight.
 
@@ -229,10 +295,12 @@ class _Step:
     def _widening(self, call: Call, name: str, tensor: str) -> Call:
         kernel: Kernel = getattr(self.kernels, self._kernel[name])
         args = {"n": self.tensors[tensor].elements, "piece": PIECE}
+        if name in self._forms:
+            args = {**integer_args(self._forms[name]), "piece": PIECE}
         return Call(
             kernel,
             args,
-            tuple(self.replaced[name]),
+            self._list_arrays(name),
             (tensor,),
             node=call.node,
             sources=call.sources,
@@ -253,8 +321,22 @@ class _Step:
         return name
 
 
+def integer_args(form: IntegerForm) -> dict[str, int]:
+    """Return the arguments by which kernels read a form; `span` because kernels call other things blocks."""
+    return {"outer": form.outer, "depth": form.depth, "lanes": form.lanes, "span": form.block}
+
+
+def _make_part(make: Callable[[], Array], encoding: Encoding, number: int) -> Callable[[], Array]:
+    """Return what makes one array of an encoding when it is written: only one is in memory at a time."""
+    if encoding.form is None:
+        return partial(_remake, make, number)
+    # Scales are few and stay in memory: to search for them again would take as long as the first time.
+    form, factors = encoding.form, encoding.arrays[1:]
+    return (lambda: form.pack(make())) if number == 0 else (lambda: factors[number - 1])
+
+
 def _remake(make: Callable[[], Array], number: int) -> Array:
-    """Make one array of a weight's encoding when it is written: only one weight is in memory at a time."""
+    """Make one array of a weight's encoding."""
     encoding = encode(make())
     assert encoding is not None, "a weight changed between two times that it was made"
     return encoding.arrays[number]

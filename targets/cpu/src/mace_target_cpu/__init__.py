@@ -170,7 +170,7 @@ class Cpu(KernelTarget):
         return place(call, joint, program)
 
     def widening_kernels(self) -> WideningKernels:
-        """Those of half precision and of bitmaps, on every level."""
+        """Those of half precision, of bitmaps and of integers, on every level."""
         from mace_target_cpu.lower.widening import WIDENING  # read on first use, as the lowerings are
 
         return WIDENING

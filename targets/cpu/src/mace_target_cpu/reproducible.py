@@ -32,6 +32,7 @@ ORDERED = (
     "conv_winograd.c.in",
     "cumsum.c.in",
     "matmul.c.in",
+    "matmul_stored.c.in",
     "norm_rows.c.in",
     "pool.c.in",
     "reduce.c.in",

@@ -11,6 +11,7 @@ import numpy as np
 
 from mace_core.api import Counter
 from mace_core.candidates import Candidate
+from mace_core.compact_weights import WideningKernels, refuse_to_read
 from mace_core.ir import Array, Graph
 from mace_core.levels import Level
 from mace_core.lowering import Lower
@@ -124,6 +125,11 @@ class Hvx(Cpu):
         """Leave sums of bytes to their own kernel, whose vectors an epilogue in floats has not."""
         is_sum = first.kernel.template.name == "conv_quantized.c.in"
         return None if is_sum else super().fuse(first, second, tensor)
+
+    def widening_kernels(self) -> WideningKernels:
+        """The CPU's, but those of integers: HVX has no kernel that widens bytes to floats in registers."""
+        kernels = super().widening_kernels()
+        return replace(kernels, integers_4=None, integers_8=None, read_integers=refuse_to_read)
 
     def lower(self, graph: Graph, abi: str = "host", tuning: Tuning = NO_TUNING) -> Program:
         """Return the program of a region, whose weights are as long as whole registers.

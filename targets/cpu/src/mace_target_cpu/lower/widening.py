@@ -1,16 +1,69 @@
-"""The kernels that restore weights which a library stores in half precision or without their zeros."""
+"""The kernels of weights that a library stores in half precision, without their zeros, or as integers."""
 
 from __future__ import annotations
 
-from mace_core.compact_weights import FIELDS, WideningKernels
-from mace_core.program import Kernel
+from dataclasses import replace
+
+from mace_core.compact_weights import FIELDS, INTEGER_FIELDS, WideningKernels
+from mace_core.emit.render import render
+from mace_core.emit.text import CIdentifier
+from mace_core.integer_recovery import IntegerForm
+from mace_core.program import Call, Kernel
+from mace_target_cpu.epilogue import FINISH
 from mace_target_cpu.isa import KERNELS
+from mace_target_cpu.lower.gemm import GEMM, GEMM_TILES
+from mace_target_cpu.lower.igemm import INTEGER
+from mace_target_cpu.lower.matmul import MATMUL
+from mace_target_cpu.lower.strided import MOVE
 from mace_target_cpu.lower.types import HALF_BITS
 
 EXPAND = KERNELS / "expand_sparse.c.in"
+
+STORED = (INTEGER, KERNELS / "stored.h.in")
+"""Helpers of kernels that read weights as integers."""
+
+MAX_COLUMNS = 64
+"""The widest tile of all levels: columns of which a task widens the weights at a time."""
+
+
+FEW_ROWS = 4
+"""Rows of a product up to which integers are widened in registers: their sums fill the registers then."""
+
+
+def _widen_integers(bits: int) -> Kernel:
+    template = KERNELS / "widen_integers.c.in"
+    return Kernel(f"widen_i{bits}", template, INTEGER_FIELDS, {"bits": bits}, (MOVE, *STORED))
+
+
+def read_integers(call: Call, position: int, form: IntegerForm) -> Call | None:
+    """Return the product with a matrix of floats as one with integers; None for any other call."""
+    kernel = call.kernel
+    is_factor = kernel.template.name == MATMUL.template.name and position == 1
+    if not is_factor or (form.depth, form.lanes) != (call.args["depth"], call.args["panel"]):
+        return None
+    suffix = kernel.name.removeprefix(MATMUL.name)
+    name = f"matmul_i{form.bits}_f32{suffix}"
+    params = {**kernel.params, "bits": form.bits, "few": FEW_ROWS}
+    if "steps" in params:
+        steps, operands = params["steps"], params["operands"]
+        params["finish"] = render(FINISH, name=CIdentifier(name), steps=steps, operands=operands)
+    fields = (*kernel.fields, ("span", "i64"))
+    helpers = (*GEMM, GEMM_TILES, *STORED)
+    added = (helper for helper in kernel.helpers if helper not in helpers)
+    product = Kernel(name, KERNELS / "matmul_stored.c.in", fields, params, (*helpers, *added))
+    rows = call.args["rows"]
+    assert isinstance(rows, int)
+    floats = max(MAX_COLUMNS, form.lanes) * form.depth
+    scratch = 4 * floats if rows > FEW_ROWS else 0
+    args = {**call.args, "span": form.block}
+    return replace(call, kernel=product, args=args, scratch=call.scratch + scratch)
+
 
 WIDENING = WideningKernels(
     f16=Kernel("widen_f16", KERNELS / "widen_f16.c.in", FIELDS, helpers=(HALF_BITS,)),
     sparse=Kernel("expand_sparse_f32", EXPAND, FIELDS, {"half": False}),
     sparse_f16=Kernel("expand_sparse_f16", EXPAND, FIELDS, {"half": True}, (HALF_BITS,)),
+    integers_4=_widen_integers(4),
+    integers_8=_widen_integers(8),
+    read_integers=read_integers,
 )
