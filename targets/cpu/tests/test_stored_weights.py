@@ -8,14 +8,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_workers import shuffled
 
 from mace_core.compact_weights import compact_weights
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph
 from mace_core.levels import Level, with_levels
+from mace_core.numerics import Numerics
 from mace_core.program import Program
 from mace_core.run.reference import execute
-from mace_core.testing.compiled import merge, plan_graph, random_inputs, run_merged, split_by_graph
+from mace_core.testing.compiled import (
+    compile_graphs,
+    merge,
+    plan_graph,
+    random_inputs,
+    run_merged,
+    split_by_graph,
+)
 from mace_core.testing.processor import levels_here
 from mace_core.testing.sanitized import Sanitized
 from mace_core.tuning import NO_TUNING, Tuning
@@ -135,6 +144,78 @@ def test_other_calls_read_widened_weights(tmp_path: Path) -> None:
     results = [run_merged(t, [graph], tmp_path / t.__class__.__name__, inputs) for t in (Cpu(), Storing())]
     bits_of = [result["convs"][graph.outputs[0]].tobytes() for result in results]
     assert bits_of[0] == bits_of[1]
+
+
+def tables() -> list[Graph]:
+    """Tables with scales for each row, each block of a row, and each column, and indices in an odd order."""
+    graphs = []
+    for bits in (8, 4):
+        rows = np.ascontiguousarray(weights(37, 200, bits, 37, zeros=bits == 4).T)
+        blocks = np.ascontiguousarray(weights(65, 200, bits, 32, zeros=False).T)
+        for name, table in (
+            ("rows", rows),
+            ("blocks", blocks),
+            ("columns", weights(200, 37, bits, 200, zeros=True)),
+        ):
+            new = Builder(f"{name}{bits}")
+            operands = [new.weight("table", table), new.input("at", DType.I64, (2, 3))]
+            graphs.append(new.finish([new.one("Gather", operands, {"axis": 0})]))
+    return graphs
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(cases="avx2|avx512vnni|neon")
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: str(level.name))
+def test_tables_widen_the_rows_that_are_read(level: Level, tmp_path: Path) -> None:
+    graphs = tables()
+    indices = np.array([[3, 0, 199], [77, 77, -1]], np.int64)
+    results = run_merged(
+        Storing(), graphs, tmp_path, {graph.name: {"at": indices} for graph in graphs}, [level]
+    )
+    for graph in graphs:
+        expected = graph.weights["table"][indices]
+        assert np.array_equal(results[graph.name][graph.outputs[0]], expected), graph.name
+        first, *_ = Storing().lower(graph).calls
+        assert first.kernel.name == f"gather_i{graph.name[-1]}_i64"
+
+
+def test_a_table_that_is_read_along_another_axis_is_widened_whole() -> None:
+    new = Builder("along")
+    table = new.weight("table", np.ascontiguousarray(weights(40, 100, 8, 40, zeros=False).T))
+    indices = new.input("indices", DType.I64, (3,))
+    graph = new.finish([new.one("Gather", [table, indices], {"axis": 1})])
+    names = [call.kernel.name for call in Storing().lower(graph).calls]
+    assert names == ["widen_i8", "gather_i64"]
+
+
+@pytest.mark.slow
+def test_reproducible_products_have_the_same_bits_at_every_level(tmp_path: Path) -> None:
+    chosen = [graph for graph in products() if graph.name.endswith(("_1", "_3", "_5", "tail3"))]
+    graphs = [replace(graph, numerics=Numerics.REPRODUCIBLE) for graph in chosen]
+    inputs = {graph.name: random_inputs(graph, 7) for graph in graphs}
+    levels = [level for level in LEVELS if level.name in ("avx512", "avx2", "sse2", "neon", "generic")]
+    results = [run_merged(Storing(), graphs, tmp_path / str(i.name), inputs, [i]) for i in levels]
+    for graph in graphs:
+        first, *others = (result[graph.name][graph.outputs[0]].tobytes() for result in results)
+        assert others == [first] * len(others), graph.name
+
+
+@pytest.mark.slow
+def test_threads_change_no_bit(tmp_path: Path) -> None:
+    """Products that are large enough for several tasks, of few and of many rows."""
+    graphs = []
+    for bits in (8, 4):
+        for rows in (1, 4, 40):
+            stored = weights(512, 700, bits, 64, zeros=True)
+            graphs.append(product(f"b{bits}_{rows}", (rows, 512), stored, tail=rows == 4))
+    merged = merge("all", graphs)
+    model = compile_graphs(with_levels(Storing(), LEVELS[:1]), [merged], tmp_path)["all"]
+    inputs = random_inputs(merged)
+    outputs, counts = shuffled(model, inputs)
+    assert min(counts[:1]) > 1
+    assert max(counts) > 2
+    for name, array in model.run(inputs).items():
+        assert array.tobytes() == outputs[name].tobytes(), name
 
 
 @pytest.mark.slow

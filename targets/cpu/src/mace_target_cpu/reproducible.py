@@ -56,6 +56,7 @@ MOVES = (
     "gather.c.in",
     "gather_elements.c.in",
     "gather_nd.c.in",
+    "gather_stored.c.in",
     "half.c.in",
     "lookup.c.in",
     "max_pool_indices.c.in",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mace_core.compact_weights import FIELDS, INTEGER_FIELDS, WideningKernels
+from mace_core.compact_weights import FIELDS, INTEGER_FIELDS, WideningKernels, integer_args
 from mace_core.emit.render import render
 from mace_core.emit.text import CIdentifier
 from mace_core.integer_recovery import IntegerForm
@@ -18,6 +18,8 @@ from mace_target_cpu.lower.strided import MOVE
 from mace_target_cpu.lower.types import HALF_BITS
 
 EXPAND = KERNELS / "expand_sparse.c.in"
+
+GATHER = "gather.c.in"
 
 STORED = (INTEGER, KERNELS / "stored.h.in")
 """Helpers of kernels that read weights as integers."""
@@ -36,10 +38,18 @@ def _widen_integers(bits: int) -> Kernel:
 
 
 def read_integers(call: Call, position: int, form: IntegerForm) -> Call | None:
-    """Return the product with a matrix of floats as one with integers; None for any other call."""
+    """Return a product with a matrix or a Gather from a table that reads integers; None for any other call."""
+    template = call.kernel.template.name
+    if template == MATMUL.template.name and position == 1:
+        return _multiply_by_integers(call, form)
+    if template == GATHER and position == 0:
+        return _gather_integers(call, form)
+    return None
+
+
+def _multiply_by_integers(call: Call, form: IntegerForm) -> Call | None:
     kernel = call.kernel
-    is_factor = kernel.template.name == MATMUL.template.name and position == 1
-    if not is_factor or (form.depth, form.lanes) != (call.args["depth"], call.args["panel"]):
+    if (form.depth, form.lanes) != (call.args["depth"], call.args["panel"]):
         return None
     suffix = kernel.name.removeprefix(MATMUL.name)
     name = f"matmul_i{form.bits}_f32{suffix}"
@@ -57,6 +67,21 @@ def read_integers(call: Call, position: int, form: IntegerForm) -> Call | None:
     scratch = 4 * floats if rows > FEW_ROWS else 0
     args = {**call.args, "span": form.block}
     return replace(call, kernel=product, args=args, scratch=call.scratch + scratch)
+
+
+def _gather_integers(call: Call, form: IntegerForm) -> Call | None:
+    args = call.args
+    elements = form.lanes if form.outer == 1 else form.depth * form.lanes
+    count = form.depth if form.outer == 1 else form.outer
+    # Along another axis than the first, a row of the table is a part of what an index names.
+    if (args["n"], args["count"], args["bytes"]) != (args["rows"], count, 4 * elements):
+        return None
+    kernel = call.kernel
+    fields = (*kernel.fields, *((name, "i64") for name in ("outer", "depth", "lanes", "span")))
+    name = f"gather_i{form.bits}_{kernel.name.removeprefix('gather_')}"
+    params = {**kernel.params, "bits": form.bits}
+    gather = Kernel(name, KERNELS / "gather_stored.c.in", fields, params, (*kernel.helpers, *STORED))
+    return replace(call, kernel=gather, args={**args, **integer_args(form)})
 
 
 WIDENING = WideningKernels(
