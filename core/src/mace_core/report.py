@@ -319,5 +319,7 @@ def stored_line(details: Json) -> str:
     if not isinstance(figures, Mapping):
         return ""
     sizes = f"{figures['stored_bytes']} bytes instead of {figures['packed_bytes']}"
-    arena = f"widened into at most {figures['widened_bytes']} bytes of the arena for one call"
+    widened = figures["widened_bytes"]
+    # Products that read integers need no floats of them in the arena.
+    arena = f"widened into at most {widened} bytes of the arena for one call" if widened else "none widened"
     return f"{figures['weights']} weights as stored: {sizes}, {arena}"

@@ -92,14 +92,14 @@ class OnnxFile:
         """Read a tensor's elements from the file that holds them; MaceError if they cannot be read."""
         try:
             if tensor.data_location != TensorProto.EXTERNAL:
-                return np.asarray(numpy_helper.to_array(tensor))
+                return _widen_nibbles(np.asarray(numpy_helper.to_array(tensor)))
             entries = {entry.key: entry.value for entry in tensor.external_data}
             if entries.get("location") == "":
                 return self._read_payload(tensor, int(entries["offset"]), int(entries["length"]))
             loaded = TensorProto()
             loaded.CopyFrom(tensor)
             external_data_helper.load_external_data_for_tensor(loaded, str(self.path.parent))
-            return np.asarray(numpy_helper.to_array(loaded))
+            return _widen_nibbles(np.asarray(numpy_helper.to_array(loaded)))
         # onnx raises RuntimeError for faults of the file system, such as a link that leaves the folder.
         except (OSError, ValueError, TypeError, LookupError, RuntimeError, checker.ValidationError) as error:
             problem = f"the data of tensor {tensor.name!r} cannot be read: {first_line(error)}"
@@ -205,6 +205,13 @@ def element_type(code: int) -> DType:
         known = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
         problem = f"its elements are of type {known}, which is not supported"
         raise RefusedError(f"{problem}; convert the model to float32") from None
+
+
+def _widen_nibbles(array: Array) -> Array:
+    """Return integers of four bits as those of eight, which the IR holds; other arrays as they are."""
+    # The numbers stay the same. Handlers that ask for the element type still learn that it has four bits.
+    widened = {"int4": np.int8, "uint4": np.uint8}.get(array.dtype.name)
+    return array if widened is None else array.astype(widened)
 
 
 def first_line(error: Exception) -> str:

@@ -42,8 +42,10 @@ def _dequantize(node: OnnxNode) -> Sequence[Result]:
     dtype = element_type(code) if code else node.dtype(1)
     if dtype is not DType.F32:
         return node.done("Cast", [node.emit("Mul", _factors(node), tag="real")], {"to": dtype.value})
+    # Constants of four bits are read as those of eight.
+    integer = DType.of(node.constant(0, "integers")) if node.is_constant(0) else node.dtype(0)
     # The IR has no scales in blocks.
-    storage = None if _block_size(node) else find_storage(node, 1, 2, node.dtype(0), _axis(node))
+    storage = None if _block_size(node) else find_storage(node, 1, 2, integer, _axis(node))
     if storage and node.dtype(1) is DType.F32 and (tensor := _quantized_operand(node, storage)):
         return node.done("Dequantize", [tensor])
     return node.done("Mul", _factors(node))

@@ -38,7 +38,7 @@ def _widen_integers(bits: int) -> Kernel:
 
 
 def read_integers(call: Call, position: int, form: IntegerForm) -> Call | None:
-    """Return a product with a matrix or a Gather from a table that reads integers; None for any other call."""
+    """Return a product with a matrix, or a Gather from a table, that reads integers; None for other calls."""
     template = call.kernel.template.name
     if template == MATMUL.template.name and position == 1:
         return _multiply_by_integers(call, form)
