@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mace_core.compact_weights import (
     FIELDS,
+    INTEGER_FIELDS,
     MAX_READERS,
     MIN_BYTES,
     PIECE,
@@ -21,6 +22,7 @@ from mace_core.compact_weights import (
     decode,
     encode,
 )
+from mace_core.integer_recovery import IntegerForm
 from mace_core.ir import Array, DType, Tensor
 from mace_core.memory import arena
 from mace_core.program import Call, Kernel, Program, Weight
@@ -190,3 +192,64 @@ def test_each_piece_knows_how_many_values_lie_before_it() -> None:
     bits = np.unpackbits(bitmap.view(np.uint8), bitorder="little")
     assert bits[: present.size].tolist() == present.tolist()
     assert not bits[present.size :].any()
+
+
+def read_second(call: Call, position: int, form: IntegerForm) -> Call | None:
+    """A kernel that reads integers as its second tensor only."""
+    kernel = Kernel(f"read_{form.bits}", TEMPLATE)
+    return replace(call, kernel=kernel) if position == 1 else None
+
+
+INTEGERS = replace(
+    KERNELS,
+    integers_4=Kernel("integers_4", TEMPLATE, INTEGER_FIELDS),
+    integers_8=Kernel("integers_8", TEMPLATE, INTEGER_FIELDS),
+    read_integers=read_second,
+)
+
+
+def matrix_of_integers(bits: int, *, zero: int = 0) -> Array:
+    """Weights [64, 32] of all integers of so many bits, which half precision does not hold."""
+    rng = np.random.default_rng(bits)
+    limit = 1 << (bits - 1)
+    integers = rng.integers(-limit, limit, (64, 32)) - zero
+    integers[:2] = np.array([[-limit - zero], [limit - 1 - zero]])
+    return integers.astype(np.float32) * np.float32(0.1)
+
+
+@pytest.mark.parametrize(("bits", "zero"), [(8, 0), (8, 100), (4, 0), (4, 3)])
+def test_integers_are_read_as_they_are_or_widened(bits: int, zero: int) -> None:
+    array = matrix_of_integers(bits, zero=zero)
+    floats = np.random.default_rng(0).standard_normal(MANY).astype(np.float32)
+    before = program({"w": array, "v": floats}, [("w", "v"), ("v", "w")])
+    compacted = compact_weights(before, INTEGERS)
+    direct, widening, last = compacted.program.calls
+    assert [call.kernel.name for call in (direct, widening, last)] == [
+        f"read_{bits}",
+        f"integers_{bits}",
+        "read",
+    ]
+    parts = [f"w.integers_{bits}", f"w.integers_{bits}.1", f"w.integers_{bits}.2" if zero else ""]
+    assert list(direct.reads) == ["x", *parts, "v"]
+    assert list(widening.reads) == parts
+    assert widening.args == {"outer": 1, "depth": 64, "lanes": 32, "span": 64, "piece": PIECE}
+    assert last.reads[-1] == widening.writes[0]
+    arrays = [compacted.program.weights[name].make() for name in parts if name]
+    factors = arrays[1:] if zero else [*arrays[1:], None]
+    form = IntegerForm(1, 64, 32, bits, 64, *factors)
+    assert np.array_equal(form.restore(arrays[0])[0], array)
+    assert compacted.figures["stored_bytes"] == sum(a.nbytes for a in arrays) == form.bytes
+    assert compacted.figures["widened_bytes"] == array.nbytes
+
+
+def test_targets_without_kernels_of_integers_keep_floats() -> None:
+    before = program({"w": matrix_of_integers(8)}, [("w",)])
+    assert compact_weights(before, KERNELS).program.calls == before.calls
+
+
+def test_the_smallest_of_all_forms_is_taken() -> None:
+    """Half precision holds multiples of 0.5; four bits take a quarter of that, a bitmap of few values less."""
+    coarse = matrix_of_integers(4) / np.float32(0.1) * np.float32(0.5)
+    few = np.where(np.random.default_rng(0).random(coarse.shape) < 0.01, coarse, np.float32(0))
+    after = compact_weights(program({"w": coarse, "v": few}, [("w",), ("v",)]), INTEGERS).program
+    assert [call.kernel.name for call in after.calls] == ["read_4", "sparse_f16", "read"]
