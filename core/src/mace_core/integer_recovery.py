@@ -23,6 +23,12 @@ BITS = (4, 8)
 BLOCKS = (256, 128, 64, 32, 16)
 """Elements of the depth that may share a scale, where a column has several; the largest first."""
 
+TOLERANCE = 2.0**-21
+"""How far from an integer a weight may be that is scaled so that the largest is one, in parts of the latter.
+
+Both are off by 2^-24 of themselves, and arithmetic in single precision rounds twice more: 2^-22 in all at most.
+"""
+
 SAMPLE = 4
 """Elements of a group that rule out nearly every wrong scale."""
 
@@ -156,15 +162,17 @@ def _split_groups(array: Array, block: int) -> Iterator[Array]:
     """Return the groups that share a scale, [groups, block], some at a time; the first time a few."""
     outer, depth, lanes = array.shape
     blocks = -(-depth // block)
-    for i in range(outer):
-        padded = np.zeros((blocks * block, lanes), np.float32)
-        padded[:depth] = array[i]
-        groups = padded.reshape(blocks, block, lanes).transpose(0, 2, 1).reshape(-1, block)
-        first = 0
-        while first < len(groups):
-            end = first + (FIRST_GROUPS if i == first == 0 else GROUPS)
-            yield groups[first:end]
-            first = end
+    matrices = max(GROUPS // (blocks * lanes), 1)
+    for i in range(0, outer, matrices):
+        part = array[i : i + matrices]
+        padded = np.zeros((len(part), blocks * block, lanes), np.float32)
+        padded[:, :depth] = part
+        groups = padded.reshape(-1, blocks, block, lanes).swapaxes(2, 3).reshape(-1, block)
+        start = 0
+        while start < len(groups):
+            end = start + (FIRST_GROUPS if i == start == 0 else GROUPS)
+            yield groups[start:end]
+            start = end
 
 
 def _find_scales(groups: Array, bits: int) -> tuple[Array, Array] | None:
@@ -173,35 +181,37 @@ def _find_scales(groups: Array, bits: int) -> tuple[Array, Array] | None:
     if not np.isfinite(peaks).all():
         return None
     scales, zeros = np.ones(len(groups), np.float32), np.full(len(groups), usual_zero(bits), np.int16)
-    step = max(groups.shape[1] // SAMPLE, 1)
-    sample = groups[:, ::step].astype(np.float64)
     # A group of zeros has any scale.
-    open_groups = np.flatnonzero(peaks > 0)
-    # The largest magnitude is that of one of these integers.
-    for top in range(1, 1 << bits):
-        if not open_groups.size:
-            return scales, zeros
-        likely = open_groups[_are_integers(sample[open_groups], peaks[open_groups], top)]
-        if not likely.size:
-            continue
-        values = groups[likely].astype(np.float64)
-        is_whole = _are_integers(values, peaks[likely], top)
-        likely, values = likely[is_whole], values[is_whole]
-        if not likely.size:
-            continue
-        integers = np.rint(values * (top / peaks[likely])[:, None]).astype(np.int16)
-        is_proven, scale, zero = _prove(values, integers, bits)
-        proven = likely[is_proven]
-        scales[proven], zeros[proven] = scale, zero
-        open_groups = np.setdiff1d(open_groups, proven, assume_unique=True)
-    return None if open_groups.size else (scales, zeros)
+    is_open = peaks > 0
+    peaks[~is_open] = 1
+    likely = _list_likely(groups, peaks, bits)
+    for top in np.flatnonzero(likely.any(axis=0)) + 1:
+        chosen = np.flatnonzero(likely[:, top - 1] & is_open)
+        values = groups[chosen].astype(np.float64)
+        steps = values * (top / peaks[chosen])[:, None]
+        is_whole = (np.abs(steps - np.rint(steps)) <= top * TOLERANCE).all(axis=1)
+        chosen, values = chosen[is_whole], values[is_whole]
+        if chosen.size:
+            is_proven, scale, zero = _prove(values, np.rint(steps[is_whole]).astype(np.int16), bits)
+            proven = chosen[is_proven]
+            scales[proven], zeros[proven] = scale, zero
+            is_open[proven] = False
+    return None if is_open.any() else (scales, zeros)
 
 
-def _are_integers(values: Array, peaks: Array, top: int) -> Array:
-    """Tell which groups [groups, n] are near integers where `peaks` are the integer `top`."""
-    steps = values * (top / peaks)[:, None]
-    # A weight and a peak are off by 2^-24 of themselves each; twice that leaves room for this arithmetic.
-    return np.asarray((np.abs(steps - np.rint(steps)) <= top * 2.0**-22).all(axis=1))
+def _list_likely(groups: Array, peaks: Array, bits: int) -> Array:
+    """Tell for each group which integers its largest magnitude may be, 1 in the first column.
+
+    Some elements are then near integers; that leaves few groups of each integer to be looked at as a whole.
+    """
+    # Single precision is enough, see TOLERANCE, and takes half the time.
+    tops = np.arange(1, 1 << bits, dtype=np.float32)
+    likely = np.ones((len(groups), len(tops)), bool)
+    step = max(groups.shape[1] // SAMPLE, 1)
+    for column in range(0, groups.shape[1], step):
+        steps = (groups[:, column] / peaks).astype(np.float32)[:, None] * tops
+        likely &= np.abs(steps - np.rint(steps)) <= tops * TOLERANCE
+    return likely
 
 
 def _prove(values: Array, integers: Array, bits: int) -> tuple[Array, Array, Array]:
