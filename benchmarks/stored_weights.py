@@ -5,7 +5,8 @@
 Writes ONNX models of com.microsoft.MatMulNBits with random weights: a product of ROWS x SIZE by SIZE x SIZE, and
 a block of a transformer that computes one token beside 64 earlier ones. Builds each with `weights: packed`
 (floats) and `weights: as-stored`, and prints bytes of the shared library and the least milliseconds of a run of
-both, and of ONNX Runtime. All of a model take turns in one process, on one thread.
+both, and of ONNX Runtime. All of a model take turns in one process, on one thread. With `--accuracy-level 4` ONNX
+Runtime may round activations to eight bits, so its outputs differ.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Network:
 
     bits: int
     block: int
+    accuracy_level: int = 0
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     weights: list[onnx.TensorProto] = field(default_factory=list)
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
@@ -64,6 +66,7 @@ class Network:
         scales = self.rng.uniform(0.5, 1, (columns * blocks)).astype(np.float32)
         scales /= depth**0.5 * (1 << (self.bits - 2))
         sizes = {"K": depth, "N": columns, "bits": self.bits, "block_size": self.block}
+        sizes |= {"accuracy_level": self.accuracy_level} if self.accuracy_level else {}
         operands = [x, self.constant(stored), self.constant(scales)]
         return self.add("MatMulNBits", operands, domain="com.microsoft", **sizes)
 
@@ -93,10 +96,10 @@ class Network:
         return PeerModel(name, "float32", "small", onnx=file)
 
 
-def make_model(kind: str, storage: tuple[int, int], rows: int, size: int) -> tuple[PeerModel, Inputs]:
+def make_model(kind: str, storage: tuple[int, int], options: argparse.Namespace) -> tuple[PeerModel, Inputs]:
     """Write a model of a kind, and return it with inputs for it."""
-    bits, block = storage
-    network = Network(bits, min(block, size))
+    (bits, block), rows, size = storage, options.rows, options.size
+    network = Network(bits, min(block, size), options.accuracy_level)
     shapes = {"x": [rows, size]}
     if kind == "product":
         output = network.product("x", size, size)
@@ -148,6 +151,7 @@ def main() -> None:
     parser.add_argument("--storage", default=",".join(f"{bits}:{block}" for bits, block in STORAGES))
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--size", type=int, default=2048)
+    parser.add_argument("--accuracy-level", type=int, default=0)
     parser.add_argument("--level", default="avx2,avx512vnni")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--processor-time", action="store_true")
@@ -156,7 +160,7 @@ def main() -> None:
     for kind in options.kind.split(","):
         for storage in options.storage.split(","):
             bits, block = map(int, storage.split(":"))
-            measure(*make_model(kind, (bits, block), options.rows, options.size), options)
+            measure(*make_model(kind, (bits, block), options), options)
 
 
 if __name__ == "__main__":

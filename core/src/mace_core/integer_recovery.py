@@ -26,7 +26,7 @@ BLOCKS = (256, 128, 64, 32, 16)
 TOLERANCE = 2.0**-21
 """How far from an integer a weight may be that is scaled so that the largest is one, in parts of the latter.
 
-Both are off by 2^-24 of themselves, and arithmetic in single precision rounds twice more: 2^-22 in all at most.
+Both are off by 2^-24 of themselves, and arithmetic in single precision rounds twice more: 2^-22 at most.
 """
 
 SAMPLE = 4
