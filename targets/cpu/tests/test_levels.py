@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from quantized_graphs import inputs_of
 
 from mace_core.commands import load_job
 from mace_core.errors import MaceError, PluginError
@@ -18,7 +19,19 @@ from mace_core.kernel_target import KernelTarget
 from mace_core.levels import choose_levels, with_levels
 from mace_core.run import native
 from mace_core.run.compile import shared_library
-from mace_core.testing.compiled import case, check_graphs, check_merged, generate_library, host, plan_graph
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import (
+    case,
+    check_graphs,
+    check_merged,
+    generate_library,
+    host,
+    is_close,
+    merge,
+    plan_graph,
+    split_by_graph,
+    with_quick_flags,
+)
 from mace_core.testing.processor import levels_here
 from mace_core.testing.samples import sample
 from mace_target_cpu import Cpu, is_x86
@@ -100,6 +113,33 @@ def test_each_level_reads_weights_that_were_packed_for_it(is_first: bool, tmp_pa
     assert [(call.args["panel"], call.levels) for call in calls] == [(32, ("first",)), (16, ("last",))]
     check_graphs(target, graphs[:3], tmp_path / "floats")
     check_merged(target, graphs, tmp_path / "all", 1e-5)
+
+
+HAS_AVX2 = any(level.name == "avx2" for level in levels_here(X86))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_AVX2, reason="this processor lacks AVX2, so that the kernels could not run")
+def test_the_lowest_level_is_compiled_by_compilers_that_use_avx2_unasked(tmp_path: Path) -> None:
+    """As GCC of distributions for x86-64-v3 does, and any with -march=native in $CC."""
+    target = with_levels(Cpu(), [level for level in X86 if level.name == "sse2"])
+    ops = ("Conv", "MatMul", "Add", "MaxPool", "Sigmoid")
+    graphs = []
+    for op in ops:
+        for dtype in (DType.I8, DType.U8):
+            graph = sample(op, dtype, quantized=True)
+            assert graph is not None, op
+            graphs.append(replace(graph, name=f"{op}_{dtype.value}"))
+    newer = replace(host(), cc=(*host().cc, "-mavx2", "-mfma"))
+    merged = merge("all", graphs)
+    sources = with_quick_flags(generate_library([target], [merged]), newer)
+    library = shared_library(sources, newer, tmp_path, ())
+    inputs = inputs_of(merged)
+    results = native.load(library, "cases")["all"].run(inputs)
+    for graph in graphs:
+        found, expected = split_by_graph(results, graph), execute(graph, split_by_graph(inputs, graph))
+        for name in graph.outputs:
+            assert is_close(found[name], expected[name], graph.tensors[name], 1e-5), graph.name
 
 
 def test_a_target_that_borrows_lowerings_without_their_parameters_is_told_so() -> None:
