@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import runtimes
+from agreement import disagreement
 from peer_models import BFLOAT, PeerModel, choose_models, list_models, prepare
 from processor import HIDDEN, bind_processors, limit_processor
 
@@ -40,10 +41,6 @@ from mace_core.run.tables import table
 FOLDER = Path("builds/peers")
 BURST_NS = 5_000_000
 MAX_BURST = 200
-FLOAT_TOLERANCE = 1e-3
-INT8_TOLERANCE = 0.15
-BFLOAT_TOLERANCE = 0.05
-"""Of what rounds each factor of each layer to eight bits."""
 SEED = 11
 NO_KEY = "default"
 """Stands for the tiles of a model that says nothing of them."""
@@ -210,29 +207,6 @@ def random_inputs(library: Path, model: PeerModel) -> dict[str, Array]:
             limits = np.iinfo(kind)
             arrays[tensor.name] = rng.integers(limits.min, limits.max, tensor.shape, kind, endpoint=True)
     return arrays
-
-
-def disagreement(ours: list[Array], theirs: list[Array], dtype: str) -> str:
-    """Say how outputs differ; "" if they agree.
-
-    Floats: by the largest difference divided by the largest value; those of bfloat16 too. Integers, whose roundings in between add up:
-    by the root mean square of the difference beside that of the values' spread.
-    """
-    if len(ours) != len(theirs):
-        return f"has {len(theirs)} outputs instead of {len(ours)}"
-    for number, (expected, found) in enumerate(zip(ours, theirs, strict=True)):
-        if expected.size != found.size:
-            return f"output {number} has {found.size} elements instead of {expected.size}"
-        a, b = (array.reshape(-1).astype(np.float64) for array in (expected, found))
-        if dtype in ("float32", BFLOAT):
-            error = np.abs(a - b).max() / (np.abs(a).max() or 1)
-            limit = BFLOAT_TOLERANCE if dtype == BFLOAT else FLOAT_TOLERANCE
-        else:
-            error, limit = np.sqrt(np.mean((a - b) ** 2)) / (a.std() or 1), INT8_TOLERANCE
-        # Not-a-number must not pass for agreement.
-        if not error <= limit:
-            return f"output {number} differs from ours by {error:.2g}, more than {limit}"
-    return ""
 
 
 def open_all(

@@ -13,6 +13,7 @@ pytest.importorskip("onnxruntime", reason="the benchmarks compare with framework
 import peer_models  # it imports onnxruntime
 import peers
 import runtimes
+from agreement import disagreement
 
 
 def measurement(
@@ -24,20 +25,20 @@ def measurement(
 def test_outputs_agree_within_the_tolerance_of_their_type() -> None:
     ours = [np.array([1.0, -2.0, 4.0])]
     near, far = [ours[0] + 0.003], [ours[0] + 0.3]
-    assert peers.disagreement(ours, near, "float32") == ""
-    assert "differs from ours by 0.075" in peers.disagreement(ours, far, "float32")
-    assert peers.disagreement(ours, [ours[0] + 0.1], "bfloat16") == ""
-    assert "more than 0.05" in peers.disagreement(ours, far, "bfloat16")
-    assert peers.disagreement(ours, far, "int8") == ""
-    assert "more than 0.15" in peers.disagreement(ours, [ours[0] + 0.5], "int8")
+    assert disagreement(ours, near, "float32") == ""
+    assert "differs from ours by 0.075" in disagreement(ours, far, "float32")
+    assert disagreement(ours, [ours[0] + 0.1], "bfloat16") == ""
+    assert "more than 0.05" in disagreement(ours, far, "bfloat16")
+    assert disagreement(ours, far, "int8") == ""
+    assert "more than 0.15" in disagreement(ours, [ours[0] + 0.5], "int8")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_what_is_no_number_or_of_another_size_disagrees(dtype: str) -> None:
     ours = [np.ones(3)]
-    assert "nan" in peers.disagreement(ours, [np.array([1.0, np.nan, 1.0])], dtype)
-    assert "2 elements instead of 3" in peers.disagreement(ours, [np.ones(2)], dtype)
-    assert "2 outputs instead of 1" in peers.disagreement(ours, ours * 2, dtype)
+    assert "nan" in disagreement(ours, [np.array([1.0, np.nan, 1.0])], dtype)
+    assert "2 elements instead of 3" in disagreement(ours, [np.ones(2)], dtype)
+    assert "2 outputs instead of 1" in disagreement(ours, ours * 2, dtype)
 
 
 def test_the_summary_compares_with_the_best_peer_that_agrees() -> None:
