@@ -150,7 +150,7 @@ def test_options_are_checked_when_the_file_is_read(tmp_path: Path) -> None:
             convert_files(file, target, tmp_path / "out", no_fallback=False)
         assert [
             line
-            for line in ("c_filename", "board_name", "the target takes no options")
+            for line in ("c_filename", "board_name", "'fast' is no option of the target")
             if line not in str(error.value)
         ] == []
         with pytest.raises(MaceError, match="c_filename"):

@@ -1,6 +1,6 @@
-"""Times one row through weights of four and eight bits: `uv run python benchmarks/stored_weights.py`.
+"""Times one row through weights of four and eight bits: `uv run python benchmarks/integer_weights.py`.
 
-    uv run python benchmarks/stored_weights.py [--rows 1] [--size 2048] [--level avx2,avx512vnni] [--seconds 5]
+    uv run python benchmarks/integer_weights.py [--rows 1] [--size 2048] [--level avx2,avx512vnni] [--seconds 5]
 
 Writes ONNX models of com.microsoft.MatMulNBits with random weights: a product of ROWS x SIZE by SIZE x SIZE, and
 a block of a transformer that computes one token beside 64 earlier ones. Builds each with `weights: packed`
