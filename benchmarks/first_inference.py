@@ -2,8 +2,9 @@
 
 Builds a library of the model, links first_inference.c with it statically and dynamically, and starts each program
 again and again, in turn. Prints for each level the least microseconds until main begins and from there to the first
-run, and those of the processor in the first and the fifth run, with the page faults in the first. A program of the same source without
-a library tells what the system alone takes until main begins. What the file system has read once is in memory.
+run, and those of the processor in the first and the fifth run, with the page faults in the first. A program of the
+same source without a library tells what the system alone takes until main begins. What the file system has read once
+is in memory.
 """
 
 from __future__ import annotations
