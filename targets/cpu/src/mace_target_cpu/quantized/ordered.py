@@ -23,7 +23,7 @@ from mace_target_cpu.quantized.order_check import check_orders
 from mace_target_cpu.quantized.orders import QUAD, QUADS, WINDOW, Orders, Runs, find_orders
 from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS
 
-ORDERED = KERNELS / "igemm_ordered.h.in"
+ORDERED = (KERNELS / "igemm_bounds.h.in", KERNELS / "igemm_ordered.h.in")
 LEVELS = tuple(str(level.name) for level in X86 if level.dot == "quads")
 
 FIELDS = (("pieces", "i32"), ("quads", "i32"), ("slots", "i64"))
@@ -35,6 +35,9 @@ SLOT_BYTES, SLOT_SLACK = 64, 3
 ROW_BLOCK = 1 << 17
 """Bytes of rows of one piece that are worked on at a time: each block arranges all panels again, and rows are
 read from the second-level cache fast enough."""
+
+BOUND_ROWS = 96
+"""Rows of which the kernel finds the bounds of bytes together."""
 
 SLOT_COST, NATURAL_COST = 0.7, 0.64
 """Times of a slot and of a natural quad beside that of a quad of igemm_bytes.h.in.
@@ -104,12 +107,15 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
         name=f"{call.kernel.name}_ordered",
         fields=(*call.kernel.fields, *FIELDS),
         params={**call.kernel.params, "is_ordered": True},
-        helpers=(*call.kernel.helpers, ORDERED),
+        helpers=(*call.kernel.helpers, *ORDERED),
     )
     call = _widen_blocks(call, runs)
     args = {**call.args, "pieces": runs.pieces, "quads": runs.quads, "slots": orders.max_slots}
-    numbers = 8 * (orders.max_slots + SLOT_SLACK + runs.pieces * runs.quads)
-    room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + WINDOW
+    numbers = 8 * (orders.max_slots + SLOT_SLACK + runs.pieces * runs.quads + 2)
+    windows, blocks = runs.pieces * (runs.quads // QUADS), -(-int(str(call.args["byte_rows"])) // BOUND_ROWS)
+    # Lists of windows and of halves, each with an entry more, and the largest bytes of windows.
+    lists = 8 * (windows + 1 + 2 * windows + 1)
+    room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + lists + windows * WINDOW * blocks + WINDOW
     reads = (*call.reads, *_order_weights((weight, runs), proven, lowering))
     proof = (
         f"sums of two products lie between {proven.low} and {proven.high}, so 16 bits hold them; "

@@ -1,0 +1,116 @@
+"""Products of bytes whose sums stay in 16 bits because the rows' own bytes are small: found at run time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from quantized_graphs import storage
+
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph, Quant
+from mace_core.levels import Level
+from mace_core.testing.compiled import run_merged
+from mace_core.testing.processor import levels_here
+from mace_target_cpu import Cpu
+from mace_target_cpu.isa import X86
+from mace_target_cpu.quantized import ordered
+
+HERE = [level for level in levels_here(X86) if level.dot == "quads"]
+HALF, WHOLE = 8, 16
+"""Elements whose products are added in 16 bits together, a half and all of a window."""
+
+
+def product_of(name: str, matrix: Array, rows: int) -> Graph:
+    """Return a product of rows of int8 with a matrix [depth, columns], whose sums are its result."""
+    new = Builder(name)
+    depth, columns = matrix.shape
+    x = new.input("x", DType.I8, (rows, depth), Quant.of(1.0, -128))
+    w = new.weight("w", matrix, Quant.of(1.0, 0))
+    b = new.weight("b", np.zeros(columns, np.int32), Quant.of(1.0, 0))
+    return new.finish(
+        new.add("MatMul", [x, w, b], outputs=[new.reserve_output("y", storage(DType.I32, 1.0))])
+    )
+
+
+def check_products(
+    level: Level, cases: dict[str, tuple[Array, Array]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare products of unsigned bytes [rows, depth] with matrices with those of 64 bits."""
+    # The order of sums is taken wherever there is one, whatever it costs.
+    monkeypatch.setattr(ordered, "SLOT_COST", 0.0)
+    graphs = [product_of(name, matrix, len(a)) for name, (a, matrix) in cases.items()]
+    inputs = {name: {"x": (a.astype(np.int16) - 128).astype(np.int8)} for name, (a, _) in cases.items()}
+    results = run_merged(Cpu(), graphs, folder, inputs, [level])
+    for name, (a, matrix) in cases.items():
+        exact = a.astype(np.int64) @ matrix.astype(np.int64)
+        np.testing.assert_array_equal(results[name]["y"], exact, name)
+
+
+def at_the_bound(elements: int, excess: int, sign: int) -> tuple[Array, Array]:
+    """Return rows and weights of which the sums of `elements` in 16 bits are 32767 plus the excess.
+
+    Of each quad of weights the first two elements are one lane, and the other two another one, which has none.
+    """
+    rows, depth, columns = 24, 64, 32
+    matrix, a = np.zeros((depth, columns), np.int8), np.zeros((rows, depth), np.uint8)
+    lane = [k for k in range(elements) if k % 4 < 2]
+    # The last weight is 1, so that its byte makes the sum what it should be.
+    target, others = (32767 if sign > 0 else 32768) + excess, lane[:-1]
+    weight = 255 // len(others)
+    value = (target - 1) // (weight * len(others))
+    matrix[others], a[:, others] = sign * weight, value
+    matrix[lane[-1]], a[:, lane[-1]] = sign, target - value * weight * len(others)
+    assert (a[0].astype(int) @ matrix[:, 0].astype(int)) == sign * target
+    # Other rows have less, so that the bounds are those of one row.
+    a[1::2] //= 2
+    return a, matrix
+
+
+def random_rows(random: np.random.Generator, rows: int, depth: int) -> Array:
+    """Return unsigned bytes of channels with ranges of their own, a few of which reach 255."""
+    largest = random.integers(1, 256, depth) * random.choice([0.2, 0.5, 1.0])
+    a = random.random((rows, depth)) ** 2 * largest
+    a[random.random((rows, depth)) < 0.002] = 255
+    return np.rint(a).astype(np.uint8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
+def test_sums_at_the_bound_are_exact(level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = {
+        f"bound_{elements}_{excess + 260}_{sign + 1}": at_the_bound(elements, excess, sign)
+        for elements in (HALF, WHOLE)
+        for excess in (-260, -2, -1, 0, 1, 2, 250)
+        for sign in (1, -1)
+    }
+    check_products(level, cases, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
+def test_drawn_products_are_exact(level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(11)
+    cases = {}
+    for number in range(60):
+        rows, depth = int(random.integers(2, 300)), int(random.integers(1, 140))
+        columns = int(random.integers(1, 70))
+        weights = random.normal(0, random.choice([10, 25, 36, 60]), (depth, columns))
+        matrix = np.clip(np.rint(weights), -128, 127).astype(np.int8)
+        if number % 10 == 0:
+            matrix[:] = random.choice([-128, 127])
+        cases[f"drawn_{number}"] = random_rows(random, rows, depth), matrix
+    check_products(level, cases, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
+def test_rows_behind_the_first_block_have_bounds_of_their_own(
+    level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first rows are small, so that sums in 16 bits are chosen; a single later row is as large as bytes are.
+    a = np.full((3 * ordered.BOUND_ROWS, 64), 3, np.uint8)
+    a[2 * ordered.BOUND_ROWS + 5] = 255
+    matrix = np.random.default_rng(2).integers(-128, 128, (64, 48)).astype(np.int8)
+    check_products(level, {"late": (a, matrix)}, tmp_path, monkeypatch)
