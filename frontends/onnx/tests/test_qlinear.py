@@ -113,6 +113,22 @@ def test_softmax_of_an_older_operator_set_normalizes_all_axes_from_one_on(
     check_steps(case, tmp_path / "m.onnx", {"x": x})
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("shapes", [("1,3,5,4", "1,3,5,4", "1,3,5,4"), ("4", "3,5,4", "1,3,1,1")])
+def test_choice_between_two_scales(shapes: tuple[str, str, str], dtype: type, tmp_path: Path) -> None:
+    scales = {"s": np.float32(0.0513), "t": np.float32(0.0971), "u": np.float32(0.0207)}
+    zeros = {"p": dtype(20), "q": dtype(0), "r": dtype(30)}
+    kind = np.dtype(dtype).name
+    ports = f"bool[{shapes[0]}] c, {kind}[{shapes[1]}] x, {kind}[{shapes[2]}] v"
+    case = RuntimeCase("y = com.microsoft.QLinearWhere(c, x, s, p, v, t, q, u, r)", ports, scales | zeros)
+    rng = np.random.default_rng(1)
+    sizes = [tuple(map(int, shape.split(","))) for shape in shapes]
+    values = {"c": rng.integers(0, 2, sizes[0])}
+    values |= {name: rng.integers(0, 60, size) for name, size in zip("xv", sizes[1:], strict=True)}
+    ops = check_steps(case, tmp_path / "m.onnx", values)
+    assert ops.count("Where") == 1
+
+
 @pytest.mark.parametrize("computed", ["", "s", "t", "s t u"])
 def test_sum_with_scales_computed_at_run_time(computed: str, tmp_path: Path) -> None:
     """Real numbers are added then; the zero points stay as they are."""

@@ -214,6 +214,13 @@ def _concat(node: OnnxNode) -> Sequence[Result]:
     return node.done_quantized("Concat", inputs, y, {"axis": node.attr("axis")})
 
 
+def _where(node: OnnxNode) -> Sequence[Result]:
+    # QLinearWhere: the condition comes first, and is not quantized.
+    a, b, y = _constant_storages(node, ((1, 2, 3), (4, 5, 6)), (7, 8))
+    choices = [quantized_input(node, 1, a), quantized_input(node, 4, b)]
+    return node.done_quantized("Where", [node.input(0), *choices], y)
+
+
 CONTRIB = MappingProxyType(
     {
         "QGemm": _gemm,
@@ -224,6 +231,7 @@ CONTRIB = MappingProxyType(
         "QLinearSoftmax": _softmax,
         "QLinearGlobalAveragePool": _unary("ReduceMean", _global_average),
         "QLinearConcat": _concat,
+        "QLinearWhere": _where,
     }
 )
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
