@@ -42,8 +42,10 @@ def test_dry_run_build_again_and_clean(project: Path) -> None:
     before = files(project)
     assert "linking builds/one/bin/host/mace_run" in scons(project, "-n")
     assert files(project) == before, "a dry run wrote something"
-    assert scons(project, "-j2").endswith("\none for host: builds/one/lib/host\n")
-    assert scons(project) == "one for host: builds/one/lib/host\n"
+    built = scons(project, "-j2").splitlines()
+    assert built[-2] == "one for host: builds/one/lib/host"
+    assert built[-1].startswith("  bytes: runtime ")
+    assert scons(project).splitlines() == built[-2:]
     scons(project, "-q")
     scons(project, "-c")
     assert files(project) == sorted([*before, "builds/.sconsign.dblite"])
@@ -181,14 +183,14 @@ def arena_bytes(folder: Path, choice: str) -> int:
     """What the macro of a choice's header says, in an application that includes it."""
     done = compile_with(folder, f"include/{choice}")
     assert done.returncode == 0, done.stderr
-    return int(subprocess.run([folder / "size"], capture_output=True, text=True, check=True).stdout)
+    return int(subprocess.run([folder / "measure"], capture_output=True, text=True, check=True).stdout)
 
 
 def compile_with(folder: Path, include: str) -> subprocess.CompletedProcess[str]:
-    (folder / "size.c").write_text(
+    (folder / "measure.c").write_text(
         '#include <stdio.h>\n#include "one.h"\nint main(void) { printf("%d", (int)ONE_NET_SESSION_BYTES); return 0; }\n'
     )
-    command = ["cc", "-Werror", f"-I{include}", "size.c", "-o", "size"]
+    command = ["cc", "-Werror", f"-I{include}", "measure.c", "-o", "measure"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

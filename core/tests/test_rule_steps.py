@@ -20,6 +20,7 @@ from mace_core.rule_steps import (
     print_checks,
     summary_step,
 )
+from mace_core.run.library_size import LibrarySize, size_text
 from mace_core.run.results import Failure, LayerTime, Timing, Validation
 from mace_core.run.similarity import Similarity
 
@@ -55,9 +56,15 @@ def test_a_model_that_was_not_validated_fails_the_check(
     assert "net: not validated: no data" in capsys.readouterr().out
 
 
-def test_a_summary_prints_its_lines_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    summary_step(["one for host: lib", "a\x1b[2Jb"]).run(print)
-    assert capsys.readouterr().out == "one for host: lib\na\\x1b[2Jb\n"
+def test_a_summary_prints_its_lines_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = tmp_path / "host.json"
+    size.write_text(size_text(LibrarySize({"kernels avx2": 12, "weights\x1b": None}, {"libone.a": 40})))
+    summary_step({"one for host: lib": size, "a\x1b[2Jb": tmp_path / "missing"}).run(print)
+    assert capsys.readouterr().out == (
+        "one for host: lib\n  bytes: kernels avx2 12, weights\\x1b unknown; libone.a 40\na\\x1b[2Jb\n"
+    )
 
 
 def test_help_names_every_abi_and_target() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -34,6 +34,7 @@ from mace_core.registry import Registry
 from mace_core.report import arena_line, stored_line
 from mace_core.run.command import Command, Say
 from mace_core.run.files import write, write_all
+from mace_core.run.library_size import measure_library, size_text
 from mace_core.states import start_files
 from mace_core.step import BuildPlace, LibraryPaths, Step, copy_step, write_step
 from mace_core.tuning import tuning_file
@@ -71,6 +72,11 @@ class Variant:
         """The folder of the libraries, or of the programs if there are none, as messages show it."""
         paths = LibraryPaths(self.name)
         return os.path.join(self.place.displayed, paths.libraries if self.library else paths.programs)
+
+    @property
+    def size_file(self) -> Path:
+        """The file that tells the bytes of the library; there is none where programs hold all models."""
+        return self.place.folder / LibraryPaths(self.name).size
 
 
 def plan_variant(place: BuildPlace, job: Job, registry: Registry) -> Variant:
@@ -160,15 +166,19 @@ class _Builder:
         else:
             static = f"{self.paths.libraries}/lib{manifest.name}.a"
             yield self._step("archiving", static, objects, (*self.compiler.ar, "rcsD", static, *objects))
+            files = [static]
             if self.compiler.hosted:
-                yield self._link_shared(manifest, objects, self.paths.libraries)
+                shared = self._link_shared(manifest, objects, self.paths.libraries)
+                yield shared
+                files += shared.products
+            yield self._measure(manifest, files)
         for file in manifest.deploys:
             for folder in (self.paths.libraries, self.paths.programs):
                 yield copy_step(self.place, f"{folder}/{file}", f"{self.paths.generated}/{file}")
 
     def _compile(self, unit: Unit, manifest: Manifest, headers: Sequence[str]) -> Step:
         folder = self.paths.generated
-        product = str(PurePosixPath(self.paths.objects, self.abi, unit.object))
+        product = self._object_of(unit)
         if unit.is_independent:
             headers = [header for header in headers if header in RUNTIME_HEADERS]
         sources = [f"{folder}/{name}" for name in dict.fromkeys((*unit.sources, *headers))]
@@ -188,6 +198,18 @@ class _Builder:
             sources[0],
         )
         return self._step("compiling", product, sources, words)
+
+    def _object_of(self, unit: Unit) -> str:
+        return str(PurePosixPath(self.paths.objects, self.abi, unit.object))
+
+    def _measure(self, manifest: Manifest, files: Sequence[str]) -> Step:
+        """Measure the library of which these are the files, once all of it is there."""
+        objects: dict[str, list[str]] = {}
+        for unit in manifest.units:
+            objects.setdefault(unit.share, []).append(self._object_of(unit))
+        sources = (*chain.from_iterable(objects.values()), *files)
+        run = partial(_write_size, self.place.folder, self.paths.size, objects, files)
+        return Step((self.paths.size,), sources, run, signature=json.dumps(objects))
 
     def _link_shared(self, manifest: Manifest, objects: Sequence[str], folder: str) -> Step:
         file = f"lib{manifest.name}.so"
@@ -267,6 +289,13 @@ class _Builder:
             "\0".join(words),
             replaces=False,
         )
+
+
+def _write_size(
+    folder: Path, product: str, objects: Mapping[str, Sequence[str]], files: Sequence[str], say: Say
+) -> None:
+    paths = {share: [folder / name for name in names] for share, names in objects.items()}
+    write(folder / product, size_text(measure_library(paths, [folder / name for name in files])))
 
 
 def _generate_step(place: BuildPlace, job: Job, registry: Registry, manifests: Sequence[Manifest]) -> Step:

@@ -18,6 +18,10 @@ from mace_core.errors import PluginError
 Value = TypeVar("Value")
 
 
+RUNTIME_SHARE = "runtime"
+"""The share of a library's bytes that serve no model and no level alone: sessions, threads, drivers."""
+
+
 class Product(Enum):
     """The kind of file that the units of a manifest are linked into."""
 
@@ -38,6 +42,7 @@ class Unit:
     of all files.
     is_independent: whether of the headers for applications it includes only those that come with MACE, so
     that it can be compiled while models are read.
+    share: what its bytes serve, for the report of a library's size.
     """
 
     source: str
@@ -45,6 +50,7 @@ class Unit:
     reads: tuple[str, ...] = ()
     embeds: tuple[str, ...] = ()
     is_independent: bool = False
+    share: str = RUNTIME_SHARE
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from mace_core.run.archive import pack
 from mace_core.run.check import LibraryCheck
 from mace_core.run.command import Say
 from mace_core.run.files import write
+from mace_core.run.library_size import read_size, show_size
 from mace_core.step import Step
 from mace_core.terminal import escape_controls
 
@@ -96,13 +97,19 @@ def package_step(name: str, folder: Path, files: Sequence[Path]) -> Step:
     return Step((archive,), (), run, f"packing {archive}")
 
 
-def summary_step(lines: Sequence[str]) -> Step:
-    """Return the last step of a build, which prints where everything is."""
-    return Step((), (), partial(_tell, lines))
+def summary_step(size_files: Mapping[str, Path]) -> Step:
+    """Return the last step of a build, which prints where everything is, and what each library consists of.
+
+    size_files: by the line that tells where a library is, the file with its bytes, which may be missing.
+    """
+    return Step((), (), partial(_tell, size_files))
 
 
-def _tell(lines: Sequence[str], say: Say) -> None:
-    sys.stdout.write("".join(f"{escape_controls(line)}\n" for line in lines))
+def _tell(size_files: Mapping[str, Path], say: Say) -> None:
+    for line, file in size_files.items():
+        sys.stdout.write(f"{escape_controls(line)}\n")
+        if size := read_size(file):
+            sys.stdout.write(f"{escape_controls(show_size(size))}\n")
     sys.stdout.flush()
 
 

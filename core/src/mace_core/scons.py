@@ -189,11 +189,14 @@ class Build:
         nodes = {variant.name: self._add(folder, variant.steps) for variant in variants}
         common = self._add(folder, common_steps(place, variants))
         products = [*nodes.values(), common]
-        places = [f"{parsed.library} for {variant.name}: {variant.shown_folder}" for variant in variants]
+        size_files = {
+            f"{parsed.library} for {variant.name}: {variant.shown_folder}": variant.size_file
+            for variant in variants
+        }
         self._env.Default(
             products
             if SCons.Script.GetOption("question")
-            else self._summary(parsed.library, products, places)
+            else self._summary(parsed.library, products, size_files)
         )
         return Library(
             parsed.library, parsed, folder, {name: [*built, *common] for name, built in nodes.items()}
@@ -247,12 +250,12 @@ class Build:
         self._env.AlwaysBuild(nodes)
         return nodes
 
-    def _summary(self, library: str, products: Sequence[Any], lines: Sequence[str]) -> Any:
-        """Return an alias that ends a build with the paths of its products.
+    def _summary(self, library: str, products: Sequence[Any], size_files: Mapping[str, Path]) -> Any:
+        """Return an alias that ends a build with the paths and sizes of its products.
 
         Without it, SCons would print for every file that it is up to date.
         """
-        env = self._env.Clone(MACE_STEP=summary_step(lines))
+        env = self._env.Clone(MACE_STEP=summary_step(size_files))
         alias = env.Alias(f"library {library}", products, ACTION)
         env.AlwaysBuild(alias)
         return alias

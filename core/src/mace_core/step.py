@@ -83,6 +83,11 @@ class LibraryPaths:
         """The file that describes the models, for validation and benchmarks."""
         return f"model/{self.variant}.json"
 
+    @property
+    def size(self) -> str:
+        """The file that tells the bytes of the library."""
+        return f"size/{self.variant}.json"
+
 
 def copy_step(place: BuildPlace, product: str, source: str | Path) -> Step:
     """Copy a file of another step, given as a string, or one from outside, given as a path."""

@@ -56,15 +56,20 @@ def manifest(library: str, models: Sequence[str], levels: Levels) -> Manifest:
         table = table_name(library, target)
         # Kernels are where the time goes; -O3 pays there, and only makes the code around them larger.
         units += [
-            Unit(f"{table}_kernels_{level.name}.c", ("-O3", *level.flags), (f"{table}_kernels.h",))
+            Unit(
+                f"{table}_kernels_{level.name}.c",
+                ("-O3", *level.flags),
+                (f"{table}_kernels.h",),
+                share=f"kernels {level.name}",
+            )
             for level in levels[target]
         ]
     weights = []
     for model in models:
         weights_file = f"{library}_{model}_weights.bin"
         weights.append(weights_file)
-        units.append(Unit(f"{library}_{model}_program.c", RARE, included))
-        units.append(Unit(f"{library}_{model}_weights.S", embeds=(weights_file,)))
+        units.append(Unit(f"{library}_{model}_program.c", RARE, included, share="programs"))
+        units.append(Unit(f"{library}_{model}_weights.S", embeds=(weights_file,), share="weights"))
     generated = (*headers, *included, *(unit.source for unit in units), *weights)
     return Manifest(library, generated=generated, headers=headers, units=tuple(units))
 
