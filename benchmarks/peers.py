@@ -3,7 +3,8 @@
 Every runtime that is installed (`pip install onnxruntime ai-edge-litert openvino MNN ncnn pnnx`, none of them
 a dependency of ours) opens the model on the same number of threads, computes the same random inputs in turn
 with the others, and must agree with our outputs. The process is bound to as many processors as there are
-threads, so that no runtime uses more. Times include the call from Python, one or two microseconds in each.
+threads, so that no runtime uses more, and a runtime begins when the workers of the one before it sleep.
+Times include the call from Python, one or two microseconds in each.
 
 Prints a table of the least milliseconds, and the geometric mean of our ratio to the best peer by type.
 Libraries, generated models and converted files are kept in builds/peers.
@@ -32,7 +33,7 @@ import numpy as np
 import runtimes
 from agreement import disagreement
 from peer_models import BFLOAT, PeerModel, choose_models, list_models, prepare
-from processor import HIDDEN, bind_processors, limit_processor
+from processor import HIDDEN, await_idle_threads, bind_processors, limit_processor
 
 from mace_core.ir import Array
 from mace_core.run import native
@@ -235,12 +236,18 @@ def open_all(
 
 
 def race(contestants: list[Contestant], seconds: float, clock: Callable[[], int]) -> None:
-    """Run all in turn, a burst each, for so many seconds and at least three rounds."""
+    """Run all in turn, a burst each, for so many seconds and at least three rounds.
+
+    Workers of some runtimes look for work for 50 milliseconds after a run: each contestant awaits that those
+    of the one before sleep, with which it would share its processors.
+    """
     for contestant in contestants:
+        await_idle_threads()
         contestant.warm_up()
     end, rounds = time.monotonic() + seconds, 0
     while time.monotonic() < end or rounds < 3:
         for contestant in contestants:
+            await_idle_threads()
             contestant.measure(clock)
         rounds += 1
 

@@ -1,4 +1,4 @@
-"""What this process sees of the processor: fewer of its cores, and fewer of its instructions.
+"""What this process has of the processor: fewer of its cores, fewer of its instructions, and no busy threads.
 
 A runtime chooses its kernels by what CPUID says, so that peers are measured at each level by
 another answer. CPUID can be made to fault on Intel processors since Ivy Bridge (`cpuid_fault` in /proc/cpuinfo),
@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -69,3 +71,22 @@ def bind_processors(count: int, every: list[int]) -> None:
     if count > len(every):
         raise SystemExit(f"--threads {count}: this machine has {len(every)} processors")
     os.sched_setaffinity(0, every[:count])
+
+
+def await_idle_threads(seconds: float = 1.0) -> None:
+    """Return when all other threads of this process sleep, at the latest after so many seconds."""
+    own, end = str(threading.get_native_id()), time.monotonic() + seconds
+    while _has_running_threads(own) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _has_running_threads(own: str) -> bool:
+    """Tell whether the system says of a thread but `own` that it runs or is ready to run (proc(5), `stat`)."""
+    for folder in Path("/proc/self/task").iterdir():
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:  # the thread ended meanwhile
+            continue
+        if state == "R" and folder.name != own:
+            return True
+    return False

@@ -3,6 +3,9 @@
  * Waking a thread takes the system 5 to 50 microseconds, longer than most layers of small models. So a worker
  * without tasks looks for new ones for SPIN_NS before it sleeps, and tasks are claimed by one atomic addition.
  * No worker looks while more threads of all pools are awake than there are processors.
+ *
+ * Each worker has a share of the tasks, the same part of every call, and those of others only when it is done
+ * with its own: so it mostly reads what it wrote itself in the call before, which its own caches hold.
  */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -31,10 +34,20 @@ enum {
   LINE = 128,        /* bytes that processors fetch together: two lines of 64 on x86 */
   SPIN_NS = 200000,  /* longer than the calls that one worker computes alone, and than the time between runs */
   LOOKS = 64,        /* between two looks at the clock, which takes as long as several looks for tasks */
-  PATIENCE = 8,      /* looks for which a worker leaves tasks to those with lower numbers */
   BLOCKS = 16,       /* a worker, at maximum: what claims cost beside tasks, and how evenly they end */
   MAX_WORKERS = 1024 /* so that blocks and workers together fit the half of a claim */
 };
+
+struct pool;
+
+/* A worker, and its share of the blocks of a call. */
+typedef struct seat {
+  struct pool *pool;
+  int32_t worker;
+  pthread_t thread;
+  char apart[LINE];
+  uint32_t claims; /* the end of the share << 16 | its next block: one word, so that a late worker never mixes two calls */
+} seat;
 
 typedef struct pool {
   mace_threads face;
@@ -45,10 +58,8 @@ typedef struct pool {
   int32_t tasks, step; /* a block is `step` tasks */
   uint32_t blocks;
   char apart_0[LINE];
-  uint32_t claims; /* blocks << 16 | the next block: one word, so that a late worker never mixes two calls */
-  char apart_1[LINE];
   uint32_t done; /* blocks that are computed */
-  char apart_2[LINE];
+  char apart_1[LINE];
   uint32_t sleeping; /* workers that only a signal wakes */
   uint32_t waiting;  /* whether the caller sleeps until all blocks are done */
   uint32_t busy;     /* whether a call is in progress */
@@ -57,13 +68,8 @@ typedef struct pool {
   uint32_t woken;    /* signals that no worker has taken; under the mutex */
   mutex mutex;
   condition work, finished;
-  pthread_t threads[];
+  seat seats[]; /* of workers; the first is the caller's */
 } pool;
-
-typedef struct seat {
-  pool *pool;
-  int32_t worker;
-} seat;
 
 /* Threads of all pools that are awake: workers, and one caller for each pool that has any. */
 static uint32_t awake_threads;
@@ -115,7 +121,7 @@ static int is_crowded(const pool *p) {
  * the caller has less to do than to signal each. */
 static void wake(pool *p, uint32_t count) {
   pthread_mutex_lock(&p->mutex.lock);
-  for (; count > 0 && p->sleeping > 0; count--) {
+  for (; count > 0 && __atomic_load_n(&p->sleeping, __ATOMIC_RELAXED); count--) {
     const uint32_t threads = p->awake ? 1 : 2;
     if (__atomic_add_fetch(&awake_threads, threads, __ATOMIC_RELAXED) > (uint32_t)p->processors) {
       __atomic_sub_fetch(&awake_threads, threads, __ATOMIC_RELAXED);
@@ -131,15 +137,24 @@ static void wake(pool *p, uint32_t count) {
 
 /* Wake a few workers where so many blocks need more than are awake. */
 static void wake_for(pool *p, uint32_t blocks) {
-  const uint32_t awake = __atomic_load_n(&p->awake, __ATOMIC_SEQ_CST);
-  if (blocks < awake + 2 || !__atomic_load_n(&p->sleeping, __ATOMIC_SEQ_CST)) return;
-  wake(p, blocks - 1 - awake < 2 ? 1 : 2);
+  /* The caller writes claims and then changes `sleeping`, by nothing; a worker changes it and then reads claims.
+   * One of the two is the second to change it, and sees what the other wrote before. */
+  if (!__atomic_fetch_add(&p->sleeping, 0, __ATOMIC_ACQ_REL)) return;
+  const uint32_t awake = __atomic_load_n(&p->awake, __ATOMIC_RELAXED);
+  if (blocks >= awake + 2) wake(p, blocks - 1 - awake < 2 ? 1 : 2);
+}
+
+/* Blocks of one share that nobody has claimed. */
+static inline uint32_t count_left(const seat *of) {
+  const uint32_t claims = __atomic_load_n(&of->claims, __ATOMIC_RELAXED);
+  return claims >> 16 > (claims & 0xffff) ? (claims >> 16) - (claims & 0xffff) : 0;
 }
 
 /* Blocks that nobody has claimed. */
 static uint32_t count_unclaimed(const pool *p) {
-  const uint32_t claims = __atomic_load_n(&p->claims, __ATOMIC_SEQ_CST);
-  return claims >> 16 > (claims & 0xffff) ? (claims >> 16) - (claims & 0xffff) : 0;
+  uint32_t count = 0;
+  for (int32_t i = 0; i < p->face.workers; i++) count += count_left(&p->seats[i]);
+  return count;
 }
 
 /* Sleep until a signal; not at all if there are tasks. */
@@ -147,9 +162,7 @@ static void sleep_until_signal(pool *p) {
   pthread_mutex_lock(&p->mutex.lock);
   const uint32_t awake = __atomic_sub_fetch(&p->awake, 1, __ATOMIC_SEQ_CST);
   __atomic_sub_fetch(&awake_threads, awake ? 1 : 2, __ATOMIC_RELAXED);
-  /* The caller writes `claims` and then reads `sleeping`, this thread the other way round: one of the two
-   * sees what the other wrote. */
-  __atomic_add_fetch(&p->sleeping, 1, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&p->sleeping, 1, __ATOMIC_ACQ_REL); /* before the look at claims: see wake_for */
   const uint32_t left = count_unclaimed(p);
   pthread_mutex_unlock(&p->mutex.lock);
   if (left) wake(p, 1);
@@ -161,17 +174,16 @@ static void sleep_until_signal(pool *p) {
   wake_for(p, count_unclaimed(p));
 }
 
-/* Return 1 as soon as there are tasks, 0 when the pool is closed. */
+/* Return 1 as soon as there are tasks, 0 when the pool is closed. Tasks of others count only after a while:
+ * with fewer blocks than workers most would only delay those who get one. */
 static int await_tasks(pool *p, int32_t worker) {
-  int32_t patience = PATIENCE;
   int64_t end = 0;
   for (uint32_t looks = 1;; looks++) {
-    const uint32_t claims = __atomic_load_n(&p->claims, __ATOMIC_RELAXED);
-    /* With fewer blocks than workers most would only delay those who get one. */
-    if (claims >> 16 > (claims & 0xffff) && ((uint32_t)worker < claims >> 16 || patience-- <= 0)) return 1;
+    if (count_left(&p->seats[worker])) return 1;
     if (__atomic_load_n(&p->closing, __ATOMIC_RELAXED)) return 0;
     pause_processor();
     if (looks % LOOKS) continue;
+    if (count_unclaimed(p)) return 1;
     const int64_t time = now();
     if (!end) end = time + SPIN_NS;
     if (time < end && !is_crowded(p)) continue;
@@ -180,10 +192,11 @@ static int await_tasks(pool *p, int32_t worker) {
   }
 }
 
-/* Compute blocks until none is left; return how many. */
-static uint32_t take_tasks(pool *p, int32_t worker) {
+/* Compute blocks of one share until none is left; return how many. */
+static uint32_t take_share(pool *p, seat *of, int32_t worker) {
   for (uint32_t count = 0;; count++) {
-    const uint32_t claim = __atomic_fetch_add(&p->claims, 1, __ATOMIC_ACQUIRE);
+    if (!count_left(of)) return count; /* a look at it leaves it in the caches of others, an addition does not */
+    const uint32_t claim = __atomic_fetch_add(&of->claims, 1, __ATOMIC_ACQUIRE);
     const uint32_t block = claim & 0xffff;
     if (block >= claim >> 16) return count;
     const int64_t first = (int64_t)block * p->step, behind = first + p->step;
@@ -192,13 +205,19 @@ static uint32_t take_tasks(pool *p, int32_t worker) {
   }
 }
 
+/* Compute blocks until none is left, the own ones first; return how many. */
+static uint32_t take_tasks(pool *p, int32_t worker) {
+  uint32_t count = 0;
+  for (int32_t i = worker; i < p->face.workers; i++) count += take_share(p, &p->seats[i], worker);
+  for (int32_t i = 0; i < worker; i++) count += take_share(p, &p->seats[i], worker);
+  return count;
+}
+
 static void *serve(void *argument) {
-  seat *own = argument;
+  const seat *own = argument;
   pool *p = own->pool;
-  const int32_t worker = own->worker;
-  free(own);
-  while (await_tasks(p, worker)) {
-    const uint32_t count = take_tasks(p, worker);
+  while (await_tasks(p, own->worker)) {
+    const uint32_t count = take_tasks(p, own->worker);
     if (!count) continue;
     const uint32_t blocks = p->blocks; /* read before the addition, behind which the caller may go on */
     if (__atomic_add_fetch(&p->done, count, __ATOMIC_SEQ_CST) != blocks) continue;
@@ -208,6 +227,17 @@ static void *serve(void *argument) {
     pthread_mutex_unlock(&p->mutex.lock);
   }
   return NULL;
+}
+
+/* Give each worker its share; of fewer blocks than workers, one each to some. */
+static void share_out(pool *p, uint32_t blocks) {
+  const uint32_t workers = (uint32_t)p->face.workers;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i < workers; i++) {
+    const uint32_t end = ((i + 1) * blocks + workers - 1) / workers;
+    if (first < end) __atomic_store_n(&p->seats[i].claims, end << 16 | first, __ATOMIC_RELEASE);
+    first = end;
+  }
 }
 
 /* Return when all blocks of a call are done. */
@@ -241,7 +271,7 @@ static void parallel(void *self, void (*task)(void *, int32_t, int32_t), void *c
   const uint32_t blocks = (uint32_t)(((int64_t)tasks + p->step - 1) / p->step);
   p->blocks = blocks;
   __atomic_store_n(&p->done, 0, __ATOMIC_RELAXED);
-  __atomic_store_n(&p->claims, blocks << 16, __ATOMIC_SEQ_CST);
+  share_out(p, blocks);
   wake_for(p, blocks);
   const uint32_t own = take_tasks(p, 0);
   if (__atomic_add_fetch(&p->done, own, __ATOMIC_ACQ_REL) != blocks) await_done(p, blocks);
@@ -252,7 +282,7 @@ mace_threads *mace_threads_new(int32_t workers) {
   /* More threads than processors only take turns. */
   const int32_t allowed = count_allowed(), limit = allowed < MAX_WORKERS ? allowed : MAX_WORKERS;
   const int32_t used = workers < limit ? workers : limit, others = used > 1 ? used - 1 : 0;
-  pool *p = calloc(1, sizeof *p + sizeof p->threads[0] * (size_t)others);
+  pool *p = calloc(1, sizeof *p + sizeof p->seats[0] * ((size_t)others + 1));
   if (!p) return NULL;
   p->face.struct_bytes = sizeof p->face, p->face.pool = p, p->face.workers = others + 1, p->face.parallel = parallel;
   p->processors = count_processors();
@@ -261,11 +291,10 @@ mace_threads *mace_threads_new(int32_t workers) {
   pthread_cond_init(&p->finished.condition, NULL);
   p->awake = (uint32_t)others;
   if (others) __atomic_add_fetch(&awake_threads, p->awake + 1, __ATOMIC_RELAXED);
-  for (int32_t i = 0; i < others; i++) {
-    seat *own = malloc(sizeof *own);
-    if (own) own->pool = p, own->worker = i + 1;
-    if (!own || pthread_create(&p->threads[i], NULL, serve, own)) {
-      free(own);
+  for (int32_t i = 1; i <= others; i++) {
+    seat *own = &p->seats[i];
+    own->pool = p, own->worker = i;
+    if (pthread_create(&own->thread, NULL, serve, own)) {
       mace_threads_delete(&p->face);
       return NULL;
     }
@@ -281,7 +310,7 @@ void mace_threads_delete(mace_threads *threads) {
   __atomic_store_n(&p->closing, 1, __ATOMIC_RELAXED);
   pthread_cond_broadcast(&p->work.condition);
   pthread_mutex_unlock(&p->mutex.lock);
-  for (int32_t i = 0; i < p->started; i++) pthread_join(p->threads[i], NULL);
+  for (int32_t i = 1; i <= p->started; i++) pthread_join(p->seats[i].thread, NULL);
   if (p->awake) __atomic_sub_fetch(&awake_threads, p->awake + 1, __ATOMIC_RELAXED);
   pthread_cond_destroy(&p->finished.condition);
   pthread_cond_destroy(&p->work.condition);
