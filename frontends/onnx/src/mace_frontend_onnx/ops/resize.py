@@ -20,7 +20,7 @@ from mace_frontend_onnx.ops import Handler
 BYTES = (DType.I8, DType.U8)
 
 MAX_AXIS_BITS, MAX_BITS = 10, 16
-"""Fractional bits of the weights of one axis, and of all, with which sums of eight-bit integers are exact in floats."""
+"""Fractional bits of the weights of one axis, and of all, with which sums of bytes are exact in floats."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def _emit_resize(node: OnnxNode, extents: Extents, attrs: Mapping[str, object]) 
 def _interpolate_bytes(node: OnnxNode, attributes: Mapping[str, Any]) -> Sequence[Result]:
     """Interpolate integers of eight bits, and cut the result towards 0, as ONNX Runtime does."""
     # UpsampleBilinear of upsamplebase.h computes in floats and casts, that of channels last in fixed point
-    # with 10 fractional bits. Both are exact, and so the same, where weights are fractions of few bits, as for
-    # twice the size; else a result that is nearly an integer may be cut to the one below.
+    # with 10 fractional bits. Both are exact, and so the same, where weights are fractions of few bits, as
+    # for twice the size; else a result that is nearly an integer may be cut to the one below.
     settings, shape = ResizeAttributes(**attributes), node.shape(0)
     bits = [_fraction_bits(axis_taps(settings, axis, size).weights) for axis, size in enumerate(shape)]
     problem = f"linear interpolation of {node.dtype(0).value} with weights that are no fractions of few bits"
