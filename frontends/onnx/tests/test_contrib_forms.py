@@ -127,6 +127,18 @@ def test_sum_of_a_skip_connection_is_an_output(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("bias", ["", ", , , a"])
+def test_weights_with_half_scales_are_exact_and_results_rounded_once(bias: str, tmp_path: Path) -> None:
+    constants = {"q": packed(3, 3, 8), "r": np.random.default_rng(5).uniform(0.5, 1, 9).astype(np.float16)}
+    if bias:
+        constants["a"] = normal(3).astype(np.float16)
+    body = f"MatMulNBits<K=40, N=3, bits=4, block_size=16>(x, q, r{bias})"
+    # Small integers, with which sums in single precision are exact in any order.
+    x = np.random.default_rng(6).integers(-4, 5, (4, 40))
+    model = RuntimeCase(f"y = com.microsoft.{body}", "float16[4,40] x", constants, values={"x": x})
+    model.check(tmp_path / "m.onnx", rtol=0, atol=0)
+
+
 def test_two_bits_are_four_in_a_byte(tmp_path: Path) -> None:
     stored, scales = packed(3, 1, 4), normal(3)
     result = case(

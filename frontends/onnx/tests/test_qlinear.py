@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from quantized_cases import check_steps
 from runtime_cases import RuntimeCase, normal
 
 from mace_core.deployment import Model
@@ -86,20 +87,6 @@ BY_CHANNEL = {
 }
 BIAS = np.arange(4, dtype=np.int32) * 300
 IMAGE = "uint8[1,3,5,4] x"
-
-
-def check_steps(case: RuntimeCase, path: Path, values: dict[str, np.ndarray]) -> list[str]:
-    """Compare integers with ONNX Runtime's, a step apart at most; return the ops."""
-    graph = RuntimeCase(case.body, case.ports, case.constants, values=values).load(path)
-    arrays = RuntimeCase(case.body, case.ports, values=values).inputs(graph)
-    run = Onnx().reference((path,), Model("m", (path,)))
-    assert run is not None
-    actual, expected = execute(graph, arrays)["y"], run(arrays)["y"]
-    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    apart = np.abs(actual.astype(int) - expected.astype(int))
-    assert apart.max() <= 1
-    assert (apart == 0).mean() > 0.9
-    return [node.op.name for node in graph.nodes]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from mace_core.graph_builder import Builder
 from mace_core.importer import OperandNode, RefusedError, to_first
 from mace_core.ir import Array, DType, Node, Quant, Shape, Storage
 from mace_core.ops.op import Op
+from mace_core.quantization import dequantize
 from mace_frontend_onnx.importer import Derivation, OnnxImporter, OnnxScope, OnnxValue
 from mace_frontend_onnx.model_file import element_type, plain_domain
 
@@ -164,7 +165,21 @@ class OnnxNode(OperandNode):
         if not self.has(index):
             return None
         value = self._value(index)
-        return self.builder.constant(value) if isinstance(value, str) else self.importer.file.array(value)
+        if not isinstance(value, str):
+            return self.importer.file.array(value)
+        array = self.builder.constant(value)
+        return self._dequantized_constant(value) if array is None else array
+
+    def _dequantized_constant(self, tensor: str) -> Array | None:
+        """Return the real numbers of a constant that a DequantizeLinear reads; None for any other tensor."""
+        # A quantizer of QDQ files puts one before every operand of floats, the value of a Pad as well.
+        node = self.builder.producer(tensor)
+        if node is None or node.op.name != "Dequantize":
+            return None
+        integers, quant = self.builder.weights.get(node.inputs[0]), self.builder.tensors[node.inputs[0]].quant
+        if integers is None or quant is None:
+            return None
+        return dequantize(integers, quant).astype(np.float32)
 
     def is_constant(self, index: int) -> bool:
         """Tell whether input `index` is a constant, without reading it."""

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from mace_core.importer import RefusedError
-from mace_core.ir import Array
+from mace_core.ir import Array, DType
 from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
@@ -247,8 +247,15 @@ def _matmul_bits(node: OnnxNode) -> Sequence[Result]:
     # They are decoded to floats here: no kernel reads them packed.
     node.refuse_unless(not node.has(4), "an order of groups (g_idx)")
     weights = node.builder.weight(f"{node.proto.input[1]}.real", _decode_weights(node))
-    bias = [node.input(5)] if node.has(5) else []
-    return node.done("MatMul", [node.input(0), weights, *bias])
+    others = [node.input(index) for index in (0, 5) if node.has(index)]
+    if node.dtype(0) is DType.F32:
+        x, *bias = others
+        return node.done("MatMul", [x, weights, *bias])
+    # ONNX Runtime widens half precision to floats, with which a product of scale and integer is exact, and
+    # rounds each result once (matmul_nbits.cc).
+    x, *bias = (node.emit("Cast", [other], {"to": DType.F32.value}, tag="float") for other in others)
+    product = node.emit("MatMul", [x, weights, *bias])
+    return node.done("Cast", [product], {"to": node.dtype(0).value})
 
 
 def _decode_weights(node: OnnxNode) -> Array:
@@ -261,7 +268,7 @@ def _decode_weights(node: OnnxNode) -> Array:
         raise RefusedError(f"weights of {bits} bits")
     blocks = -(-rows // block)
     packed = node.constant(1, "weights").reshape(columns, blocks, -1)
-    scales = node.constant(2, "scales").reshape(columns, blocks, 1)
+    scales = node.constant(2, "scales").reshape(columns, blocks, 1).astype(np.float32)
     integers = _unpack_bits(packed, bits)[..., :block].astype(np.float32)
     # Without zero points it is half the range: 8 for 4 bits.
     zeros: Array = np.full((columns, blocks, 1), 1 << (bits - 1), np.float32)
@@ -273,7 +280,7 @@ def _decode_weights(node: OnnxNode) -> Array:
         zeros = points[:, :blocks, None].astype(np.float32)
     real = (integers - zeros) * scales
     # The last block may reach beyond K.
-    return np.ascontiguousarray(real.reshape(columns, -1)[:, :rows].T.astype(scales.dtype))
+    return np.ascontiguousarray(real.reshape(columns, -1)[:, :rows].T)
 
 
 def _unpack_bits(packed: Array, bits: int) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mace_core.importer import to_last
 from mace_core.ir import Array, DType
+from mace_core.ops.shapes import broadcast
 from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
@@ -129,13 +130,40 @@ def qlinear_matmul(node: OnnxNode) -> Sequence[Result]:
 
 
 def _matmul_integer(node: OnnxNode) -> Sequence[Result]:
+    a_zero, b_zero = _single_zero_point(node, 2), _single_zero_point(node, 3)
     # The IR's op has one zero point for each operand.
-    if all(not node.has(zero) or prod(node.shape(zero)) == 1 for zero in (2, 3)):
-        inputs = [node.input(i) if i < node.input_count else "" for i in range(4)]
-        return node.done("MatMulInteger", inputs)
+    if a_zero is not None and b_zero is not None:
+        return node.done("MatMulInteger", [*_integer_factors(node), a_zero, b_zero])
     factors = [_subtract_zero_point(node, 0, 2, ROWS), _subtract_zero_point(node, 1, 3)]
     product = node.emit("MatMul", factors)
     return node.done("Cast", [product], {"to": DType.I32.value})
+
+
+def _single_zero_point(node: OnnxNode, index: int) -> str | None:
+    """Return a zero point as a tensor of one element, "" if it is absent; None if there are several."""
+    if not node.has(index) or prod(node.shape(index)) == 1:
+        return node.input(index) if node.has(index) else ""
+    points = node.constant(index, "zero point") if node.is_constant(index) else None
+    # Quantizers of weights write one for each column, all 0 where they quantize symmetrically.
+    if points is None or points.size == 0 or (points != points.reshape(-1)[0]).any():
+        return None
+    return node.derive_constant(index, "single", lambda array: array.reshape(-1)[0])
+
+
+def _integer_factors(node: OnnxNode) -> list[str]:
+    """Return both operands of a MatMulInteger, of equal batches unless one of them is single."""
+    shapes = [node.shape(index) for index in (0, 1)]
+    batches = [shape[:-2] for shape in shapes]
+    # Kernels take one factor for all products, or one for each; what lies between is repeated.
+    if batches[0] == batches[1] or 1 in map(prod, batches):
+        return [node.input(index) for index in (0, 1)]
+    batch = broadcast(batches)
+    return [
+        node.input(index)
+        if shape[:-2] == batch
+        else node.emit("Expand", [node.input(index)], {"shape": (*batch, *shape[-2:])}, tag="batches")
+        for index, shape in enumerate(shapes)
+    ]
 
 
 def qlinear_add(node: OnnxNode) -> Sequence[Result]:

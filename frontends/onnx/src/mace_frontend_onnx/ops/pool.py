@@ -9,28 +9,19 @@ from types import MappingProxyType
 import numpy as np
 
 from mace_core.importer import to_first
-from mace_core.ir import DType
+from mace_core.ir import DType, Shape
 from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
-from mace_frontend_onnx.ops.window import find_paddings, find_window
+from mace_frontend_onnx.ops.window import SlidingWindow, find_paddings, find_window
 
 
 def _pool(op: str) -> Handler:
     def handle(node: OnnxNode) -> Sequence[Result]:
-        window = find_window(node, tuple(node.attr("kernel_shape")))
-        before, after = find_paddings(node, window)
         # With auto_pad the operator's page gives output sizes of its own, in which ceil_mode does not occur.
         has_ceil = bool(node.attr("ceil_mode")) and node.attr("auto_pad") == "NOTSET"
-        if has_ceil:
-            window = window.cut_to(tuple(map(sum, zip(window.size, before, after, strict=True))))
-        attrs: dict[str, object] = {
-            "kernel": window.kernel,
-            **window.steps(),
-            "pads_before": before,
-            "pads_after": after,
-            "ceil": has_ceil,
-        }
+        window = find_window(node, tuple(node.attr("kernel_shape")))
+        attrs = _geometry(window, *find_paddings(node, window), has_ceil)
         if op == "AveragePool":
             attrs["count_pad"] = bool(node.attr("count_include_pad"))
         if op == "LpPool":
@@ -41,6 +32,47 @@ def _pool(op: str) -> Handler:
         return node.channels_first(node.emit(op, [x], attrs))
 
     return handle
+
+
+def _geometry(window: SlidingWindow, before: Shape, after: Shape, has_ceil: bool) -> dict[str, object]:
+    """Return the attributes that all pools of the IR have."""
+    if has_ceil:
+        window = window.cut_to(tuple(map(sum, zip(window.size, before, after, strict=True))))
+    return {
+        "kernel": window.kernel,
+        **window.steps(),
+        "pads_before": before,
+        "pads_after": after,
+        "ceil": has_ceil,
+    }
+
+
+def quantized_average_attributes(node: OnnxNode, image: Shape) -> Mapping[str, object]:
+    """Return the attributes of AveragePool for a QLinearAveragePool (com.microsoft).
+
+    image: the extent of its input.
+    """
+    window = find_window(node, tuple(node.attr("kernel_shape") or ()), image)
+    auto = node.attr("auto_pad") or "NOTSET"
+    if auto.startswith("SAME"):
+        # Where that takes negative padding, ONNX Runtime refuses the pools of floats, but begins this one
+        # inside the image.
+        gaps = [s - r for s, r in zip(window.strides, window.reach, strict=True)]
+        problem = (
+            f"strides {list(window.strides)} leave gaps with auto_pad={auto}; export the model with pads"
+        )
+        node.refuse_unless(max(gaps) <= 1, problem)
+    before, after = find_paddings(node, window)
+    # Unlike ONNX's AveragePool, it rounds up with auto_pad=VALID as well (ONNX Runtime, PoolAttributes). With
+    # SAME there is nothing to round.
+    has_ceil = bool(node.attr("ceil_mode")) and auto in ("NOTSET", "VALID")
+    count_pad = bool(node.attr("count_include_pad"))
+    if has_ceil and count_pad:
+        # Padding that counts is divided by the size of the kernel everywhere (qlinear_pool.cc), also where
+        # the last window reaches beyond the stated padding: as if that reached further.
+        axes = zip(image, before, after, window.reach, window.strides, strict=True)
+        after = tuple(end + (reach - n - start - end) % step for n, start, end, reach, step in axes)
+    return {**_geometry(window, before, after, has_ceil), "count_pad": count_pad}
 
 
 def _with_indices(node: OnnxNode, y: str, indices: str) -> Sequence[Result]:

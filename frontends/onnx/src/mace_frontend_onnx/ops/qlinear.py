@@ -20,6 +20,7 @@ from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
 from mace_frontend_onnx.ops.conv import conv_attributes
 from mace_frontend_onnx.ops.integer import qlinear_add, qlinear_conv, qlinear_matmul
+from mace_frontend_onnx.ops.pool import quantized_average_attributes
 from mace_frontend_onnx.quantization import find_storage, output_dtype, quantized_bias, quantized_input
 
 Operand = tuple[int, int, int]
@@ -48,7 +49,9 @@ def _storages(
     for i, (x, scale, zero) in enumerate(operands):
         scales_axis = axis if i == len(operands) - 1 else None
         storages.append(find_storage(node, scale, zero, node.dtype(x), scales_axis))
-    storages.append(find_storage(node, *y, output_dtype(node, y[1])))
+    # All of them state one type for operands and result, so that without a zero point it is that of x.
+    dtype = node.dtype(y[1] if node.has(y[1]) else operands[0][0])
+    storages.append(find_storage(node, *y, dtype))
     known = list(filter(None, storages))
     return known if len(known) == len(storages) else None
 
@@ -185,6 +188,20 @@ def _global_average(node: OnnxNode) -> Mapping[str, Any]:
     return {"axes": tuple(range(2, rank))}
 
 
+def _average_pool(node: OnnxNode) -> Sequence[Result]:
+    # ONNX Runtime rounds after it has added the zero point (qlinear_pool.cc), QuantizeLinear before: with an
+    # odd one a tie goes the other way. Its optimizer makes the one of the other, so either is right.
+    x, y = _constant_storages(node, (X,), (3, 4))
+    tensor, shape = quantized_input(node, X[0], x), node.shape(X[0])
+    if node.attr("channels_last"):
+        return node.done_quantized(
+            "AveragePool", [tensor], y, quantized_average_attributes(node, shape[1:-1])
+        )
+    attrs = quantized_average_attributes(node, shape[2:])
+    pooled = node.emit_quantized("AveragePool", [node.channels_last(tensor)], y, attrs)
+    return node.channels_first(pooled)
+
+
 def _softmax(node: OnnxNode) -> Sequence[Result]:
     x, y = _constant_storages(node, (X,), (3, 4))
     tensor, shape = quantized_input(node, X[0], x), node.shape(X[0])
@@ -229,6 +246,7 @@ CONTRIB = MappingProxyType(
         "QLinearSigmoid": _unary("Sigmoid"),
         "QLinearLeakyRelu": _unary("LeakyRelu", _alpha),
         "QLinearSoftmax": _softmax,
+        "QLinearAveragePool": _average_pool,
         "QLinearGlobalAveragePool": _unary("ReduceMean", _global_average),
         "QLinearConcat": _concat,
         "QLinearWhere": _where,

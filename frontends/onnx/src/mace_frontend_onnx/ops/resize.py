@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from mace_core.ir import Shape
+from mace_core.ir import Array, DType, Shape
+from mace_core.ops.resize import ResizeAttributes, axis_taps
 from mace_frontend_onnx.importer import Result
 from mace_frontend_onnx.node import OnnxNode
 from mace_frontend_onnx.ops import Handler
+
+BYTES = (DType.I8, DType.U8)
+
+MAX_AXIS_BITS, MAX_BITS = 10, 16
+"""Fractional bits of the weights of one axis, and of all, with which sums of bytes are exact in floats."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,40 @@ def _emit_resize(node: OnnxNode, extents: Extents, attrs: Mapping[str, object]) 
     is_same = extents.sizes == node.shape(0) and all(scale == 1 for scale in extents.scales)
     if is_same and not attrs.get("roi"):
         return [node.input(0)]
-    return node.done("Resize", [node.input(0)], extents.attributes(attrs))
+    attributes = extents.attributes(attrs)
+    if attrs["mode"] == "linear" and node.dtype(0) in BYTES:
+        return _interpolate_bytes(node, attributes)
+    tensor = node.raw_input(0)
+    storage = node.builder.tensors[tensor].storage
+    if storage and attrs["mode"] == "nearest" and not attrs.get("roi"):
+        # It only moves elements then, whatever they mean.
+        return node.done_quantized("Resize", [tensor], storage, attributes)
+    return node.done("Resize", [node.input(0)], attributes)
+
+
+def _interpolate_bytes(node: OnnxNode, attributes: Mapping[str, Any]) -> Sequence[Result]:
+    """Interpolate integers of eight bits, and cut the result towards 0, as ONNX Runtime does."""
+    # UpsampleBilinear of upsamplebase.h computes in floats and casts, that of channels last in fixed point
+    # with 10 fractional bits. Both are exact, and so the same, where weights are fractions of few bits, as
+    # for twice the size; else a result that is nearly an integer may be cut to the one below.
+    settings, shape = ResizeAttributes(**attributes), node.shape(0)
+    bits = [_fraction_bits(axis_taps(settings, axis, size).weights) for axis, size in enumerate(shape)]
+    problem = f"linear interpolation of {node.dtype(0).value} with weights that are no fractions of few bits"
+    remedy = "ONNX Runtime cuts such results as they round; export the model with floats around it"
+    is_exact = max(bits, default=0) <= MAX_AXIS_BITS and sum(bits) <= MAX_BITS and not attributes.get("roi")
+    node.refuse_unless(is_exact, f"{problem}: {remedy}")
+    numbers = node.emit("Cast", [node.input(0)], {"to": DType.F32.value}, tag="float")
+    resized = node.emit("Resize", [numbers], attributes, tag="resized")
+    return node.done("Cast", [resized], {"to": node.dtype(0).value})
+
+
+def _fraction_bits(weights: Array) -> int:
+    """Return how many fractional bits hold all weights exactly; more than the maximum if none of those do."""
+    for bits in range(MAX_AXIS_BITS + 1):
+        scaled = weights.astype(np.float64) * 2**bits
+        if (scaled == np.rint(scaled)).all():
+            return bits
+    return MAX_AXIS_BITS + 1
 
 
 def _resize(node: OnnxNode) -> Sequence[Result]:

@@ -42,11 +42,15 @@ class SlidingWindow:
         return replace(self, kernel=tuple(kernel), strides=tuple(strides))
 
 
-def find_window(node: OnnxNode, kernel: Shape) -> SlidingWindow:
-    """Return the window of a node whose input 0 is [N, C, *spatial]."""
+def find_window(node: OnnxNode, kernel: Shape, size: Shape | None = None) -> SlidingWindow:
+    """Return the window of a node.
+
+    size: the extent of its input; None where input 0 is [N, C, *spatial].
+    """
     ones = (1,) * len(kernel)
     strides, dilations = node.attr("strides") or ones, node.attr("dilations") or ones
-    window = SlidingWindow(node.shape(0)[2:], kernel, tuple(strides), tuple(dilations))
+    size = node.shape(0)[2:] if size is None else size
+    window = SlidingWindow(size, kernel, tuple(strides), tuple(dilations))
     ranks = {len(window.size), len(window.kernel), len(window.strides), len(window.dilations)}
     node.refuse_unless(len(ranks) == 1 and min(window.strides, default=0) > 0, f"a window of {window}")
     return window
