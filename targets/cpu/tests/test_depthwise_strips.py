@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from quantized_graphs import I8, I16, U8, check, conv, inputs_of, storage
+from quantized_graphs import I8, I16, U8, WINDOW, check, conv, inputs_of, storage
 
-from mace_core.ir import Array, DType, Graph, Storage
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.levels import with_levels
 from mace_core.numerics import Numerics
 from mace_core.program import Arg
@@ -19,7 +21,7 @@ from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import X86
 from mace_target_cpu.quantized import depthwise_strips
-from mace_target_cpu.quantized.depthwise_strips import BLOCK, cut_strips
+from mace_target_cpu.quantized.depthwise_strips import BLOCK, count_shared_columns, cut_strips
 
 AVX2, SSE2 = (next(level for level in X86 if level.name == name) for name in ("avx2", "sse2"))
 NEEDS_AVX2 = pytest.mark.skipif(not levels_here([AVX2]), reason="the processor has no AVX2")
@@ -33,6 +35,10 @@ CASES: Mapping[str, tuple[tuple[int, ...], tuple[int, int], Mapping[str, tuple[i
     "overlap": ((1, 7, 9, 77), (3, 3), {**BORDER, "strides": (2, 2)}),
     "close8": ((2, 6, 11, 8), (3, 3), BORDER),
     "close16": ((1, 9, 9, 16), (3, 3), {**BORDER, "strides": (2, 2)}),
+    "close16_odd": ((1, 6, 9, 16), (3, 3), BORDER),
+    "two": ((1, 9, 12, 64), (3, 3), {**BORDER, "strides": (2, 2)}),
+    "tall": ((1, 12, 7, 40), (3, 3), {**BORDER, "dilations": (2, 1), "strides": (3, 1)}),
+    "narrow": ((1, 5, 1, 32), (3, 3), BORDER),
     "few": ((1, 5, 6, 24), (3, 3), BORDER),
     "even": ((1, 9, 8, 40), (4, 2), {"pads_before": (2, 0), "pads_after": (0, 3), "strides": (1, 3)}),
     "apart": ((1, 9, 11, 64), (3, 3), {"pads_before": (2, 2), "pads_after": (2, 2), "dilations": (2, 2)}),
@@ -51,6 +57,122 @@ def make_graph(name: str, kind: DType) -> Graph:
 
 def list_kernels(graph: Graph) -> set[str]:
     return {call.kernel.name for call in with_levels(Cpu(), [AVX2]).lower(graph).calls}
+
+
+def check_bits(graphs: Sequence[Graph], inputs: Mapping[str, Mapping[str, Array]], folder: Path) -> None:
+    """Assert that strips have the bits of the plain kernel."""
+    actual = run_merged(Cpu(), graphs, folder / "avx2", inputs, [AVX2])
+    expected = run_merged(Cpu(), graphs, folder / "sse2", inputs, [SSE2])
+    for graph in graphs:
+        for name in graph.outputs:
+            np.testing.assert_array_equal(actual[graph.name][name], expected[graph.name][name], graph.name)
+
+
+def count_shared(graph: Graph) -> int:
+    """Return how many columns of windows neighbors share in the kernel's call; 0 for pairs of taps."""
+    (call,) = with_levels(Cpu(), [AVX2]).lower(graph).calls
+    return int(str(call.args["shared"]))
+
+
+def graph_of_filters(name: str, filters: Array, stride: int, step: float, bias: Array) -> Graph:
+    """Return a convolution of 8 images of unsigned bytes with filters [channels, 9] and a bias in sums.
+
+    step: of the result, in sums.
+    """
+    channels = len(filters)
+    new = Builder(name)
+    x = new.input("x", DType.U8, (8, 7, 9, channels), Quant.of(1.0, 0))
+    w = new.weight("w", filters.reshape(channels, 3, 3, 1).astype(np.int8), Quant.of(1.0, 0))
+    b = new.weight("b", bias.astype(np.int32), Quant.of(1.0, 0))
+    attrs = {**WINDOW, "group": channels, "strides": (stride, stride)}
+    return new.finish(
+        new.add("Conv", [x, w, b], attrs, outputs=[new.reserve_output("y", storage(DType.I8, step))])
+    )
+
+
+@NEEDS_AVX2
+@pytest.mark.slow
+def test_columns_are_exact_for_all_signs_of_the_largest_weights(tmp_path: Path) -> None:
+    # Each line of an image is 0 or 255, so that a window's lines are so in every combination. A pair of
+    # products that saturates loses 32,003, which is 27 steps of the result.
+    filters = np.array(list(itertools.product((-127, 127), repeat=9)))
+    lines = np.arange(8)[:, None] >> (np.arange(7) % 3) & 1
+    x = np.zeros((8, 7, 9, len(filters)), np.uint8) + (255 * lines[:, :, None, None]).astype(np.uint8)
+    bias = -255 * filters.sum(axis=1) // 2
+    graphs = [
+        graph_of_filters(f"signs_{stride}", filters, stride, 127 * 9 * 255 / 250, bias) for stride in (1, 2)
+    ]
+    assert [count_shared(graph) for graph in graphs] == [2, 1]
+    check_bits(graphs, {graph.name: {"x": x} for graph in graphs}, tmp_path)
+
+
+@NEEDS_AVX2
+@pytest.mark.slow
+def test_columns_are_exact_for_drawn_weights(tmp_path: Path) -> None:
+    # The bias brings the sums of the largest bytes to 0, and a step is small: a pair that is beyond 16 bits by
+    # a unit of its weights shows.
+    random = np.random.default_rng(5)
+    x = random.integers(254, 256, (8, 7, 9, 640)).astype(np.uint8)
+    graphs = []
+    for number, deviation in enumerate((40, 70, 120)):
+        filters = np.clip(np.rint(random.normal(0, deviation, (640, 9))), -127, 127).astype(int)
+        graphs += [
+            graph_of_filters(f"drawn_{number}_{stride}", filters, stride, 10.0, -255 * filters.sum(axis=1))
+            for stride in (1, 2)
+        ]
+    check_bits(graphs, {graph.name: {"x": x} for graph in graphs}, tmp_path)
+
+
+@pytest.mark.parametrize(("tap", "weight", "shared"), [(4, -128, 0), (4, 127, 2), (1, -128, 2), (7, -128, 2)])
+def test_a_middle_weight_without_an_inverse_goes_by_pairs(tap: int, weight: int, shared: int) -> None:
+    filters = np.full((32, 9), 5)
+    filters[17, tap] = weight
+    graph = graph_of_filters("lowest", filters, 1, 100.0, np.zeros(32))
+    assert count_shared(graph) == shared
+
+
+@pytest.mark.parametrize(("weight", "shared"), [(-129, 0), (-128, 2), (127, 2), (128, 0)])
+def test_weights_beyond_bytes_go_by_pairs(weight: int, shared: int) -> None:
+    args: dict[str, Arg] = {
+        "channels": 32,
+        "kernel": (1, 3, 3),
+        "stride": (1, 1, 1),
+        "dilation": (1, 1, 1),
+    }
+    taps = np.zeros((9, 32), np.int16)
+    taps[2, 5] = weight
+    assert count_shared_columns(args, taps) == shared
+
+
+@NEEDS_AVX2
+@pytest.mark.slow
+def test_the_lowest_weights_are_exact(tmp_path: Path) -> None:
+    filters = np.array(list(itertools.product((-128, 127), (-127, 127), (-128, 127))))[np.arange(32) % 8]
+    filters = np.repeat(filters, 3, axis=1)
+    graph = graph_of_filters("lowest", filters, 1, 128 * 9 * 255 / 250, -255 * filters.sum(axis=1) // 2)
+    assert count_shared(graph) == 2
+    lines = np.arange(8)[:, None] >> (np.arange(7) % 3) & 1
+    x = np.zeros((8, 7, 9, 32), np.uint8) + (255 * lines[:, :, None, None]).astype(np.uint8)
+    check_bits([graph], {graph.name: {"x": x}}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "shared"),
+    [
+        ("block", DType.I8, 2),
+        ("block", DType.U8, 0),
+        ("overlap", DType.I8, 1),
+        ("close16_odd", DType.I8, 1),
+        ("close8", DType.I8, 0),
+        ("close16", DType.I8, 0),
+        ("tall", DType.I8, 2),
+        ("apart", DType.I8, 0),
+        ("outside", DType.I8, 0),
+        ("even", DType.I8, 0),
+    ],
+)
+def test_neighbors_share_the_columns_that_both_see(case: str, kind: DType, shared: int) -> None:
+    assert count_shared(make_graph(case, kind)) == shared
 
 
 @NEEDS_AVX2
@@ -72,11 +194,7 @@ def test_strips_give_the_bits_of_the_plain_kernel(
         (name,) = list_kernels(graph)
         assert name.startswith("conv_depthwise_strips_"), graph.name
     inputs = {graph.name: inputs_of(graph) for graph in graphs}
-    actual = run_merged(Cpu(), graphs, tmp_path / "avx2", inputs, [AVX2])
-    expected = run_merged(Cpu(), graphs, tmp_path / "sse2", inputs, [SSE2])
-    for graph in graphs:
-        for name in graph.outputs:
-            np.testing.assert_array_equal(actual[graph.name][name], expected[graph.name][name], graph.name)
+    check_bits(graphs, inputs, tmp_path)
 
 
 @NEEDS_AVX2
@@ -107,11 +225,7 @@ def test_the_greatest_sums_are_exact(tmp_path: Path) -> None:
         graph, arrays = fill(make_graph("block", kind), weight, x)
         graphs.append(graph.with_name(f"g{number}"))
         inputs[f"g{number}"] = arrays
-    actual = run_merged(Cpu(), graphs, tmp_path / "avx2", inputs, [AVX2])
-    expected = run_merged(Cpu(), graphs, tmp_path / "sse2", inputs, [SSE2])
-    for graph in graphs:
-        for name in graph.outputs:
-            np.testing.assert_array_equal(actual[graph.name][name], expected[graph.name][name], graph.name)
+    check_bits(graphs, inputs, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mace_core.candidates import Candidate
-from mace_core.ir import DType, Node
+from mace_core.ir import Array, DType, Node
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Arg, Call
@@ -15,7 +15,7 @@ from mace_target_cpu.lower.geometry import read_axes
 from mace_target_cpu.quantized.storage import EIGHT_BITS
 
 TEMPLATE = KERNELS / "conv_depthwise_strips.c.in"
-HELPER = KERNELS / "depthwise_pairs.h.in"
+HELPERS = (KERNELS / "depthwise_pairs.h.in", KERNELS / "depthwise_columns.h.in")
 LEVELS = tuple(str(level.name) for level in X86 if level.lanes == 8)
 
 BLOCK = 32
@@ -25,6 +25,8 @@ FEW_CHANNELS = (8, 16, 24)
 """Numbers of channels below a block that the kernel copies and stores in pieces of eight bytes."""
 
 MAX_TAPS = 64
+
+MIN_BYTE, MAX_BYTE = -128, 127
 
 STRIP_BYTES = 1 << 15
 """Of a strip, unless one row of results needs more: as large as the first-level cache."""
@@ -53,6 +55,25 @@ def cut_strips(args: Mapping[str, Arg]) -> tuple[int, int]:
     return rows, ((rows - 1) * stride[1] + reach[1] + 1) * line + BLOCK
 
 
+def count_shared_columns(args: Mapping[str, Arg], taps: Array) -> int:
+    """Return how many columns of windows of 3 x 3 a block of results shares with the next one.
+
+    0 where windows are others, and where depthwise_columns.h.in is not exact.
+
+    taps: weights [taps, channels] less their zero point.
+    """
+    kernel, stride, dilation = (read_axes(args[name]) for name in ("kernel", "stride", "dilation"))
+    if kernel[1:] != (3, 3) or dilation[2] != 1:
+        return 0
+    # A weight of the middle line may have to change its sign, and all of them must be bytes.
+    middle = taps[kernel[2] : 2 * kernel[2]]
+    if taps.min() < MIN_BYTE or taps.max() > MAX_BYTE or middle.min() == MIN_BYTE:
+        return 0
+    channels = int(str(args["channels"]))
+    pixels = BLOCK // channels if BLOCK % channels == 0 else 1
+    return max(0, kernel[2] - pixels * stride[2])
+
+
 def use_strips(call: Call, lowering: Lowering) -> Call:
     """Return the call by strips; Refused for windows and channels that the kernel is not written for."""
     x, y = lowering.tensors[call.reads[0]], lowering.tensors[call.writes[0]]
@@ -70,11 +91,16 @@ def use_strips(call: Call, lowering: Lowering) -> Call:
         plain,
         name=plain.name.replace("depthwise", "depthwise_strips"),
         template=TEMPLATE,
-        fields=(*plain.fields, ("flip", "i32"), ("strip_rows", "i64")),
+        fields=(*plain.fields, ("flip", "i32"), ("shared", "i32"), ("strip_rows", "i64")),
         params={},
-        helpers=(*plain.helpers, HELPER),
+        helpers=(*plain.helpers, *HELPERS),
     )
-    args = {**call.args, "flip": 128 if x.dtype is DType.I8 else 0, "strip_rows": rows}
+    args = {
+        **call.args,
+        "flip": 128 if x.dtype is DType.I8 else 0,
+        "shared": count_shared_columns(call.args, lowering.weights[call.reads[1]].make()),
+        "strip_rows": rows,
+    }
     return replace(call, kernel=strips, args=args, scratch=scratch)
 
 
