@@ -15,7 +15,7 @@ from mace_core.testing.compiled import run_merged
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import X86
-from mace_target_cpu.quantized import ordered
+from mace_target_cpu.lower import ordered
 
 HERE = [level for level in levels_here(X86) if level.dot == "quads"]
 HALF, WHOLE = 8, 16

@@ -19,10 +19,10 @@ from mace_core.testing.compiled import run_merged
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import X86, Packing
+from mace_target_cpu.lower import ordered, orders
 from mace_target_cpu.lower.igemm import pack_bytes
-from mace_target_cpu.quantized import ordered, orders
-from mace_target_cpu.quantized.order_check import check_orders
-from mace_target_cpu.quantized.orders import EMPTY, Orders, Runs, find_orders
+from mace_target_cpu.lower.order_check import check_orders
+from mace_target_cpu.lower.orders import EMPTY, Orders, Runs, find_orders
 
 POINT = {"pads_before": (0, 0), "pads_after": (0, 0)}
 HERE = [level for level in levels_here(X86) if level.dot == "quads"]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from mace_core.candidates import Candidate
 from mace_core.ir import DType, Node, Shape
+from mace_core.levels import Level
 from mace_core.lowering import Lower, Lowering, Refused
 from mace_core.program import Call, Kernel
 from mace_target_cpu.isa import KERNELS, packing, panel_width
 from mace_target_cpu.lower.gemm import optional
 from mace_target_cpu.lower.igemm import IGEMM, block_args, block_scratch, pack_bytes
+from mace_target_cpu.lower.ordered import ProductCall, offer, row_of
 from mace_target_cpu.lower.types import c_type
 
 FIELDS = (
@@ -36,20 +40,38 @@ PLAIN = (
 
 def matmul_integer(node: Node, lowering: Lowering) -> None:
     """Any product of eight-bit integers whose batches are of one shape or one of them single."""
-    a, b = (lowering.tensors[name] for name in node.inputs[:2])
-    left = a.shape if len(a.shape) > 1 else (1, *a.shape)
-    right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
-    zero = optional(node, 3)
-    # Packing happens at build time and needs values and zero point.
-    fixed = lowering.constant(b.name) is not None and (not zero or lowering.constant(zero) is not None)
-    if fixed and math.prod(right[:-2]) == 1:
-        _lower_packed(node, lowering, math.prod(left[:-1]), (right[-2], right[-1]))
+    if _is_packed(node, lowering):
+        lowering.call(node, make_product(node, lowering).call)
     else:
-        _lower_plain(node, lowering, left, right)
+        _lower_plain(node, lowering)
 
 
-def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, int]) -> None:
-    (depth, columns), a, b = size, lowering.tensors[node.inputs[0]], lowering.tensors[node.inputs[1]]
+def _factor_shapes(node: Node, lowering: Lowering) -> tuple[Shape, Shape]:
+    """Return the shapes of the factors as batches of matrices."""
+    left, right = (lowering.shape(name) for name in node.inputs[:2])
+    return left if len(left) > 1 else (1, *left), right if len(right) > 1 else (*right, 1)
+
+
+def _is_packed(node: Node, lowering: Lowering) -> bool:
+    """Tell whether the second factor is one matrix that can be packed at build time.
+
+    That needs its values and its zero point.
+    """
+    _, right = _factor_shapes(node, lowering)
+    zero = optional(node, 3)
+    is_known = lowering.constant(node.inputs[1]) is not None and (
+        not zero or lowering.constant(zero) is not None
+    )
+    return is_known and math.prod(right[:-2]) == 1
+
+
+def make_product(node: Node, lowering: Lowering) -> ProductCall:
+    """Return the call of a product with a constant matrix; Refused for any other."""
+    if not _is_packed(node, lowering):
+        raise Refused("its second factor or that one's zero point is computed, or a batch", code="other")
+    a, b = (lowering.tensors[name] for name in node.inputs[:2])
+    left, right = _factor_shapes(node, lowering)
+    rows, (depth, columns) = math.prod(left[:-1]), right[-2:]
     values, zeros = lowering.constant(b.name), lowering.constant(optional(node, 3))
     assert values is not None
     # uint8 less 128 is int8, with a zero point less 128: one kernel for both.
@@ -74,20 +96,27 @@ def _lower_packed(node: Node, lowering: Lowering, rows: int, size: tuple[int, in
         f"matmul_integer_{a.dtype.value}",
         KERNELS / "matmul_integer.c.in",
         FIELDS,
-        {"xtype": c_type(a)},
+        {"xtype": c_type(a), "is_ordered": False},
         IGEMM,
     )
-    w = lowering.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed)
-    sums = lowering.weight(f"{b.name}.sums", column_sums.shape, "int32", lambda: column_sums)
-    reads = [a.name, w, sums, optional(node, 2)]
-    lowering.call(
-        node,
-        Call(kernel, args, reads, node.outputs, scratch=block_scratch(rows, depth, 0) + column_sums.nbytes),
+    # Another level may have other panels, and its own packed weight and sums.
+    w = lowering.once(
+        (b.name, packed.shape, "integers"),
+        lambda: lowering.weight(f"{b.name}_packed", packed.shape, "int8", lambda: packed),
     )
+    sums = lowering.once(
+        (b.name, column_sums.shape, zero, "sums"),
+        lambda: lowering.weight(f"{b.name}.sums", column_sums.shape, "int32", lambda: column_sums),
+    )
+    reads = [a.name, w, sums, optional(node, 2)]
+    scratch = block_scratch(rows, depth, 0) + column_sums.nbytes
+    call = Call(kernel, args, reads, node.outputs, scratch=scratch)
+    return ProductCall(call, rows, row_of(depth), a.dtype, w)
 
 
-def _lower_plain(node: Node, lowering: Lowering, left: Shape, right: Shape) -> None:
+def _lower_plain(node: Node, lowering: Lowering) -> None:
     a, b = (lowering.tensors[name] for name in node.inputs[:2])
+    left, right = _factor_shapes(node, lowering)
     sizes = [math.prod(shape[:-2]) for shape in (left, right)]
     if 1 not in sizes and left[:-2] != right[:-2]:
         reason = (
@@ -112,4 +141,12 @@ def _lower_plain(node: Node, lowering: Lowering, left: Shape, right: Shape) -> N
     )
 
 
-LOWERINGS: dict[str, Lower] = {"MatMulInteger": matmul_integer}
+def _cost(node: Node, lowering: Lowering, level: Level) -> float:
+    """Return the number of products."""
+    left, right = _factor_shapes(node, lowering)
+    return math.prod(left) * right[-1]
+
+
+LOWERINGS: dict[str, Lower | Sequence[Candidate]] = {
+    "MatMulInteger": (offer(make_product, _cost), Candidate("products", matmul_integer, _cost)),
+}

@@ -27,12 +27,12 @@ from mace_target_cpu.lower.igemm import (
     padded_depth,
     wide_scratch,
 )
+from mace_target_cpu.lower.ordered import ProductCall, offer, row_of
+from mace_target_cpu.lower.orders import Runs
 from mace_target_cpu.quantized.byte_lines import BYTE_LINES
 from mace_target_cpu.quantized.depthwise import DEPTHWISE
 from mace_target_cpu.quantized.depthwise_byte_strips import BYTE_STRIPS
 from mace_target_cpu.quantized.depthwise_strips import offer_strips
-from mace_target_cpu.quantized.ordered import ProductCall, offer
-from mace_target_cpu.quantized.orders import Runs
 from mace_target_cpu.quantized.products import (
     PRODUCT_RESULT,
     ColumnScales,
@@ -119,12 +119,9 @@ def make_product(node: Node, lowering: Lowering) -> ProductCall:
         scratch = max(wide_scratch(rows, depth, x.dtype.size), strip.scratch)
     reads = [x.name, w, *column_weights(lowering, y.name, columns, filters.group), w_strip]
     runs = Runs(strip.pieces, padded_depth(strip.piece) // 4) if args["strip"] else row_of(depth)
-    return ProductCall(Call(conv_kernel(x), args, reads, [y.name], scratch=scratch), runs)
-
-
-def row_of(depth: int) -> Runs:
-    """Return the runs of a row that lies in one piece."""
-    return Runs(1, padded_depth(depth) // 4)
+    call = Call(conv_kernel(x), args, reads, [y.name], scratch=scratch)
+    # In the pieces of a strip where these have their own.
+    return ProductCall(call, rows, runs, x.dtype, w_strip or w)
 
 
 def make_depthwise(node: Node, lowering: Lowering) -> Call:

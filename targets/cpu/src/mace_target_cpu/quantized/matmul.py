@@ -25,8 +25,8 @@ from mace_target_cpu.lower.igemm import (
     wide_rows,
     wide_scratch,
 )
-from mace_target_cpu.quantized.conv import conv_kernel, row_of
-from mace_target_cpu.quantized.ordered import ProductCall, offer
+from mace_target_cpu.lower.ordered import ProductCall, offer, row_of
+from mace_target_cpu.quantized.conv import conv_kernel
 from mace_target_cpu.quantized.products import (
     PRODUCT_RESULT,
     ColumnScales,
@@ -91,7 +91,7 @@ def make_product(node: Node, lowering: Lowering) -> ProductCall:
     }
     reads = [x.name, w, *column_weights(lowering, y.name, columns, 1), ""]
     call = Call(conv_kernel(x), args, reads, [y.name], scratch=block_scratch(rows, depth, 0))
-    return ProductCall(call, row_of(depth))
+    return ProductCall(call, rows, row_of(depth), x.dtype, w)
 
 
 def _lower_computed(node: Node, lowering: Lowering) -> None:

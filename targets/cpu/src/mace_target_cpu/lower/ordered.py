@@ -1,11 +1,10 @@
 """Products of bytes in an order that was proven not to saturate.
 
-Convolutions and matrix products share it.
+Convolutions and matrix products share it, those of plain integers too.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,17 +12,16 @@ from functools import lru_cache
 import numpy as np
 
 from mace_core.candidates import Candidate
-from mace_core.ir import Array, Node
+from mace_core.ir import Array, DType, Node
 from mace_core.levels import Level
 from mace_core.lowering import Lowering, Refused
 from mace_core.program import Call
 from mace_target_cpu.isa import KERNELS, X86, Packing, packing
-from mace_target_cpu.lower.igemm import byte_rows
-from mace_target_cpu.quantized.order_check import check_orders
-from mace_target_cpu.quantized.orders import QUAD, QUADS, WINDOW, Orders, Runs, find_orders
-from mace_target_cpu.quantized.storage import CODES, EIGHT_BITS
+from mace_target_cpu.lower.igemm import byte_rows, padded_depth
+from mace_target_cpu.lower.order_check import check_orders
+from mace_target_cpu.lower.orders import QUAD, QUADS, WINDOW, Orders, Runs, find_orders
 
-ORDERED = (KERNELS / "igemm_bounds.h.in", KERNELS / "igemm_ordered.h.in")
+ORDERED = tuple(KERNELS / f"igemm_{name}.h.in" for name in ("bounds", "orders", "ordered"))
 LEVELS = tuple(str(level.name) for level in X86 if level.dot == "quads")
 
 FIELDS = (("pieces", "i32"), ("quads", "i32"), ("slots", "i64"))
@@ -60,17 +58,25 @@ SINGLE_COST, MIXED_COST, PLAIN_SINGLE_COST = 0.9, 1.56, 1.55
 
 @dataclass(frozen=True)
 class ProductCall:
-    """A call of conv_quantized, and what a row of its left factor consists of."""
+    """A call that multiplies rows of integers with a constant matrix.
+
+    rows: how many.  runs: what each of them consists of.  dtype: of their elements.  weight: the name of the
+    packed matrix.
+    """
 
     call: Call
+    rows: int
     runs: Runs
+    dtype: DType
+    weight: str
 
 
 @dataclass(frozen=True)
 class OrderedCall:
-    """A call of the ordered kernel, and how many slots and natural quads a panel has on the average."""
+    """A call of the ordered kernel, its rows, and how many slots and natural quads a panel has on average."""
 
     call: Call
+    rows: int
     slots: float
     natural: float
 
@@ -86,6 +92,11 @@ class ProvenOrders:
     high: int
 
 
+def row_of(depth: int) -> Runs:
+    """Return the runs of a row that lies in one piece."""
+    return Runs(1, padded_depth(depth) // QUAD)
+
+
 MakeProduct = Callable[[Node, Lowering], ProductCall]
 """Makes the call of a node, or refuses it."""
 
@@ -93,13 +104,12 @@ MakeProduct = Callable[[Node, Lowering], ProductCall]
 def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     """Return the call with the order of its weights; Refused for other activations than bytes."""
     call, runs = product.call, product.runs
-    if call.args["x_type"] not in {CODES[dtype] for dtype in EIGHT_BITS}:
+    if product.dtype.size != 1:
         raise Refused("its activations are not of eight bits", code="dtype")
     if packing(lowering) != Packing():
         raise Refused("its weights are packed for a level with another instruction", code="other")
-    # Weights lie in memory as for all levels: in the pieces of a strip where these have their own.
-    weight = call.reads[-1] or call.reads[1]
-    packed = lowering.weights[weight].make()
+    # Weights lie in memory as for all levels.
+    packed = lowering.weights[product.weight].make()
     proven = _prove_orders(packed.tobytes(), packed.shape, runs)
     orders = proven.orders
     kernel = replace(
@@ -109,14 +119,14 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
         params={**call.kernel.params, "is_ordered": True},
         helpers=(*call.kernel.helpers, *ORDERED),
     )
-    call = _widen_blocks(call, runs)
+    call = _widen_blocks(product)
     args = {**call.args, "pieces": runs.pieces, "quads": runs.quads, "slots": orders.max_slots}
     numbers = 8 * (orders.max_slots + SLOT_SLACK + runs.pieces * runs.quads + 2)
     windows, blocks = runs.pieces * (runs.quads // QUADS), -(-int(str(call.args["byte_rows"])) // BOUND_ROWS)
     # Lists of windows and of halves, each with an entry more, and the largest bytes of windows.
     lists = 8 * (windows + 1 + 2 * windows + 1)
     room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + lists + windows * WINDOW * blocks + WINDOW
-    reads = (*call.reads, *_order_weights((weight, runs), proven, lowering))
+    reads = (*call.reads, *_order_weights((product.weight, runs), proven, lowering))
     proof = (
         f"sums of two products lie between {proven.low} and {proven.high}, so 16 bits hold them; "
         f"of {packed.size // SLOT_BYTES} quads of weights, of a panel each, {orders.natural_count} are exact "
@@ -124,7 +134,7 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     )
     ordered = replace(call, kernel=kernel, args=args, reads=reads, scratch=call.scratch + room, proof=proof)
     panels = max(1, len(orders.counts))
-    return OrderedCall(ordered, len(orders.places) / panels, orders.natural_count / panels)
+    return OrderedCall(ordered, product.rows, len(orders.places) / panels, orders.natural_count / panels)
 
 
 # A lowering is tried before its cost is asked for, and then used: the same matrix three times in a row.
@@ -140,22 +150,16 @@ def _prove_orders(data: bytes, shape: tuple[int, ...], runs: Runs) -> ProvenOrde
     return ProvenOrders(orders, starts, table, low, high)
 
 
-def _widen_blocks(call: Call, runs: Runs) -> Call:
+def _widen_blocks(product: ProductCall) -> Call:
     """Return a call whose blocks have as many rows as ROW_BLOCK allows, unless they are read in a strip."""
-    if call.args["strip"]:
+    call, depth = product.call, product.runs.pieces * product.runs.quads * QUAD
+    if call.args.get("strip"):
         return call
-    rows, depth = _count_rows(call), runs.pieces * runs.quads * QUAD
-    block = byte_rows(rows, depth, ROW_BLOCK)
+    block = byte_rows(product.rows, depth, ROW_BLOCK)
     more = block - int(str(call.args["byte_rows"]))
     # Of each row: its start, its sum, and its bytes as gathered and as unsigned ones.
     scratch = call.scratch + more * (8 + 2 * depth)
     return replace(call, args={**call.args, "byte_rows": block}, scratch=scratch)
-
-
-def _count_rows(call: Call) -> int:
-    out = call.args["out"]
-    assert isinstance(out, tuple)
-    return int(str(call.args["batch"])) * math.prod(int(size) for size in out)
 
 
 def _order_weights(key: tuple[str, Runs], proven: ProvenOrders, lowering: Lowering) -> tuple[str, str]:
@@ -194,7 +198,7 @@ def offer(lower: MakeProduct, plain_cost: Callable[[Node, Lowering, Level], floa
 def compare_cost(ordered: OrderedCall) -> float:
     """Return the cost of an ordered call beside that of one that is not."""
     block, pieces, quads = (int(str(ordered.call.args[name])) for name in ("byte_rows", "pieces", "quads"))
-    rows = _count_rows(ordered.call)
+    rows = ordered.rows
     if not rows or not pieces * quads:
         return 2.0
     if rows == 1:
