@@ -13,10 +13,13 @@ import pytest
 from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.levels import Level
 from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import assert_close, random_inputs, run_merged
+from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
+from mace_target_cpu.isa import X86
 
 
 class Separate(Cpu):
@@ -112,7 +115,38 @@ def deep(net: Net) -> str:
     return net.then("Add", y, net.operand(y))
 
 
+def repeating_operands(net: Net) -> str:
+    """One number for all, one row for all rows, and one element of each."""
+    y = net.then("MatMul", net.input(3, 9, 8), net.weight(8, 37))
+    y = net.then("Mul", y, net.input(1))
+    y = net.then("Sub", net.input(37), y)
+    return net.then("Relu", net.then("Add", y, net.operand(y)))
+
+
+def products_of_integers(net: Net, rows: int = 45, columns: int = 150) -> str:
+    """Of bytes that are quantized while the network runs, as ONNX Runtime's quantizer leaves them."""
+    a = net.new.input("bytes", DType.U8, (1, rows, 33))
+    b = net.new.weight("matrix", net.rng.integers(-128, 128, (33, columns)).astype(np.int8))
+    zero = net.new.input("zero", DType.U8, ())
+    sums = net.new.one("Cast", [net.new.one("MatMulInteger", [a, b, zero])], {"to": "f32"})
+    real = net.then("Mul", sums, net.input(1))
+    return net.then("Gelu", net.then("Add", net.input(columns), real))
+
+
+def sums_of_integers(net: Net) -> str:
+    a = net.new.input("bytes", DType.I8, (4, 20))
+    b = net.new.weight("matrix", net.rng.integers(0, 256, (20, 5)).astype(np.uint8))
+    return net.new.one("Cast", [net.new.one("MatMulInteger", [a, b])], {"to": "f32"})
+
+
 CASES = {
+    "repeating": (repeating_operands, ["matmul_f32_mul_one_sub_from_columns_add_relu"]),
+    "integers": (products_of_integers, ["matmul_integer_u8_f32_mul_one_add_columns_gelunone"]),
+    "row": (
+        lambda net: products_of_integers(net, 1, 20),
+        ["matmul_integer_u8_f32_mul_one_add_gelunone"],
+    ),
+    "sums": (sums_of_integers, ["matmul_integer_i8_f32"]),
     "narrow": (lambda net: sum_behind_conv(net, 3), ["conv_f32_add_relu"]),
     "wide": (lambda net: sum_behind_conv(net, 70, kernel=3), ["conv_f32_add_relu"]),
     "groups": (lambda net: sum_behind_conv(net, 22, group=2), ["conv_f32_add_relu"]),
@@ -154,6 +188,20 @@ def test_epilogues_compute_the_same_bits(tmp_path: Path) -> None:
             if name in graph.outputs:
                 np.testing.assert_array_equal(fused[graph.name][name], separate[graph.name][name])
                 assert_close(fused[graph.name][name], expected, f"{graph.name}/{name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
+def test_every_level_converts_sums_of_integers(level: Level, tmp_path: Path) -> None:
+    graphs = [build(name) for name in ("repeating", "integers", "row", "sums")]
+    inputs = {graph.name: random_inputs(graph, 6) for graph in graphs}
+    fused, separate = (
+        run_merged(target, graphs, tmp_path / target.__class__.__name__, inputs, [level])
+        for target in (Cpu(), Separate())
+    )
+    for graph in graphs:
+        for name in graph.outputs:
+            np.testing.assert_array_equal(fused[graph.name][name], separate[graph.name][name], graph.name)
 
 
 def stored_sum(name: str, dtype: DType, operands: str, *, group: int = 1, results: int = 37) -> Graph:
@@ -241,6 +289,26 @@ def test_a_result_that_others_read_is_stored() -> None:
         return [net.then("Add", net.then("Relu", y), net.then("Sigmoid", y))]
 
     keep_apart(readers, ["conv_f32", "relu_f32", "sigmoid_f32", "add_f32"])
+
+
+def test_an_operand_that_is_longer_than_a_row_is_no_epilogue() -> None:
+    def plane(net: Net) -> list[str]:
+        y = net.then("MatMul", net.input(2, 3, 8), net.weight(8, 4))
+        return [net.then("Add", y, net.input(3, 4))]
+
+    keep_apart(plane, ["matmul_f32", "add_f32"])
+
+    def column(net: Net) -> list[str]:
+        y = net.then("MatMul", net.input(2, 3, 8), net.weight(8, 4))
+        return [net.then("Add", y, net.input(3, 1))]
+
+    keep_apart(column, ["matmul_f32", "add_f32"])
+
+    def longer_result(net: Net) -> list[str]:
+        y = net.then("MatMul", net.input(1, 8), net.weight(8, 4))
+        return [net.then("Add", y, net.input(3, 4))]
+
+    keep_apart(longer_result, ["matmul_f32", "add_f32"])
 
 
 def test_operands_of_other_shapes_are_no_epilogue() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.resources.abc import Traversable
 from math import prod
 
 from mace_core.emit.render import render
@@ -17,7 +18,12 @@ FINISH_QUANTIZED = KERNELS / "finish_quantized.c.in"
 
 EIGHT_BITS = ("int8_t", "uint8_t")
 
-PRODUCTS = ("conv.c.in", "conv_lines.c.in", "conv_winograd.c.in", "matmul.c.in")
+INTEGER_PRODUCT = "matmul_integer.c.in"
+
+MATRIX_PRODUCTS = ("matmul.c.in", INTEGER_PRODUCT)
+"""Templates of kernels that call `NAME_finish_rows`, so that operands of a step may repeat."""
+
+PRODUCTS = ("conv.c.in", "conv_lines.c.in", "conv_winograd.c.in", *MATRIX_PRODUCTS)
 """Templates of kernels that call `NAME_finish` if their parameters have one."""
 
 GEMM_PRODUCT = "conv_quantized.c.in"
@@ -43,6 +49,7 @@ class EpilogueStep:
 
     number: how many operands the steps before it read.  expression: of `vf` x, and y for a binary op.
     result: which of them the result so far is.  other: which is read from memory; "" if none is.
+    spread: what that has: "all" elements of the result, those of its "columns", or "one".
     """
 
     op: str
@@ -51,6 +58,7 @@ class EpilogueStep:
     attrs: tuple[StepAttribute, ...]
     result: Code
     other: Code
+    spread: str = "all"
 
 
 def fuse(first: Call, second: Call, tensor: str) -> Call | None:
@@ -59,28 +67,59 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
         return _fuse_stored_sum(first, second, tensor)
     if first.kernel.template.name not in PRODUCTS:
         return None
+    from_sums = first.kernel.template.name == INTEGER_PRODUCT
+    if from_sums and "finish" not in first.kernel.params:
+        return _convert_sums(first, second)
     steps: Sequence[EpilogueStep] = first.kernel.params.get("steps", ())  # type: ignore[assignment]
     number = sum(bool(step.other) for step in steps)
     step = _read_step(second, tensor, len(steps), number)
-    if step is None:
+    if step is None or not _takes_spread(first, second, step.spread):
         return None
-    steps = (*steps, step)
-    kernel, helpers = first.kernel, second.kernel.helpers
-    name, operands = f"{kernel.name}_{step.op}", number + bool(step.other)
-    finish = render(FINISH, name=CIdentifier(name), steps=steps, operands=operands)
-    params: dict[str, object] = dict(kernel.params)
-    params.update(steps=steps, operands=operands, finish=finish)
-    kernel = replace(
-        kernel,
-        name=name,
-        fields=(*kernel.fields, *((str(attr.field), "f32") for attr in step.attrs)),
-        params=params,
-        helpers=(*kernel.helpers, *(helper for helper in helpers if helper not in kernel.helpers)),
-    )
+    finished = _finish(first.kernel, f"_{step.op}", (*steps, step), second.kernel.helpers)
+    kernel = replace(finished, fields=(*finished.fields, *((str(attr.field), "f32") for attr in step.attrs)))
     args = dict(first.args)
     args.update((attr.field, second.args[attr.name]) for attr in step.attrs)
     reads = [*first.reads, *(name for name in second.reads if name != tensor)]
     return replace(first, kernel=kernel, args=args, reads=tuple(reads), writes=second.writes)
+
+
+def _convert_sums(first: Call, second: Call) -> Call | None:
+    """Return a product of plain integers that stores floats; None for any other epilogue."""
+    types = second.kernel.params
+    is_cast = second.kernel.template.name == "cast.c.in"
+    if not is_cast or types["ctype"] != "int32_t" or types["result"] != "float":
+        return None
+    return replace(first, kernel=_finish(first.kernel, "_f32", (), ()), writes=second.writes)
+
+
+def _finish(
+    kernel: Kernel, suffix: str, steps: Sequence[EpilogueStep], helpers: Sequence[Traversable]
+) -> Kernel:
+    """Return the kernel with the steps behind it."""
+    name, operands = f"{kernel.name}{suffix}", sum(bool(step.other) for step in steps)
+    finish = render(
+        FINISH,
+        name=CIdentifier(name),
+        steps=steps,
+        operands=operands,
+        from_sums=kernel.template.name == INTEGER_PRODUCT,
+        repeats_rows=any(step.spread == "columns" for step in steps),
+    )
+    params: dict[str, object] = dict(kernel.params)
+    params.update(steps=steps, operands=operands, finish=finish)
+    added = tuple(helper for helper in helpers if helper not in kernel.helpers)
+    return replace(kernel, name=name, params=params, helpers=(*kernel.helpers, *added))
+
+
+def _takes_spread(product: Call, second: Call, spread: str) -> bool:
+    """Tell whether a product can read the other operand of a call behind it as that is spread."""
+    if spread == "all":
+        return True
+    dims = second.args["dims"]
+    assert isinstance(dims, tuple)
+    # Neighboring axes are one here: the operand may be longer than a row of the product.
+    is_row = spread == "one" or dims[-1] == product.args.get("columns")
+    return is_row and product.kernel.template.name in MATRIX_PRODUCTS
 
 
 def _fuse_stored_sum(first: Call, second: Call, tensor: str) -> Call | None:
@@ -130,15 +169,40 @@ def _read_step(call: Call, tensor: str, position: int, number: int) -> EpilogueS
     if kernel.template.name == "unary.c.in":
         attrs = [StepAttribute(name, CIdentifier(f"{name}_{position}")) for name in _names(kernel)]
         return EpilogueStep(op, number, expression, tuple(attrs), Code("x"), Code(""))
-    if kernel.template.name != "binary.c.in" or not _is_dense(call):
+    spread = _find_spread(call, tensor) if kernel.template.name == "binary.c.in" else ""
+    if not spread:
         return None
     is_first = call.reads[0] == tensor or op in COMMUTATIVE
     roles = (Code("x"), Code("y")) if is_first else (Code("y"), Code("x"))
-    return EpilogueStep(op if is_first else f"{op}_from", number, expression, (), *roles)
+    # Kernels of one name are one, so all that tells steps apart is in it.
+    name = op + ("" if is_first else "_from") + ("" if spread == "all" else f"_{spread}")
+    return EpilogueStep(name, number, expression, (), *roles, spread)
 
 
 def _names(kernel: Kernel) -> list[CIdentifier]:
     return [CIdentifier(name) for name, _ in kernel.fields if name != "n"]
+
+
+def _find_spread(call: Call, tensor: str) -> str:
+    """Return what the other operand of a binary call has, see `EpilogueStep`; "" for anything else.
+
+    tensor: the operand that must have all elements of the result.
+    """
+    dims, mine, other = (call.args[name] for name in ("dims", "xs", "ys"))
+    assert isinstance(dims, tuple)
+    assert isinstance(mine, tuple)
+    assert isinstance(other, tuple)
+    if call.reads[0] != tensor:
+        mine, other = other, mine
+    long = [axis for axis, dim in enumerate(dims) if dim != 1] or [len(dims) - 1]
+    if any(mine[axis] != prod(dims[axis + 1 :]) for axis in long):
+        return ""
+    steps = [other[axis] for axis in long]
+    if steps == [mine[axis] for axis in long]:
+        return "all"
+    if not any(steps):
+        return "one"
+    return "columns" if steps[-1] == 1 and not any(steps[:-1]) else ""
 
 
 def _is_dense(call: Call) -> bool:
