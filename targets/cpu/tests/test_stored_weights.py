@@ -65,8 +65,11 @@ def product(name: str, left: Sequence[int], stored: Array, *, tail: bool = False
         return new.finish([new.one("MatMul", operands)])
     bias = np.linspace(-1, 1, stored.shape[-1]).astype(np.float32)
     y = new.one("MatMul", [*operands, new.weight("bias", bias)], {"low": -1.5, "high": 1.0})
-    other = new.input("other", DType.F32, new.shape(y))
-    return new.finish([new.one("Sigmoid", [new.one("Add", [y, other])])])
+    # One number, one row for all rows, and all elements.
+    number, row = new.weight("number", bias[:1]), new.weight("row", bias[::-1].copy())
+    for operand in (number, row, new.input("other", DType.F32, new.shape(y))):
+        y = new.one("Add", [y, operand])
+    return new.finish([new.one("Sigmoid", [y])])
 
 
 def products() -> list[Graph]:

@@ -1,4 +1,7 @@
-"""Epilogues: element-wise ops that a product computes on its results while they are still in the cache."""
+"""Epilogues: element-wise ops that a call computes on its results while they are still in the cache.
+
+Products have them, and element-wise ops of floats, which become one chain.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +69,15 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     if first.kernel.template.name in QUANTIZED_PRODUCTS:
         return _fuse_stored_sum(first, second, tensor)
     if first.kernel.template.name not in PRODUCTS:
-        return None
-    from_sums = first.kernel.template.name == INTEGER_PRODUCT
-    if from_sums and "finish" not in first.kernel.params:
+        chain = first if first.kernel.template.name == FINISH.name else _begin_chain(first)
+        if chain is None or chain.kernel.params["result"] != "float":
+            return None
+        first = chain
+        if second.kernel.template.name == "cast.c.in":
+            return _store_integers(chain, second)
+    if first.kernel.template.name == INTEGER_PRODUCT and "finish" not in first.kernel.params:
         return _convert_sums(first, second)
-    steps: Sequence[EpilogueStep] = first.kernel.params.get("steps", ())  # type: ignore[assignment]
+    steps = list_steps(first.kernel)
     number = sum(bool(step.other) for step in steps)
     step = _read_step(second, tensor, len(steps), number)
     if step is None or not _takes_spread(first, second, step.spread):
@@ -92,34 +99,89 @@ def _convert_sums(first: Call, second: Call) -> Call | None:
     return replace(first, kernel=_finish(first.kernel, "_f32", (), ()), writes=second.writes)
 
 
+def _begin_chain(call: Call) -> Call | None:
+    """Return an element-wise call of floats as a chain of one step; None for any other call."""
+    # The operand from which the chain begins must have all elements.
+    for tensor in dict.fromkeys(call.reads):
+        step = _read_step(call, tensor, 0, 0)
+        if step is None or step.spread == "columns":
+            continue
+        dims = call.args.get("dims")
+        n = prod(dims) if isinstance(dims, tuple) else call.args["n"]
+        fields = (("n", "i64"), *((str(attr.field), "f32") for attr in step.attrs))
+        kernel = Kernel("chain_f32", FINISH, fields, {}, call.kernel.helpers)
+        others = list(call.reads)
+        others.remove(tensor)
+        return replace(
+            call,
+            kernel=_finish(kernel, f"_{step.op}", (step,), ()),
+            args={"n": n, **{attr.field: call.args[attr.name] for attr in step.attrs}},
+            reads=(tensor, *others),
+        )
+    return None
+
+
+def _store_integers(chain: Call, second: Call) -> Call | None:
+    """Return a chain that stores narrow integers; None for any other conversion."""
+    types = second.kernel.params
+    if types["ctype"] != "float" or not types["narrow"]:
+        return None
+    kernel = chain.kernel
+    params = {**kernel.params, **{key: types[key] for key in ("result", "low", "high")}}
+    name = f"{kernel.name}_{second.kernel.name.rpartition('_')[2]}"
+    added = tuple(helper for helper in second.kernel.helpers if helper not in kernel.helpers)
+    kernel = replace(kernel, name=name, params=params, helpers=(*kernel.helpers, *added))
+    return replace(chain, kernel=kernel, writes=second.writes, inplace=False)
+
+
 def _finish(
     kernel: Kernel, suffix: str, steps: Sequence[EpilogueStep], helpers: Sequence[Traversable]
 ) -> Kernel:
     """Return the kernel with the steps behind it."""
     name, operands = f"{kernel.name}{suffix}", sum(bool(step.other) for step in steps)
-    finish = render(
-        FINISH,
-        name=CIdentifier(name),
-        steps=steps,
-        operands=operands,
-        from_sums=kernel.template.name == INTEGER_PRODUCT,
-        repeats_rows=any(step.spread == "columns" for step in steps),
-    )
-    params: dict[str, object] = dict(kernel.params)
-    params.update(steps=steps, operands=operands, finish=finish)
     added = tuple(helper for helper in helpers if helper not in kernel.helpers)
-    return replace(kernel, name=name, params=params, helpers=(*kernel.helpers, *added))
+    kernel = replace(kernel, name=name, helpers=(*kernel.helpers, *added))
+    params: dict[str, object] = {"steps": steps, "operands": operands}
+    if kernel.template.name == FINISH.name:
+        return replace(kernel, params=_describe(steps, is_chain=True))
+    finish = render_finish(name, steps, from_sums=kernel.template.name == INTEGER_PRODUCT)
+    return replace(kernel, params={**kernel.params, **params, "finish": finish})
+
+
+def list_steps(kernel: Kernel) -> Sequence[EpilogueStep]:
+    """Return the steps behind a kernel."""
+    return kernel.params.get("steps", ())  # type: ignore[return-value]
+
+
+def render_finish(name: str, steps: Sequence[EpilogueStep], *, from_sums: bool = False) -> Code:
+    """Return the C functions of a kernel's epilogue."""
+    return render(FINISH, name=CIdentifier(name), **_describe(steps, from_sums=from_sums))
+
+
+def _describe(
+    steps: Sequence[EpilogueStep], *, from_sums: bool = False, is_chain: bool = False
+) -> dict[str, object]:
+    """Return the parameters of the template of epilogues and chains."""
+    return {
+        "steps": steps,
+        "operands": sum(bool(step.other) for step in steps),
+        "from_sums": from_sums,
+        "repeats_rows": any(step.spread == "columns" for step in steps),
+        "is_chain": is_chain,
+        "result": Code("float"),
+    }
 
 
 def _takes_spread(product: Call, second: Call, spread: str) -> bool:
     """Tell whether a product can read the other operand of a call behind it as that is spread."""
-    if spread == "all":
+    template = product.kernel.template.name
+    if spread == "all" or (spread == "one" and template == FINISH.name):
         return True
     dims = second.args["dims"]
     assert isinstance(dims, tuple)
     # Neighboring axes are one here: the operand may be longer than a row of the product.
     is_row = spread == "one" or dims[-1] == product.args.get("columns")
-    return is_row and product.kernel.template.name in MATRIX_PRODUCTS
+    return is_row and template in MATRIX_PRODUCTS
 
 
 def _fuse_stored_sum(first: Call, second: Call, tensor: str) -> Call | None:

@@ -17,6 +17,7 @@ ELEMENTWISE = (
     "batch_norm_fold.c.in",
     "binary.c.in",
     "dequantize.c.in",
+    "finish.c.in",
     "quantize.c.in",
     "unary.c.in",
 )

@@ -26,9 +26,11 @@ def _quantize(node: OnnxNode) -> Sequence[Result]:
         return node.done_quantized("Quantize", [node.input(0)], storage)
     # QuantizeLinear takes int32 and half precision as well.
     operands = [_to_float(node, node.input(0)), _to_float(node, _along_axis(node, 1))]
+    zero = _to_float(node, _along_axis(node, 2)) if node.has(2) else ""
+    # One behind the other, so that a target can compute them as one.
     steps = node.emit("Round", [node.emit("Div", operands, tag="steps")], tag="round")
-    if node.has(2):
-        steps = node.emit("Add", [steps, _to_float(node, _along_axis(node, 2))], tag="shift")
+    if zero:
+        steps = node.emit("Add", [steps, zero], tag="shift")
     limits = np.iinfo(dtype.numpy)
     clipped = node.emit("Clip", [steps], {"min": float(limits.min), "max": float(limits.max)}, tag="saturate")
     return node.done("Cast", [clipped], {"to": dtype.value})

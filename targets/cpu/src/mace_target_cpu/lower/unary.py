@@ -21,6 +21,7 @@ VECTOR: Mapping[str, str] = {
     "Sqrt": "vf_sqrt(x)",
     "Rsqrt": "1.0f / vf_sqrt(x)",
     "Reciprocal": "1.0f / x",
+    "Round": "vf_round(x)",
     "Exp": "vf_exp(x)",
     "Log": "vf_log(x)",
     "Tanh": "vf_tanh(x)",
@@ -45,7 +46,6 @@ VECTOR: Mapping[str, str] = {
 SCALAR: Mapping[str, str] = {
     "Ceil": "ceilf(x)",
     "Floor": "floorf(x)",
-    "Round": "rintf(x)",
     "Sign": "x > 0 ? 1 : x < 0 ? -1 : x",
     "Sin": "sinf(x)",
     "Cos": "cosf(x)",

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mace_core.compact_weights import FIELDS, INTEGER_FIELDS, WideningKernels, integer_args
-from mace_core.emit.render import render
-from mace_core.emit.text import CIdentifier
 from mace_core.integer_recovery import IntegerForm
 from mace_core.program import Call, Kernel
-from mace_target_cpu.epilogue import FINISH
+from mace_target_cpu.epilogue import list_steps, render_finish
 from mace_target_cpu.isa import KERNELS
 from mace_target_cpu.lower.gemm import GEMM, GEMM_TILES
 from mace_target_cpu.lower.igemm import INTEGER
@@ -55,8 +53,7 @@ def _multiply_by_integers(call: Call, form: IntegerForm) -> Call | None:
     name = f"matmul_i{form.bits}_f32{suffix}"
     params = {**kernel.params, "bits": form.bits, "few": FEW_ROWS}
     if "steps" in params:
-        steps, operands = params["steps"], params["operands"]
-        params["finish"] = render(FINISH, name=CIdentifier(name), steps=steps, operands=operands)
+        params["finish"] = render_finish(name, list_steps(kernel))
     fields = (*kernel.fields, ("span", "i64"))
     helpers = (*GEMM, GEMM_TILES, *STORED)
     added = (helper for helper in kernel.helpers if helper not in helpers)
