@@ -42,7 +42,7 @@ def _upsample(node: OnnxNode) -> Sequence[Result]:
 
 
 def _floats(node: OnnxNode, index: int) -> list[float]:
-    return [float(v) for v in node.constant(index, "scales").reshape(-1)]
+    return [float(v) for v in node.real_constant(index, "scales").reshape(-1)]
 
 
 def _resize_asymmetric(node: OnnxNode, scales: Sequence[float]) -> Sequence[Result]:
