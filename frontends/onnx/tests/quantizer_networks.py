@@ -178,8 +178,14 @@ TYPES = {
     "u8i8": (QuantType.QUInt8, QuantType.QInt8),
     "u8u8": (QuantType.QUInt8, QuantType.QUInt8),
     "i8i8": (QuantType.QInt8, QuantType.QInt8),
+    # Before operator set 21 these are written as the QuantizeLinear and DequantizeLinear of com.microsoft.
+    "u8i4": (QuantType.QUInt8, QuantType.QInt4),
+    "u8u4": (QuantType.QUInt8, QuantType.QUInt4),
 }
 """Types of activations and weights; the quantizer refuses signed activations with unsigned weights."""
+
+KINDS = {"qdq": tuple(TYPES), "qoperator": ("u8i8", "u8u8", "i8i8"), "dynamic": ("u8i8", "u8u8")}
+"""Kinds of forms -> the types that each has; a dynamic one has unsigned activations by definition."""
 
 
 @dataclass(frozen=True)
@@ -230,9 +236,7 @@ class Samples(CalibrationDataReader):
 
 FORMS = tuple(
     Form(kind, types, per_channel)
-    for kind in ("qdq", "qoperator", "dynamic")
-    for types in TYPES
+    for kind, names in KINDS.items()
+    for types in names
     for per_channel in (False, True)
-    # A dynamic form has unsigned activations by definition.
-    if (kind, types) != ("dynamic", "i8i8")
 )

@@ -41,12 +41,15 @@ UNWRITTEN = {
 
 REFUSED = {
     # ONNX Runtime has no kernel for it either.
-    ("cubic", "qoperator"): "mode 'cubic' of type [iu]8; only mode 'nearest' takes it",
+    ("cubic", "qoperator"): "cubic interpolation of [iu]8; export the model with floats around it",
 }
 """Networks and kinds of forms that we refuse -> the message."""
 
 TIES = ("average", "same_average", "bilinear")
 """Networks with results that lie at a half very often."""
+
+SOFTMAX = ("softmax", "attention")
+"""Networks of which ONNX Runtime's optimizer makes another computation; few results, so that one is a large share."""
 
 
 def step_of(path: Path) -> float | None:
@@ -59,13 +62,21 @@ def step_of(path: Path) -> float | None:
     return float(numpy_helper.to_array(scale))
 
 
-def assert_near(actual: Array, expected: Array, step: float | None, name: str) -> None:
-    """Assert that results are a step apart at most and most of them equal; floats equal but for their last bits."""
+def assert_near(actual: Array, expected: Array, step: float | None, share: float) -> None:
+    """Assert that results are a step apart at most, floats equal but for their last bits, and that few differ.
+
+    share: of the results, how many may differ.
+    """
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     apart = np.abs(actual.astype(np.float64) - expected)
     rounding = 2e-6 * np.abs(expected).max()
     assert apart.max() <= (step or 0) + rounding, f"{apart.max()} apart, a step is {step}"
-    assert (apart > rounding).mean() < (0.35 if name in TIES else 0.2)
+    assert (apart > rounding).mean() <= share
+
+
+def optimized_share(name: str) -> float:
+    """Return how many of a network's results may be a step from those of ONNX Runtime's optimized session."""
+    return 0.35 if name in TIES + SOFTMAX else 0.05
 
 
 def literal_outputs(path: Path, arrays: Mapping[str, Array]) -> Array:
@@ -106,10 +117,9 @@ def test_network_is_a_step_from_onnx_runtime(form: Form, name: str, tmp_path: Pa
     step = step_of(path)
     for seed in (10, 11):
         arrays = NETWORKS[name].draw(seed)
-        expected = [runtime_outputs(path, arrays)["y"], literal_outputs(path, arrays)]
         for values in (execute(graph, arrays), execute(transformed, arrays)):
-            for array in expected:
-                assert_near(values["y"], array, step, name)
+            assert_near(values["y"], runtime_outputs(path, arrays)["y"], step, optimized_share(name))
+            assert_near(values["y"], literal_outputs(path, arrays), step, 0.35 if name in TIES else 0.02)
 
 
 @pytest.mark.slow
@@ -126,4 +136,4 @@ def test_library_is_a_step_from_onnx_runtime(form: Form, tmp_path: Path) -> None
     results = run_merged(target, graphs, tmp_path, arrays, levels_here(target.levels("host"))[:1])
     for name, outputs in results.items():
         expected = runtime_outputs(paths[name], arrays[name])["y"]
-        assert_near(outputs["y"], expected, step_of(paths[name]), name)
+        assert_near(outputs["y"], expected, step_of(paths[name]), optimized_share(name))
