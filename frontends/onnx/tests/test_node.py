@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 from onnx import helper
 from runtime_cases import RuntimeCase
 
-from mace_frontend_onnx.node import CARRIERS, STRING_CARRIERS, attribute_value, to_text
+from mace_core.importer import RefusedError
+from mace_frontend_onnx import translate
+from mace_frontend_onnx.importer import Result
+from mace_frontend_onnx.node import CARRIERS, STRING_CARRIERS, OnnxNode, attribute_value, to_text
+from mace_frontend_onnx.ops import handlers
 
 SCALES = {"s": np.float32(0.02), "z": np.uint8(128), "t": np.float32(0.03), "k": np.uint8(100)}
 X = "float[1,4,4,4] x"
@@ -104,3 +109,28 @@ def test_outputs_that_the_ir_has_besides_get_names(tmp_path: Path) -> None:
     assert one.nodes[-1].outputs == ("y", "LSTM_0/unused1", "LSTM_0/unused2")
     skipped = RuntimeCase(", , y = LSTM<hidden_size=2>(x, w, r)", "float[2,1,3] x", constants)
     assert skipped.load(tmp_path / "m.onnx").nodes[-1].outputs == ("LSTM_0/unused0", "LSTM_0/unused1", "y")
+
+
+def test_only_what_is_stored_is_a_constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real numbers of a dequantized constant are known as well, to those handlers that ask for them."""
+    body = "c = DequantizeLinear(n, s, z) y = Pad(x, p, c)"
+    constants = {"s": np.float32(0.02), "z": np.uint8(128), "n": np.uint8(131), "p": [0] * 8}
+    nodes: list[OnnxNode] = []
+
+    def keep(node: OnnxNode) -> str | Sequence[Result]:
+        nodes.append(node)
+        return handle(node)
+
+    handle = handlers()["Pad"]
+    monkeypatch.setattr(translate, "handlers", lambda: {**handlers(), "Pad": keep})
+    RuntimeCase(body, X, constants).load(tmp_path / "m.onnx")
+    (node,) = nodes
+    assert [(node.is_constant(i), node.array(i) is not None) for i in range(3)] == [
+        (False, False),
+        (True, True),
+        (False, False),
+    ]
+    assert node.real_constant(2, "value") == pytest.approx(0.06)
+    for index in (0, 2):
+        with pytest.raises(RefusedError, match="is computed at run time"):
+            node.constant(index, "value")

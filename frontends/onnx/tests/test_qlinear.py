@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,59 @@ def test_choice_between_two_scales(shapes: tuple[str, str, str], dtype: type, tm
     assert ops.count("Where") == 1
 
 
+WHERE_PORTS = "bool[3,4] c, uint8[3,4] x, uint8[3,4] v"
+WHERE_SCALES = STORED | {"u": np.float32(0.03), "r": np.uint8(3)}
+COMPUTED = "its scale or zero point (input {}) is computed at run time; export the model with constants"
+
+
+@pytest.mark.parametrize("inputs", ["x, s, z, v, t, q, u", "x, s, , v, t, q, u, r", "x, s, z, v, t, , u, r"])
+def test_choice_without_a_zero_point_is_refused_as_by_onnx_runtime(inputs: str, tmp_path: Path) -> None:
+    used = {name: value for name, value in WHERE_SCALES.items() if name in inputs}
+    case = RuntimeCase(f"y = com.microsoft.QLinearWhere(c, {inputs})", WHERE_PORTS, used)
+    index = f"c, {inputs}, ".split(", ").index("")
+    problem = (
+        rf"node 'QLinearWhere_0' \(QLinearWhere\): its input \[{index}\] is absent; export the model again"
+    )
+    with pytest.raises(MaceError, match=problem):
+        case.load(tmp_path / "m.onnx")
+    with pytest.raises(MaceError, match="ONNX Runtime refuses it"):
+        Onnx().reference((tmp_path / "m.onnx",), Model("m", (tmp_path / "m.onnx",)))
+
+
+@pytest.mark.parametrize(("name", "index"), [("s", 2), ("z", 3), ("t", 5), ("q", 6), ("u", 7), ("r", 8)])
+def test_choice_with_a_scale_or_zero_point_of_run_time_is_refused(
+    name: str, index: int, tmp_path: Path
+) -> None:
+    constants = {key: value for key, value in WHERE_SCALES.items() if key != name}
+    ports = f"{WHERE_PORTS}, {'float' if name in 'stu' else 'uint8'} {name}"
+    case = RuntimeCase("y = com.microsoft.QLinearWhere(c, x, s, z, v, t, q, u, r)", ports, constants)
+    with pytest.raises(MaceError, match=re.escape(COMPUTED.format(index))):
+        case.load(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, np.inf])
+def test_scale_that_is_no_positive_number_is_refused(scale: float, tmp_path: Path) -> None:
+    constants = WHERE_SCALES | {"t": np.float32(scale)}
+    case = RuntimeCase("y = com.microsoft.QLinearWhere(c, x, s, z, v, t, q, u, r)", WHERE_PORTS, constants)
+    with pytest.raises(
+        MaceError, match="one of its scales is not a single positive number; quantize the model"
+    ):
+        case.load(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("computed", ["", "s", "u", "s t u"])
+def test_sum_whose_result_has_no_zero_point(computed: str, dtype: type, tmp_path: Path) -> None:
+    kind, names = np.dtype(dtype).name, computed.split()
+    constants = {"s": np.float32(0.05), "z": dtype(20), "t": np.float32(0.02), "u": np.float32(0.06)}
+    stored = {name: value for name, value in constants.items() if name not in names}
+    ports = ", ".join([f"{kind}[2,6] x", f"{kind}[2,6] v", *(f"float {name}" for name in names)])
+    case = RuntimeCase("y = com.microsoft.QLinearAdd(x, s, z, v, t, z, u)", ports, stored)
+    numbers = np.random.default_rng(1).integers(0, 127, (2, 2, 6))
+    values = {"x": numbers[0], "v": numbers[1]} | {name: np.asarray(constants[name]) for name in names}
+    check_steps(case, tmp_path / "m.onnx", values)
+
+
 @pytest.mark.parametrize("computed", ["", "s", "t", "s t u"])
 def test_sum_with_scales_computed_at_run_time(computed: str, tmp_path: Path) -> None:
     """Real numbers are added then; the zero points stay as they are."""
@@ -207,7 +261,7 @@ def test_gemm_of_two_operands_that_are_computed(attributes: str, tmp_path: Path)
             {"b": np.ones((3, 4), np.int32)},
             "its C is no constant with one number for each column",
         ),
-        ("transB=0", ", float s", {"s": None}, "its scales are computed at run time"),
+        ("transB=0", ", float s", {"s": None}, r"its scale or zero point \(input 1\) is computed"),
         ("transB=0", ", int32[4] b", {"b": None}, "its C is no constant"),
     ],
 )

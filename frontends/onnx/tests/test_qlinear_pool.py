@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from quantized_cases import check_compiled, check_steps
 from runtime_cases import RuntimeCase
 
 from mace_core.errors import MaceError
+from mace_core.run.reference import execute
 
 STORED = {"s": np.float32(0.0513), "u": np.float32(0.0207)}
 AVERAGES = {
@@ -20,6 +22,8 @@ AVERAGES = {
     # Divided by 9 where the window reaches beyond the padding; ONNX's AveragePool divides by fewer.
     "counted_ceil": "kernel_shape=[3,3], strides=[2,3], pads=[1,0,1,1], ceil_mode=1, count_include_pad=1",
     "upper": 'kernel_shape=[3,2], auto_pad="SAME_UPPER", strides=[2,1], count_include_pad=1',
+    # Columns 0, 2 ... and rows 0, 3: none lies before the image.
+    "gaps": 'kernel_shape=[1,2], auto_pad="SAME_LOWER", strides=[3,2]',
     "lower": 'kernel_shape=[2,3], auto_pad="SAME_LOWER", ceil_mode=1',
     # One more row than ONNX's AveragePool has with these attributes.
     "valid_ceil": 'kernel_shape=[3,3], auto_pad="VALID", strides=[2,2], ceil_mode=1',
@@ -80,6 +84,10 @@ def test_result_without_a_zero_point_has_the_type_of_its_operand(operator: str, 
             'AveragePool<kernel_shape=[1,2], strides=[3,2], auto_pad="SAME_UPPER">',
             r"strides \[3, 2\] leave gaps with auto_pad=SAME_UPPER; export the model with pads",
         ),
+        (
+            'AveragePool<kernel_shape=[1,1], strides=[6,1], auto_pad="SAME_LOWER">',
+            r"strides \[6, 1\] leave gaps with auto_pad=SAME_LOWER; export the model with pads",
+        ),
         # ONNX Runtime describes it, and has no kernel for it.
         (
             "ReduceMean<axes=[2], keepdims=1>",
@@ -92,3 +100,32 @@ def test_pool_that_is_refused(operator: str, message: str, tmp_path: Path) -> No
     body = f"y = com.microsoft.QLinear{operator}(x, s, p, u, r)"
     with pytest.raises(MaceError, match=message):
         RuntimeCase(body, "uint8[1,3,6,7] x", constants).load(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_a_tie_goes_where_quantize_linear_rounds_it(dtype: type, tmp_path: Path) -> None:
+    """ONNX Runtime's optimizer lets it go the other way with an odd zero point: both are results of one file."""
+    constants = {"s": np.float32(0.5), "z": dtype(31)}
+    x = np.random.default_rng(1).integers(0, 100, (1, 2, 8, 8)).astype(dtype)
+    ports = f"{np.dtype(dtype).name}[1,2,8,8] x"
+    attributes = "kernel_shape=[2,2], strides=[2,2]"
+    body = f"a = DequantizeLinear(x, s, z) b = AveragePool<{attributes}>(a) y = QuantizeLinear(b, s, z)"
+    file = RuntimeCase(body, ports, constants, values={"x": x})
+    single = RuntimeCase(
+        f"y = com.microsoft.QLinearAveragePool<{attributes}>(x, s, z, s, z)", ports, constants
+    )
+    means = x.reshape(1, 2, 4, 2, 4, 2).astype(np.float64).mean((3, 5))
+    assert (means % 1 == 0.5).mean() > 0.1
+    for case in (file, single):
+        graph = case.load(tmp_path / "m.onnx")
+        np.testing.assert_array_equal(execute(graph, {"x": x})["y"], np.rint(means - 31) + 31)
+    file.write(tmp_path / "m.onnx")
+    levels = onnxruntime.GraphOptimizationLevel
+    for level, expected in (
+        (levels.ORT_DISABLE_ALL, np.rint(means - 31) + 31),
+        (levels.ORT_ENABLE_ALL, np.rint(means)),
+    ):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = level
+        session = onnxruntime.InferenceSession(tmp_path / "m.onnx", options)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)

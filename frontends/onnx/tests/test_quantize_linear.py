@@ -161,3 +161,38 @@ def test_one_scale_in_a_list_holds_for_a_vector(opset: int, tmp_path: Path) -> N
     ours, theirs = computed(Case("DequantizeLinear", (6,), (1,), opset=opset), tmp_path)
     assert ours is not None
     np.testing.assert_allclose(ours, theirs)
+
+
+STORED = np.random.default_rng(2).integers(0, 65536, (2, 3, 4))
+CONTRIB = {
+    "words": RuntimeCase(
+        "y = com.microsoft.DequantizeLinear(x, s, z)",
+        "uint16[2,3,4] x",
+        {"s": np.float32(0.01), "z": np.uint16(32769)},
+        values={"x": STORED},
+    ),
+    # Without the attribute several scales belong to axis 1.
+    "axis": RuntimeCase(
+        "y = com.microsoft.DequantizeLinear(x, s, z)",
+        "int16[2,3,4] x",
+        {"s": np.array([0.1, 0.2, 0.3], np.float32), "z": np.array([3, 2, 1], np.int16)},
+        values={"x": STORED - 32768},
+    ),
+    "last_axis": RuntimeCase(
+        "y = com.microsoft.QuantizeLinear<axis=-1>(x, s, z)",
+        "float[2,3,4] x",
+        {"s": np.array([0.1, 0.2, 0.3, 0.4], np.float32), "z": np.array([3, 2, 1, 0], np.uint16)},
+        values={"x": np.random.default_rng(2).normal(0, 9, (2, 3, 4))},
+    ),
+    "no_zero_point": RuntimeCase(
+        "y = com.microsoft.QuantizeLinear(x, s)",
+        "float[2,3,4] x",
+        {"s": np.float32(0.07)},
+        values={"x": np.random.default_rng(2).normal(0, 9, (2, 3, 4))},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTRIB)
+def test_operators_of_onnx_runtime_are_those_of_onnx(name: str, tmp_path: Path) -> None:
+    CONTRIB[name].check(tmp_path / "m.onnx", rtol=0, atol=0)

@@ -97,3 +97,16 @@ def test_quantized_products_that_share_a_zero_point_have_a_reference(tmp_path: P
         np.testing.assert_allclose(
             run({"x": x})["y"], expected, atol=0.04 * np.abs(weights["k"]).max() * 0.01
         )
+
+
+def test_reference_multiplies_floats_by_dequantized_weights(tmp_path: Path) -> None:
+    """ONNX Runtime's optimizer makes MatMulNBits of both, which by default rounds the floats to eight bits."""
+    integers = np.random.default_rng(1).integers(0, 255, (32, 16)).astype(np.uint8)
+    constants = {"w": integers, "s": np.float32(0.01), "z": np.uint8(120)}
+    case = RuntimeCase("d = DequantizeLinear(w, s, z) y = MatMul(x, d)", "float[3,32] x", constants)
+    x = normal(3, 32)
+    case.write(tmp_path / "m.onnx")
+    run = Onnx().reference((tmp_path / "m.onnx",), Model("m", (tmp_path / "m.onnx",)))
+    assert run is not None
+    expected = x @ ((integers.astype(np.float64) - 120) * 0.01)
+    np.testing.assert_allclose(run({"x": x})["y"], expected, rtol=0, atol=1e-6 * np.abs(expected).max())

@@ -250,7 +250,7 @@ QUANTIZED = (
     *(
         Refusal(
             f"a = com.microsoft.{op}({inputs}) y = Cast<to=1>(a)",
-            "its scales are computed at run time; export the model with constants",
+            "is computed at run time; export the model with constants",
             "uint8[2,4] x, float s",
             {"z": np.array(3, np.uint8)},
         )

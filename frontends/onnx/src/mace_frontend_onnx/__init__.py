@@ -49,9 +49,9 @@ class Onnx(Frontend):
 
     def fast_reference(self, files: Files, model: Model) -> Reference | None:
         """Return the model in ONNX Runtime on one CPU thread, quantized layers always in integers."""
-        from mace_frontend_onnx.reference import USUAL, reference
+        from mace_frontend_onnx.reference import FAST, reference
 
-        return reference(files, model, USUAL)
+        return reference(files, model, FAST)
 
     def starts(self, files: Files, model: Model) -> Mapping[str, Array]:
         """Return the initializers of inputs, which are their values where the user states no others."""

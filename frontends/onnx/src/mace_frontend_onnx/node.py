@@ -161,28 +161,30 @@ class OnnxNode(OperandNode):
         return [self.input(i) for i in range(self.input_count)]
 
     def array(self, index: int) -> Array | None:
-        """Return the elements of input `index` if it is a constant."""
+        """Return the elements of input `index` if `is_constant`; else None."""
         if not self.has(index):
             return None
         value = self._value(index)
-        if not isinstance(value, str):
-            return self.importer.file.array(value)
-        array = self.builder.constant(value)
-        return self._dequantized_constant(value) if array is None else array
+        return self.builder.constant(value) if isinstance(value, str) else self.importer.file.array(value)
 
-    def _dequantized_constant(self, tensor: str) -> Array | None:
-        """Return the real numbers of a constant that a DequantizeLinear reads; None for any other tensor."""
-        # A quantizer of QDQ files puts one before every operand of floats, the value of a Pad as well.
-        node = self.builder.producer(tensor)
+    def real_constant(self, index: int, subject: str) -> Array:
+        """Return the numbers of input `index`: of a constant, or what a DequantizeLinear makes of one.
+
+        RefusedError if it is neither. Such a result is not `is_constant`: the graph has a node for it.
+        """
+        # A quantizer of QDQ files puts a DequantizeLinear before every operand of floats, the value of a Pad
+        # as well.
+        value = self._value(index)
+        node = self.builder.producer(value) if isinstance(value, str) else None
         if node is None or node.op.name != "Dequantize":
-            return None
+            return self.constant(index, subject)
         integers, quant = self.builder.weights.get(node.inputs[0]), self.builder.tensors[node.inputs[0]].quant
         if integers is None or quant is None:
-            return None
+            return self.constant(index, subject)
         return dequantize(integers, quant).astype(np.float32)
 
     def is_constant(self, index: int) -> bool:
-        """Tell whether input `index` is a constant, without reading it."""
+        """Tell whether input `index` is a constant of the file or of the graph, without reading it."""
         if not self.has(index):
             return False
         value = self._value(index)

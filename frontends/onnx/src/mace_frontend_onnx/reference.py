@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,29 +28,39 @@ ToArrays = Callable[[Any], Mapping[str, Array]]
 
 @dataclass(frozen=True)
 class SessionSetting:
-    """A key of ONNX Runtime's sessions that is switched on, and what a report then adds to its name."""
+    """Keys of ONNX Runtime's sessions with their values, and what a report then adds to its name."""
 
-    key: str = ""
+    keys: Mapping[str, str]
     note: str = ""
 
 
 # Without it, products of int8 weights saturate at 16 bits on x86-64 processors without VNNI, so that the
 # reference would depend on the machine (onnxruntime_session_options_config_keys.h).
-PRECISE = SessionSetting("session.x64quantprecision")
+PRECISE = MappingProxyType({"session.x64quantprecision": "1"})
+# The optimizer makes MatMulNBits of a product with dequantized weights. By default that rounds the other
+# factor to eight bits (level 4); level 1 computes in single precision, as ONNX defines both operators.
+FLOATS = MappingProxyType({"session.qdq_matmulnbits_accuracy_level": "1"})
 # ONNX Runtime 1.32 fails to make a model precise whose weights share a zero point. Then QuantizeLinear and
 # DequantizeLinear are computed as the standard defines them, with floats between them.
-LITERAL = SessionSetting("session.disable_quant_qdq", ", quantized layers in floats")
+LITERAL = SessionSetting({"session.disable_quant_qdq": "1", **FLOATS}, ", quantized layers in floats")
+EXACT = (SessionSetting({**PRECISE, **FLOATS}), LITERAL)
+"""Settings to validate with, tried one after the other."""
+
 # The same layers as integers, for benchmarks: that is how an application would run them.
-USUAL = SessionSetting("", ", sums of 8-bit products may saturate")
+USUAL = SessionSetting({}, ", sums of 8-bit products may saturate")
+FAST = (SessionSetting(PRECISE), USUAL)
+"""Settings to measure with, tried one after the other."""
 
 
-def reference(files: Files, model: Model, alternative: SessionSetting = LITERAL) -> Reference | None:
+def reference(
+    files: Files, model: Model, settings: tuple[SessionSetting, SessionSetting] = EXACT
+) -> Reference | None:
     """Return what runs the model, cut where the deployment file cuts it, on one CPU thread.
 
     None if ONNX Runtime is not installed. The callable takes arrays by input name, in ONNX's order of axes,
     and returns arrays by output name for those outputs whose types the file describes.
 
-    alternative: how a model is run that ONNX Runtime cannot make precise.
+    settings: how the model is run, and how if ONNX Runtime refuses that.
     """
     if find_spec("onnxruntime") is None:
         return None
@@ -57,7 +68,7 @@ def reference(files: Files, model: Model, alternative: SessionSetting = LITERAL)
 
     inputs, fixed = [port.name for port in model.inputs], fixed_values(read(files[0]), model)
     open_session = partial(_open_session, files[0], inputs, fixed, [port.name for port in model.outputs])
-    setting = PRECISE
+    setting, alternative = settings
     try:
         session, names = open_session(setting)
     except MaceError as error:
@@ -97,8 +108,8 @@ def _open_session(
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # Errors are raised as well; ONNX Runtime would print those of a first try, too.
     options.log_severity_level = 4
-    if setting.key:
-        options.add_session_config_entry(setting.key, "1")
+    for key, value in setting.keys.items():
+        options.add_session_config_entry(key, value)
     try:
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         own_inputs = [value.name for value in session.get_inputs()]

@@ -38,7 +38,7 @@ def _nms(node: OnnxNode) -> Sequence[Result]:
 
 
 def _threshold(node: OnnxNode, index: int, default: float) -> float:
-    return float(node.constant(index, "threshold").reshape(-1)[0]) if node.has(index) else default
+    return float(node.real_constant(index, "threshold").reshape(-1)[0]) if node.has(index) else default
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType({"NonMaxSuppression": _nms})

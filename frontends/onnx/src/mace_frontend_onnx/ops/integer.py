@@ -78,16 +78,19 @@ def _conv_weights(node: OnnxNode, index: int, zero: int) -> str:
 
 
 def _requantize(node: OnnxNode, sums: str, factor: str, zero: int) -> str:
-    """Return saturate(round(sums * factor) + zero point) in the type of the zero point."""
+    """Return saturate(round(sums * factor) + zero point) in the type of the zero point, else of input 0."""
     # QuantizeLinear: rounded half to even before the zero point is added, so that an odd one does not change
     # which way a half goes.
-    steps = node.emit("Round", [node.emit("Mul", [sums, factor], tag="steps")], tag="round")
-    shift = node.emit("Cast", [node.input(zero)], {"to": FLOAT}, tag="zero")
-    limits = np.iinfo(node.dtype(zero).numpy)
-    moved = node.emit("Add", [steps, shift], tag="shift")
+    moved = node.emit("Round", [node.emit("Mul", [sums, factor], tag="steps")], tag="round")
+    # QLinearAdd: the zero point of the result may be absent; operands and result have one type.
+    dtype = node.dtype(zero if node.has(zero) else 0)
+    if node.has(zero):
+        shift = node.emit("Cast", [node.input(zero)], {"to": FLOAT}, tag="zero")
+        moved = node.emit("Add", [moved, shift], tag="shift")
+    limits = np.iinfo(dtype.numpy)
     # C leaves a cast of what the type does not hold undefined, so the limits come first.
     clipped = node.emit("Clip", [moved], {"min": float(limits.min), "max": float(limits.max)}, tag="saturate")
-    return node.emit("Cast", [clipped], {"to": node.dtype(zero).value}, tag="integers")
+    return node.emit("Cast", [clipped], {"to": dtype.value}, tag="integers")
 
 
 def _requantization_factor(node: OnnxNode) -> str:

@@ -189,7 +189,7 @@ def _pads_and_value(node: OnnxNode) -> tuple[Shape, int | float]:
     pads = node.ints(1, "pads")
     if not node.has(2):
         return pads, 0.0
-    value = node.constant(2, "value").reshape(-1)[0]
+    value = node.real_constant(2, "value").reshape(-1)[0]
     # An integer stays one: a float does not hold every integer of 64 bits.
     return pads, int(value) if value.dtype.kind in "iu" else float(value)
 

@@ -55,13 +55,15 @@ def quantized_average_attributes(node: OnnxNode, image: Shape) -> Mapping[str, o
     window = find_window(node, tuple(node.attr("kernel_shape") or ()), image)
     auto = node.attr("auto_pad") or "NOTSET"
     if auto.startswith("SAME"):
-        # Where that takes negative padding, ONNX Runtime refuses the pools of floats, but begins this one
-        # inside the image.
-        gaps = [s - r for s, r in zip(window.strides, window.reach, strict=True)]
+        # Padding is as much as ceil(size / stride) results need, also less than 0, of which C++ cuts one half
+        # towards 0: SAME_UPPER the smaller one, SAME_LOWER the larger (ComputePadAndOutputShape). Below 0 it
+        # begins this pool inside the image, and refuses the pool of floats.
+        sizes = zip(window.size, window.strides, window.reach, strict=True)
+        total = min((-(-n // step) - 1) * step + reach - n for n, step, reach in sizes)
         problem = (
             f"strides {list(window.strides)} leave gaps with auto_pad={auto}; export the model with pads"
         )
-        node.refuse_unless(max(gaps) <= 1, problem)
+        node.refuse_unless(total + (auto == "SAME_LOWER") > -2, problem)
     before, after = find_paddings(node, window)
     # Unlike ONNX's AveragePool, it rounds up with auto_pad=VALID as well (ONNX Runtime, PoolAttributes). With
     # SAME there is nothing to round.

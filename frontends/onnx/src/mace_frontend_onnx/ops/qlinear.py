@@ -7,9 +7,10 @@ Where a scale or zero point is computed at run time, the arithmetic is done in r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,12 +30,16 @@ Operand = tuple[int, int, int]
 X, W = (0, 1, 2), (3, 4, 5)
 Y_SCALE, Y_ZERO = 6, 7
 BIAS = 8
+WHERE_INPUTS = 9
 GEMM_BIAS, GEMM_Y_SCALE, GEMM_Y_ZERO = 6, 7, 8
 
 SOFTMAX_BY_AXIS = 13
 """The operator set from which on Softmax normalizes one axis."""
 
-RUNTIME_SCALES = "its scales are computed at run time; export the model with constants"
+COMPUTED_STORAGE = (
+    "its scale or zero point (input {}) is computed at run time; export the model with constants"
+)
+UNREADABLE_STORAGE = "one of its scales is not a single positive number; quantize the model again"
 
 
 def _storages(
@@ -60,8 +65,16 @@ def _constant_storages(node: OnnxNode, operands: Sequence[Operand], y: tuple[int
     """Return how the operands and the result are stored; RefusedError if any is not known before run time."""
     storages = _storages(node, operands, y)
     if storages is None:
-        raise RefusedError(RUNTIME_SCALES)
+        _refuse_storages(node, operands, y)
     return storages
+
+
+def _refuse_storages(node: OnnxNode, operands: Sequence[Operand], y: tuple[int, int]) -> NoReturn:
+    """Raise RefusedError for the first scale or zero point that is not known before run time."""
+    for index in (*chain.from_iterable(operand[1:] for operand in operands), *y):
+        is_known = not node.has(index) or node.is_constant(index)
+        node.refuse_unless(is_known, COMPUTED_STORAGE.format(index))
+    raise RefusedError(UNREADABLE_STORAGE)
 
 
 def _conv(node: OnnxNode) -> Sequence[Result]:
@@ -118,7 +131,8 @@ def _gemm_storages(node: OnnxNode, columns_axis: int) -> list[Storage]:
     if node.has(GEMM_Y_SCALE):
         storages.append(find_storage(node, GEMM_Y_SCALE, GEMM_Y_ZERO, output_dtype(node, GEMM_Y_ZERO)))
     known = [storage for storage in storages if storage is not None]
-    node.refuse_unless(len(known) == len(storages), RUNTIME_SCALES)
+    if len(known) != len(storages):
+        _refuse_storages(node, (X, W), (GEMM_Y_SCALE, GEMM_Y_ZERO))
     return known
 
 
@@ -165,7 +179,7 @@ def _binary(op: str, fallback: Callable[[OnnxNode], Sequence[Result]] | None = N
                 op, [quantized_input(node, X[0], a), quantized_input(node, W[0], b)], y
             )
         if fallback is None:
-            raise RefusedError(RUNTIME_SCALES)
+            _refuse_storages(node, (X, W), (Y_SCALE, Y_ZERO))
         return fallback(node)
 
     return handle
@@ -189,8 +203,9 @@ def _global_average(node: OnnxNode) -> Mapping[str, Any]:
 
 
 def _average_pool(node: OnnxNode) -> Sequence[Result]:
-    # ONNX Runtime rounds after it has added the zero point (qlinear_pool.cc), QuantizeLinear before: with an
-    # odd one a tie goes the other way. Its optimizer makes the one of the other, so either is right.
+    # ONNX Runtime 1.32 rounds after it has added the zero point (qlinear_pool.cc), QuantizeLinear before:
+    # with an odd one a tie goes the other way. Its optimizer makes this operator of an AveragePool between
+    # DequantizeLinear and QuantizeLinear, so that it gives both for one file. Here both are QuantizeLinear's.
     x, y = _constant_storages(node, (X,), (3, 4))
     tensor, shape = quantized_input(node, X[0], x), node.shape(X[0])
     if node.attr("channels_last"):
@@ -232,7 +247,10 @@ def _concat(node: OnnxNode) -> Sequence[Result]:
 
 
 def _where(node: OnnxNode) -> Sequence[Result]:
-    # QLinearWhere: the condition comes first, and is not quantized.
+    # QLinearWhere: the condition comes first, and is not quantized. Unlike the other operators it states all
+    # zero points (quantization_defs.cc), so that an absent one is a damaged file and no 0.
+    absent = [i for i in range(WHERE_INPUTS) if not node.has(i)]
+    node.refuse_unless(not absent, f"its input {absent[:1]} is absent; export the model again")
     a, b, y = _constant_storages(node, ((1, 2, 3), (4, 5, 6)), (7, 8))
     choices = [quantized_input(node, 1, a), quantized_input(node, 4, b)]
     return node.done_quantized("Where", [node.input(0), *choices], y)

@@ -64,7 +64,12 @@ def _factors(node: OnnxNode) -> list[str]:
 def _axis(node: OnnxNode) -> int | None:
     """Return the axis of several scales; None where one holds for all."""
     # With one scale the attribute means nothing, so exporters leave it at 1 for tensors of any rank.
-    return None if prod(node.shape(1)) == 1 else node.axis(node.attr("axis"), len(node.shape(0)))
+    return None if prod(node.shape(1)) == 1 else _stated_axis(node)
+
+
+def _stated_axis(node: OnnxNode) -> int:
+    # Operators of ONNX Runtime have no schema to look the default up in; it is the same (quantize_linear.cc).
+    return node.axis(node.attr_or("axis", 1), len(node.shape(0)))
 
 
 def _block_size(node: OnnxNode) -> int:
@@ -116,7 +121,7 @@ def _along_axis(node: OnnxNode, index: int) -> str:
     tensor = node.input(index)
     if prod(scales) == 1:
         return node.emit("Reshape", [tensor], {"shape": ()}, tag="scalar") if scales else tensor
-    axis, block = node.axis(node.attr("axis"), len(shape)), _block_size(node)
+    axis, block = _stated_axis(node), _block_size(node)
     if not block:
         per_channel = tuple(scales[0] if i == axis else 1 for i in range(len(shape)))
         return node.emit("Reshape", [tensor], {"shape": per_channel}, tag="per-channel")
@@ -125,6 +130,10 @@ def _along_axis(node: OnnxNode, index: int) -> str:
     return node.emit("Gather", [tensor, blocks], {"axis": axis}, tag="per-block")
 
 
+OPERATORS = MappingProxyType({"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize})
+
+# Those of com.microsoft are ONNX's with more types: before operator set 21 a quantizer has no other ones for
+# integers of four and sixteen bits.
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
-    {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}
+    {**OPERATORS, **{f"com.microsoft::{name}": handler for name, handler in OPERATORS.items()}}
 )

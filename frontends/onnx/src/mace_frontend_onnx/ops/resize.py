@@ -42,7 +42,7 @@ def _upsample(node: OnnxNode) -> Sequence[Result]:
 
 
 def _floats(node: OnnxNode, index: int) -> list[float]:
-    return [float(v) for v in node.constant(index, "scales").reshape(-1)]
+    return [float(v) for v in node.real_constant(index, "scales").reshape(-1)]
 
 
 def _resize_asymmetric(node: OnnxNode, scales: Sequence[float]) -> Sequence[Result]:
@@ -83,6 +83,9 @@ def _emit_resize(node: OnnxNode, extents: Extents, attrs: Mapping[str, object]) 
     if is_same and not attrs.get("roi"):
         return [node.input(0)]
     attributes = extents.attributes(attrs)
+    is_real = attrs["mode"] != "cubic" or node.dtype(0).is_float
+    problem = f"cubic interpolation of {node.dtype(0).value}; export the model with floats around it"
+    node.refuse_unless(is_real, problem)
     if attrs["mode"] == "linear" and node.dtype(0) in BYTES:
         return _interpolate_bytes(node, attributes)
     tensor = node.raw_input(0)
