@@ -1,9 +1,10 @@
-"""The bytes that a build prints at its end belong to what they are printed for."""
+"""A build of several levels: what it compiles first, and whose bytes it prints."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -45,13 +46,31 @@ def name_share(symbols: set[str]) -> str:
     return "weights" if "sized_net_weights" in symbols else "runtime"
 
 
-@pytest.mark.slow
-def test_a_build_prints_the_bytes_of_each_level(tmp_path: Path) -> None:
-    file = write_deployment(tmp_path, "sized")
+@dataclass(frozen=True)
+class Built:
+    """A library named `sized` of a model named `net`.
+
+    folder: where it was built.  printed: the lines of the build.
+    """
+
+    folder: Path
+    printed: list[str]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A build on two processors."""
+    folder = tmp_path_factory.mktemp("levels")
+    file = write_deployment(folder, "sized")
     file.write_text(f"cpu_features: [{', '.join(LEVELS[:2])}]\n{file.read_text()}")
-    printed = run([*MACE, "build", "sized.yml"], tmp_path, quick_environment(tmp_path)).splitlines()[-1]
+    printed = run([*MACE, "build", "sized.yml", "--jobs", "2"], folder, quick_environment(folder))
+    return Built(folder / "builds/sized", printed.splitlines())
+
+
+@pytest.mark.slow
+def test_a_build_prints_the_bytes_of_each_level(built: Built) -> None:
     expected: dict[str, int] = {}
-    for path in (tmp_path / "builds/sized/obj/host").rglob("*.o"):
+    for path in (built.folder / "obj/host").rglob("*.o"):
         if path.stem in TOOLS:
             continue
         with path.open("rb") as stream:
@@ -60,9 +79,17 @@ def test_a_build_prints_the_bytes_of_each_level(tmp_path: Path) -> None:
             expected[share] = expected.get(share, 0) + count_bytes(object_file)
     assert expected.keys() == {*(f"kernels {level}" for level in LEVELS), "programs", "weights", "runtime"}
     assert len(set(expected.values())) == len(expected), "two that are equal could be exchanged unseen"
-    shares, files = printed.removeprefix("  bytes: ").split("; ")
+    shares, files = built.printed[-1].removeprefix("  bytes: ").split("; ")
     assert {name: int(size) for name, size in re.findall(r"(\w[\w ]*) (\d+)", shares)} == expected
-    folder = tmp_path / "builds/sized/lib/host"
-    assert files == ", ".join(
-        f"libsized.{end} {(folder / f'libsized.{end}').stat().st_size}" for end in ("a", "so")
-    )
+    names = [f"libsized.{suffix}" for suffix in ("a", "so")]
+    assert files == ", ".join(f"{name} {(built.folder / 'lib/host' / name).stat().st_size}" for name in names)
+
+
+@pytest.mark.slow
+def test_what_takes_longest_is_compiled_first(built: Built) -> None:
+    """What became ready together was compiled in the order of a set, often with the slowest kernels last."""
+    steps = [Path(line.split()[1]).stem for line in built.printed if line.startswith("compiling")]
+    written = [name for name in steps if name.startswith("sized")]
+    assert len(written) == len(LEVELS) + 3
+    # Two begin at once, and either may be printed first.
+    assert {*written[:2]} == {f"sized_cpu_kernels_{level}" for level in LEVELS[:2]}
