@@ -56,6 +56,7 @@ def test_a_run_does_not_ask_the_processor_for_its_level() -> None:
     (program,) = [str(content) for name, content in files.items() if name.endswith("_program.c")]
     start = program.index("static void run(")
     body = program[start : program.index("static const char *choose(")]
-    assert "_levels[f->levels[0]]" in body
+    assert "level0 = f->levels[0];" in body
+    assert "_levels[level0]" in body
     assert "_choose()" not in body
     assert "_choose()" in program[start + len(body) :]

@@ -239,6 +239,19 @@ def test_deployed_files_lie_beside_library_and_programs(tmp_path: Path) -> None:
         assert step_of(variant, f"{folder}/host+acme/acme.bin").sources == ("gen/host+acme/acme.bin",)
 
 
+def test_steps_that_take_longest_are_the_most_urgent(tmp_path: Path) -> None:
+    variant = plan(tmp_path)
+    (library,) = (manifest for manifest in variant.manifests if manifest.joins_library)
+    objects = {f"obj/{variant.name}/{unit.object}": unit for unit in library.units}
+    compiling = [step for step in variant.steps if objects.keys() & set(step.products)]
+    assert len(compiling) == len(objects)
+    compiling.sort(key=lambda step: -step.urgency)
+    assert [objects[step.products[0]] for step in compiling] == [*library.units]
+    assert library.units[0].share.startswith("kernels ")
+    most_urgent = max(variant.steps, key=lambda step: step.urgency)
+    assert most_urgent.announcement.startswith("generating")
+
+
 def test_every_product_is_made_by_one_step(tmp_path: Path) -> None:
     variant = plan(tmp_path, driver(tmp_path / "plugin"))
     products = [

@@ -50,7 +50,40 @@ def test_an_interrupt_ends_it_with_the_status_of_one(tmp_path: Path, monkeypatch
     assert f"digits: {tune.INTERRUPTED}\n" in shown.stdout
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Path) -> None:
-    shown = CliRunner().invoke(main, ["tune", str(DIGITS), "--output", str(tmp_path / "none")])
+def refuse_to_measure(*_: object) -> None:
+    raise AssertionError("measured before the folder was looked at")
+
+
+def test_a_folder_that_is_missing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "some" / "tuning"
+
+    def tell(job: TuningJob, model: Model, folders: tune.TuningFolders, _: object) -> tune.TuningResult:
+        assert folders.output == folder
+        assert folder.is_dir(), "before anything is measured"
+        return tune.TuningResult(model.name, (), (), 2e6)
+
+    monkeypatch.setattr(tune, "tune_model", tell)
+    shown = CliRunner().invoke(main, ["tune", str(DIGITS), "--output", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert [*folder.iterdir()] == [], "the trial file is gone"
+
+
+@pytest.mark.parametrize("name", ["digits.tuning.yml", "some/tuning.yaml"])
+def test_a_files_name_is_no_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "tune_model", refuse_to_measure)
+    shown = CliRunner().invoke(main, ["tune", str(DIGITS), "--output", str(tmp_path / name)])
     assert shown.exit_code == 2
-    assert "no such folder; make it, or name another" in shown.stderr
+    assert shown.stderr.endswith(
+        f"{name}: is a file's name, and each model gets a file of its own; name the folder for MODEL.tuning.yml\n"
+    )
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_folder_that_takes_no_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "tune_model", refuse_to_measure)
+    (tmp_path / "file").write_text("")
+    shown = CliRunner().invoke(main, ["tune", str(DIGITS), "--output", str(tmp_path / "file" / "tuning")])
+    assert shown.exit_code == 2
+    assert shown.stderr.endswith(
+        "file/tuning: no file can be written there: Not a directory; name a folder that you may write to\n"
+    )

@@ -1,9 +1,8 @@
-"""What the templates read of a plan: addresses, steps of the engine, tasks of drivers, tensors and numbers in C."""
+"""What the templates read of a plan: addresses, steps of the engine, tasks of drivers."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import replace
 from importlib.resources import files
 
@@ -12,16 +11,16 @@ import pytest
 
 from mace_core.api import BuildConfig, Refusal, Region
 from mace_core.deployment import Model
-from mace_core.emit.model import MAX_TABLES, KernelTable, ModelView, describe_tensor, write_literal
+from mace_core.emit.literals import write_literal
+from mace_core.emit.model import MAX_TABLES, KernelTable, ModelView
 from mace_core.emit.text import CIdentifier
 from mace_core.errors import MaceError, PluginError
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Node, Quant, Tensor
+from mace_core.ir import DType, Graph, Node
 from mace_core.levels import Level
 from mace_core.part import BlobBody, BufferKind, CallsBody, MemorySpace, Part, PartPort
 from mace_core.partition import partition
 from mace_core.plan import Plan, make_plan
-from mace_core.program import Arg
 from mace_target_cpu import Cpu
 
 ISLAND = MemorySpace("island", alignment=128, granule=256, slack=32)
@@ -109,6 +108,18 @@ def test_a_device_between_kernel_calls() -> None:
     assert first.needs == ["{sizeof(mace_need), 0, 128, 256, 32, 400}"] * 2
     assert first.scratch == "{sizeof(mace_need), 0, 128, 256, 32, 1000}"
     assert first.places == ["{MACE_IN_SPACE, 0, 1024}", "{MACE_IN_SPACE, 0, 1536}", "{MACE_IN_SPACE, 0, 0}"]
+
+
+def test_calls_with_equal_arguments_share_one_constant() -> None:
+    shared = view(plan(chain("Exp", "Exp", "Tanh", "Exp")))
+    calls = shared.values().calls
+    assert [call.kernel for call in calls] == ["exp_f32", "exp_f32", "tanh_f32", "exp_f32"]
+    assert len({call.args for call in calls}) == 1
+    assert [call.arguments for call in calls] == [0, 0, 2, 0], "of one type and with equal fields"
+    new = Builder("m")
+    inputs = [new.input(f"x{size}", DType.F32, (1, size)) for size in (100, 101)]
+    calls = view(plan(new.finish([new.one("Exp", [x]) for x in inputs]))).values().calls
+    assert [call.arguments for call in calls] == [0, 1], "of other fields"
 
 
 def test_buffers_of_a_device_take_the_place_of_ports_in_its_space() -> None:
@@ -262,9 +273,7 @@ def test_a_call_of_some_levels_has_their_condition_and_argument_types_have_limit
         return ModelView("lib", replace(result, program=program, parts=(replace(part, body=body),)), tables)
 
     assert shown().values().calls[0].condition == ""
-    assert (
-        shown(levels=("fast", "base")).values().calls[0].condition == "f->levels[0] == 0 || f->levels[0] == 2"
-    )
+    assert shown(levels=("fast", "base")).values().calls[0].condition == "level0 == 0 || level0 == 2"
     assert tables["cpu"].devices == ['"cpu: fast"', '"cpu: mid"', '"cpu: base"']
     bits = 64 if dict(call.kernel.fields)["n"] in ("i64", "int64_t") else 32
     for number in (-(1 << bits - 1), (1 << bits - 1) - 1):
@@ -291,44 +300,3 @@ def test_a_model_calls_kernels_of_eight_targets_at_most() -> None:
         else:
             with pytest.raises(MaceError, match="model 'm': is computed by 9 targets; build for at most 8"):
                 ModelView("lib", several, tables)
-
-
-LITERALS: tuple[tuple[Arg, str, str], ...] = (
-    (3, "i32", "3"), (True, "i32", "1"), ((1, -2), "i64[2]", "{1, -2}"), (0.1, "f32", "0x1.99999a0000000p-4f"),
-    (0.1, "f64", "0x1.999999999999ap-4"), ((0.5, math.inf), "f32[2]", "{0x1.0000000000000p-1f, INFINITY}"),
-    (-math.inf, "f64", "-INFINITY"), (math.nan, "f32", "NAN"), (-1e39, "f32", "-INFINITY"),
-    (-(1 << 63), "i64", "INT64_MIN"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("value", "ctype", "text"), LITERALS)
-def test_numbers_in_c(value: Arg, ctype: str, text: str) -> None:
-    assert write_literal(value, ctype) == text
-
-
-@pytest.mark.parametrize(
-    ("shape", "quant", "text"),
-    [
-        ((), None, '{"t", MACE_U8, 0, {0}, 1, 0x0.0p+0f, 0}'),
-        ((2, 3), Quant((0.5,), (7,)), '{"t", MACE_U8, 2, {2, 3}, 6, 0x1.0000000000000p-1f, 7}'),
-        ((2, 1), Quant((0.5, 1.0), (7, 8), 0), '{"t", MACE_U8, 2, {2, 1}, 2, 0x0.0p+0f, 0}'),
-        ((1, 2, 1, 1, 1, 1, 1, 3), None, '{"t", MACE_U8, 8, {1, 2, 1, 1, 1, 1, 1, 3}, 6, 0x0.0p+0f, 0}'),
-        ((2, 3, 1, 1, 1, 1, 1, 1, 5), None, '{"t", MACE_U8, 8, {6, 1, 1, 1, 1, 1, 1, 5}, 30, 0x0.0p+0f, 0}'),
-    ],
-)
-def test_tensors_in_c(shape: tuple[int, ...], quant: Quant | None, text: str) -> None:
-    assert describe_tensor(Tensor("t", DType.U8, shape, quant)) == text
-
-
-@pytest.mark.parametrize(
-    ("shape", "axes"),
-    [
-        ((), "0, {0}"),
-        ((2, 3), "2, {2, 3}"),
-        ((1, 2, 3, 4, 5, 6, 7, 8), "8, {1, 2, 3, 4, 5, 6, 7, 8}"),
-        ((2, 3, 4, 1, 1, 1, 1, 1, 1, 5), "8, {24, 1, 1, 1, 1, 1, 1, 5}"),
-    ],
-)
-def test_leading_axes_of_too_many_are_one(shape: tuple[int, ...], axes: str) -> None:
-    tensor = Tensor("x", DType.F32, shape)
-    assert str(describe_tensor(tensor)) == f'{{"x", MACE_F32, {axes}, {tensor.bytes}, 0x0.0p+0f, 0}}'

@@ -3,13 +3,14 @@
 import errno
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from mace_core.api import Stream
 from mace_core.errors import MaceError
-from mace_core.run.files import plain_names, write, write_all
+from mace_core.run.files import make_folder, plain_names, write, write_all
 from mace_core.testing import hostile
 
 
@@ -27,6 +28,24 @@ def test_a_full_disk_is_one_message_and_leaves_what_was_there(
     ):
         write(tmp_path / "x.c", "new")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.c", "old")]
+
+
+def test_a_folder_that_takes_no_file_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a" / "b"
+    make_folder(folder)
+    make_folder(folder)
+    assert folder.is_dir()
+    assert not [*folder.iterdir()]
+
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(
+        MaceError,
+        match="a/b: no file can be written there: Read-only file system; name a folder that you may write to",
+    ):
+        make_folder(folder)
 
 
 def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:

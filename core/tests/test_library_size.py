@@ -64,6 +64,68 @@ def test_what_cannot_be_measured_is_unknown(compiled: Path, tmp_path: Path) -> N
     assert show_size(size).endswith(f"b unknown; part.o {compiled.stat().st_size}, missing.so unknown")
 
 
+BEYOND = 1 << 63
+"""An offset that no file has."""
+
+SECTIONS_AT, SECTION_COUNT, NAMES_SECTION = 40, 60, 62
+"""Where the header of an ELF file of 64 bits says where section headers begin, how many, and which has the names."""
+
+SECTION_HEADER, OFFSET, SIZE = 64, 24, 32
+"""Bytes of a section's header, and where it says where the section lies and how large it is."""
+
+
+def damage(path: Path, at: int, count: int, value: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at : at + count] = value.to_bytes(count, "little")
+    path.write_bytes(content)
+
+
+def read_number(path: Path, at: int, count: int) -> int:
+    return int.from_bytes(path.read_bytes()[at : at + count], "little")
+
+
+@pytest.fixture
+def elf(compiled: Path) -> Path:
+    """An object whose header has the places above."""
+    if compiled.read_bytes()[:6] != b"\x7fELF\x02\x01":
+        pytest.skip("this machine's objects are not ELF of 64 bits with the lowest byte first")
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("at", "count", "value"),
+    [
+        (SECTIONS_AT, 8, BEYOND),
+        (SECTIONS_AT, 8, BEYOND - 1),
+        (SECTIONS_AT, 8, 1),
+        (SECTIONS_AT, 8, 0),
+        (SECTION_COUNT, 2, 0),
+        (SECTION_COUNT, 2, 0xFFFF),
+        (NAMES_SECTION, 2, 0xFFFE),
+        (0, 1, 0),
+        (4, 1, 7),
+    ],
+)
+def test_a_damaged_header_makes_a_size_unknown(at: int, count: int, value: int, elf: Path) -> None:
+    assert measure_object(elf) is not None
+    damage(elf, at, count, value)
+    assert measure_object(elf) is None
+
+
+def test_a_damaged_section_makes_a_size_unknown(elf: Path) -> None:
+    whole = elf.read_bytes()
+    first, count = read_number(elf, SECTIONS_AT, 8), read_number(elf, SECTION_COUNT, 2)
+    names = first + read_number(elf, NAMES_SECTION, 2) * SECTION_HEADER
+    damage(elf, names + OFFSET, 8, BEYOND)
+    assert measure_object(elf) is None, "nobody knows the names of sections"
+    unknown = 0
+    for header in range(first, first + count * SECTION_HEADER, SECTION_HEADER):
+        elf.write_bytes(whole)
+        damage(elf, header + SIZE, 8, len(whole))
+        unknown += measure_object(elf) is None
+    assert unknown >= 3, "code, constants and data cannot be larger than the file"
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"shares": {}}', '{"shares": {"a": "b"}, "files": {}}', "\xff"]
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -28,7 +28,7 @@ from mace_core.errors import PluginError
 from mace_core.fingerprint import fingerprint
 from mace_core.generation import generate
 from mace_core.job import Job
-from mace_core.manifest import Manifest, Product, Unit
+from mace_core.manifest import RUNTIME_SHARE, Manifest, Product, Unit
 from mace_core.package_files import package_files
 from mace_core.registry import Registry
 from mace_core.report import arena_line, stored_line
@@ -42,6 +42,9 @@ from mace_core.tuning import tuning_file
 # Warnings do not stop the build of a product, because compilers that we have never seen have warnings of
 # their own; our tests compile the same code with -Werror (`run.compile.WARNINGS`).
 FLAGS = ("-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-ffunction-sections", "-fdata-sections")
+MOST_URGENT = 1_000_000
+"""Of generating sources, which nearly all other steps wait for."""
+
 LIBRARY_FLAGS = (*FLAGS, "-fPIC", "-fvisibility=hidden")
 
 
@@ -155,10 +158,10 @@ class _Builder:
         """Compile the units of a product and link them with these libraries, which other steps make."""
         headers = [*chain.from_iterable(library.headers for library in (manifest, *libraries))]
         objects: list[str] = []
-        for unit in manifest.units:
+        for following, unit in zip(reversed(range(len(manifest.units))), manifest.units, strict=True):
             step = self._compile(unit, manifest, headers)
             objects += step.products
-            yield step
+            yield replace(step, urgency=following)
         if manifest.product is Product.PROGRAM:
             yield from self._program(manifest, objects, libraries)
         elif manifest.abi:
@@ -204,7 +207,8 @@ class _Builder:
 
     def _measure(self, manifest: Manifest, files: Sequence[str]) -> Step:
         """Measure the library of which these are the files, once all of it is there."""
-        objects: dict[str, list[str]] = {}
+        # Printed first, as what all libraries have; units stand in the order of their compilation.
+        objects: dict[str, list[str]] = {RUNTIME_SHARE: []}
         for unit in manifest.units:
             objects.setdefault(unit.share, []).append(self._object_of(unit))
         sources = (*chain.from_iterable(objects.values()), *files)
@@ -313,7 +317,8 @@ def _generate_step(place: BuildPlace, job: Job, registry: Registry, manifests: S
     announcement = f"generating {job.deployment.library} for {job.choice.text}"
     announcement += f" ({words}; toolchain {job.choice.toolchain.name}: {compiler.libc})"
     run = partial(_generate, place, job, registry, early)
-    return Step(products, (), run, announcement, fingerprint(job, registry), (place.deployment, *read))
+    signature, inputs = fingerprint(job, registry), (place.deployment, *read)
+    return Step(products, (), run, announcement, signature, inputs, urgency=MOST_URGENT)
 
 
 def _generate(place: BuildPlace, job: Job, registry: Registry, early: Container[str], say: Say) -> None:

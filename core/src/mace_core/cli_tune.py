@@ -14,6 +14,9 @@ from mace_core.errors import MaceError
 INTERRUPTED = 130
 """The exit status after an interrupt, as shells have it: 128 and the number of the signal."""
 
+SUFFIXES = (".yml", ".yaml")
+"""Of what somebody names who expects one file: a folder of that name would be a surprise."""
+
 
 @click.command()
 @FILE
@@ -32,7 +35,7 @@ INTERRUPTED = 130
     "--output",
     default=".",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the tuning files, MODEL.tuning.yml.",
+    help="Folder of the tuning files, MODEL.tuning.yml; made where it is missing.",
 )
 @exit_on_error
 def tune(
@@ -40,14 +43,17 @@ def tune(
 ) -> None:
     """Measure the candidates for each node on the device, and write tuning files of those that are faster."""
     from mace_core.commands import load_job
+    from mace_core.run.files import make_folder
     from mace_core.run.tables import show_tuning
     from mace_core.run.tune import TuningFolders, tune_model
     from mace_core.run.tuning_job import TuningJob
 
     parsed, choice, registry = load_job(deployment, target)
     job = TuningJob(parsed, choice, registry, device, seconds, threads)
-    if not output.is_dir():
-        raise MaceError(f"--output {output}", "no such folder", "make it, or name another")
+    if output.suffix in SUFFIXES and not output.is_dir():
+        problem = "is a file's name, and each model gets a file of its own"
+        raise MaceError(f"--output {output}", problem, "name the folder for MODEL.tuning.yml")
+    make_folder(output)
     results = []
     # On the standard error, where it does not mix with the result.
     with (

@@ -75,7 +75,7 @@ class Manifest:
     content.
     copies: files that come with an installed package, by the name that they get among the generated ones.
     headers: those files that applications include.
-    units: what is compiled.
+    units: what is compiled, in this order where there are fewer processors: what takes longest stands first.
     includes: folders that units look for headers in.
     linker_script: one of the files; "" for the linker's own.
     libraries: libraries to link, as the linker calls them ("dl", "z").

@@ -26,6 +26,7 @@ import SCons.Errors
 import SCons.Node.FS
 import SCons.SConsign
 import SCons.Script
+import SCons.Taskmaster
 
 from mace_core.build_folder import BuildFolder
 from mace_core.build_steps import common_steps, plan_variant
@@ -136,6 +137,7 @@ class Build:
         SCons.SConsign.File(str(self._folder.signatures))
         # SCons calls it at the end of every build, also of one that failed.
         SCons.SConsign.write = partial(_write_signatures, SCons.SConsign.write, self._folder)
+        SCons.Taskmaster.Taskmaster.find_next_candidate = _find_most_urgent
         SCons.Script.Help(describe_options(self.registry).replace("$", "$$"))
         if SCons.Action.execute_actions and not SCons.Script.GetOption("help"):
             self._folder.open(_say)
@@ -241,6 +243,9 @@ class Build:
             nodes: list[Any] = self._env.Command(products, read, ACTION, MACE_STEP=step)
             if step.replaces:
                 self._env.Precious(nodes)
+            # What a step reads is as urgent as the step.
+            for node in (*nodes, *read):
+                node.attributes.mace_urgency = max(step.urgency, _find_urgency(node))
             products_of_steps += nodes
         return products_of_steps
 
@@ -286,6 +291,25 @@ def _perform(target: Sequence[Any], source: Sequence[Any], env: Any) -> int:
         sys.stdout.flush()
         return report_failure(error)  # the last resort: whatever it is, the user gets one message
     return 0
+
+
+def _find_urgency(node: Any) -> int:
+    """Return the urgency of the most urgent step that makes or reads a node."""
+    return int(getattr(node.attributes, "mace_urgency", 0))
+
+
+_find_next_candidate = SCons.Taskmaster.Taskmaster.find_next_candidate
+
+
+def _find_most_urgent(taskmaster: Any) -> Any:
+    """Return the node that SCons looks at next: of those at hand, one of the most urgent step.
+
+    SCons keeps what became ready together in a set, so that the order changed from build to build, and often
+    the slowest compilation began last, while the other processors had nothing left to do. Only the order
+    depends on this method, which SCons does not document: it asks all sources of a node before it makes it.
+    """
+    taskmaster.candidates.sort(key=_find_urgency)
+    return _find_next_candidate(taskmaster)
 
 
 def _remove_products(nodes: Sequence[Any]) -> None:

@@ -22,6 +22,8 @@ class Step:
     announcement: a line that is printed first.
     signature: what the products depend on besides the content of the files.
     replaces: whether it keeps products that are still right; otherwise old ones are removed before.
+    urgency: of the steps that can begin, one with the largest number does: what takes longest must not be
+    left to the end.
     """
 
     products: tuple[str, ...]
@@ -31,6 +33,7 @@ class Step:
     signature: str = ""
     inputs: tuple[Path, ...] = ()
     replaces: bool = True
+    urgency: int = 0
 
 
 @dataclass(frozen=True)

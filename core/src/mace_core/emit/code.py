@@ -51,7 +51,7 @@ def manifest(library: str, models: Sequence[str], levels: Levels) -> Manifest:
     """Return the files that `library` writes and how they are compiled, known before any model is read."""
     headers = (*HEADERS, f"{library}.h")
     included = tuple(f"{table_name(library, target)}_kernels.h" for target in levels)
-    units = [Unit(f"{library}.c", RARE, included)]
+    units: list[Unit] = []
     for target in levels:
         table = table_name(library, target)
         # Kernels are where the time goes; -O3 pays there, and only makes the code around them larger.
@@ -65,6 +65,7 @@ def manifest(library: str, models: Sequence[str], levels: Levels) -> Manifest:
             for level in levels[target]
         ]
     weights = []
+    units.append(Unit(f"{library}.c", RARE, included))
     for model in models:
         weights_file = f"{library}_{model}_weights.bin"
         weights.append(weights_file)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-
-import numpy as np
 
 from mace_core.emit.addresses import Addresses
 from mace_core.emit.device import DeviceValues, DeviceView
+from mace_core.emit.literals import describe_tensor, write_literal
 from mace_core.emit.text import CComment, CIdentifier, Code, CPrefix, CString, shorten
 from mace_core.errors import MaceError
-from mace_core.ir import MAX_RANK, State, Tensor
+from mace_core.ir import State
 from mace_core.levels import Level
 from mace_core.part import CallsBody, PartLayer
 from mace_core.plan import Plan, Run
-from mace_core.program import FIELD_TYPES, Arg, Call, Kernel
+from mace_core.program import FIELD_TYPES, Call, Kernel
 
 MAX_NAME = 80
 """Characters of a tensor's name in a comment."""
@@ -66,7 +64,8 @@ class CallValues:
     """What model_body.c.in writes of one kernel call.
 
     table: the number of the table that holds the kernel.  condition: when it is made; "" for always.
-    args: the fields of its arguments.  result: the number of the pointer to what it writes first.
+    args: the fields of its arguments.  arguments: the number of the first call with the same ones.
+    result: the number of the pointer to what it writes first.
     """
 
     kernel: CIdentifier
@@ -74,6 +73,7 @@ class CallValues:
     condition: Code
     args_type: CIdentifier
     args: Code
+    arguments: int
     pointers: list[Code]
     result: int
     comment: CComment
@@ -213,7 +213,7 @@ class ModelView:
             program_symbol=self.program_symbol,
             weights_symbol=self.weights_symbol,
             copies=list(self._copies()),
-            calls=[self._call(call, table) for call, table in self._calls_with_tables()],
+            calls=list(self._calls()),
             functions=functions,
             layers=list(self._layers()),
             tables=[table.name for table in self.tables],
@@ -234,6 +234,14 @@ class ModelView:
         yield from self.addresses.weights()
         if self.fallback:
             yield from self.fallback.weights()
+
+    def _calls(self) -> Iterator[CallValues]:
+        # Repeated blocks of a network differ in weights alone: their calls share one constant of arguments.
+        first_of: dict[tuple[str, str], int] = {}
+        for number, (call, table) in enumerate(self._calls_with_tables()):
+            values = self._call(call, table)
+            arguments = first_of.setdefault((values.args_type, values.args), number)
+            yield replace(values, arguments=arguments)
 
     def _calls_with_tables(self) -> Iterator[tuple[Call, int]]:
         """Yield each call with the number of the table that holds its kernel.
@@ -293,6 +301,7 @@ class ModelView:
             condition=self._condition(call, table),
             args_type=CIdentifier(f"{self.tables[table].name}_{call.kernel.name}_args"),
             args=Code(", ".join(fields) or "0"),
+            arguments=0,
             pointers=[self.addresses.pointer(t) for t in (*call.reads, *call.writes)],
             result=len(call.reads),
             comment=CComment(
@@ -304,7 +313,7 @@ class ModelView:
     def _condition(self, call: Call, table: int) -> Code:
         """Return when a call is made, as C writes it; "" for always."""
         levels = [i for i, level in enumerate(self.tables[table].levels) if level.name in call.levels]
-        return Code(" || ".join(f"f->levels[{table}] == {i}" for i in levels))
+        return Code(" || ".join(f"level{table} == {i}" for i in levels))
 
     def _state(self, state: State) -> Code:
         start = self.addresses.start(state)
@@ -367,33 +376,3 @@ class ModelView:
 def _describe_layer(layer: PartLayer) -> Code:
     names = [CString(name) for name in (layer.node, layer.kernel, ",".join(layer.sources))]
     return Code(f"{{{', '.join(names)}, {describe_tensor(layer.result)}}}")
-
-
-def write_literal(value: Arg, ctype: str) -> Code:
-    """A number, or a braced list of them, as C writes it; floats exactly."""
-    if isinstance(value, tuple):
-        base = ctype.partition("[")[0]
-        return Code("{" + ", ".join(write_literal(v, base) for v in value) + "}")
-    if FIELD_TYPES[ctype] not in ("float", "double"):
-        # -9223372036854775808 is the negative of a number that no signed type holds.
-        return Code("INT64_MIN" if int(value) == -(1 << 63) else int(value))
-    is_single = FIELD_TYPES[ctype] == "float"
-    with np.errstate(over="ignore"):  # a double beyond the range of single precision is infinite there
-        number = float(np.float32(value)) if is_single else float(value)
-    if math.isnan(number):
-        return Code("NAN")
-    if math.isinf(number):
-        return Code("INFINITY" if number > 0 else "-INFINITY")
-    return Code(number.hex() + "f" * is_single)
-
-
-def describe_tensor(tensor: Tensor) -> Code:
-    """Write a `mace_tensor`."""
-    axes = tensor.shape
-    if len(axes) > MAX_RANK:  # only of a layer: for observers its leading axes are one
-        axes = (math.prod(axes[: 1 - MAX_RANK]), *axes[1 - MAX_RANK :])
-    shape = ", ".join(map(str, axes)) or "0"
-    quant = tensor.quant
-    scale, zero = (quant.scale[0], quant.zero_point[0]) if quant and quant.axis is None else (0.0, 0)
-    head = f"{CString(tensor.name)}, MACE_{tensor.dtype.name}, {len(axes)}"
-    return Code(f"{{{head}, {{{shape}}}, {tensor.bytes}, {write_literal(scale, 'f32')}, {zero}}}")

@@ -86,6 +86,18 @@ def write_all(folder: Path, files: Mapping[str, Content]) -> None:
         write(places[name], content)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for files that long work will write; MaceError before the work if it takes none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # The only way to know: permissions, the mount and the disk decide together.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        problem = f"no file can be written there: {error.strerror}"
+        raise MaceError(_shorten(folder), problem, "name a folder that you may write to") from error
+
+
 def plain_names(names: Iterable[str]) -> dict[str, str]:
     """Return a file name without suffix for each name: plain characters, unique even if case is ignored."""
     stems: dict[str, str] = {}

@@ -1,8 +1,10 @@
-"""Measures a library that was built: bytes of kernels for each level, of programs, of weights, of its files.
+"""Measures a library: bytes of its runtime, of kernels for each level, of programs, of weights, of its files.
 
 The bytes are those of the objects' sections that a process has in its memory and the library has in its
 file: code and constants, as `size` of binutils counts them. They are measured in the objects, because the
-shared library has no symbols; it has no more of them, and what a linker adds or aligns is in no share.
+shared library is stripped, and has the sections of all of them joined. It may have fewer: linkers drop what
+nothing calls, and write equal strings once. What they add, such as relocations and gaps for alignment, is in
+no share.
 """
 
 from __future__ import annotations
@@ -11,9 +13,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mace_core.errors import MaceError
 from mace_core.json_types import Json, JsonObject
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 UNKNOWN = "unknown"
 
@@ -22,8 +28,8 @@ UNKNOWN = "unknown"
 class LibrarySize:
     """The bytes of one library.
 
-    shares: of code and constants by what they serve, as `Unit.share` names it.  files: of the linked files by
-    name.  None for what could not be measured, such as an object that is not ELF.
+    shares: of code and constants by what they serve, as `Unit.share` names it.  files: of the static and the
+    shared library, by name.  None for what could not be measured, such as an object that is not ELF.
     """
 
     shares: Mapping[str, int | None]
@@ -40,7 +46,7 @@ class LibrarySize:
 
 
 def measure_library(objects: Mapping[str, Sequence[Path]], files: Sequence[Path]) -> LibrarySize:
-    """Measure the objects of each share, and the files that were linked of all of them."""
+    """Measure the objects of each share, and the files that were made of all of them."""
     shares = {share: _add(measure_object(path) for path in paths) for share, paths in objects.items()}
     return LibrarySize(shares, {path.name: _measure_file(path) for path in files})
 
@@ -49,25 +55,37 @@ def measure_object(path: Path) -> int | None:
     """Return the bytes of code and constants in an object; None where they cannot be read.
 
     Objects of other systems, bitcode, and what a compiler leaves for optimization at link time have no code
-    whose size is that of the library.
+    whose size is that of the library; a damaged header tells of sections that are not there.
     """
     from elftools.common.exceptions import ELFError
-    from elftools.elf.constants import SH_FLAGS
     from elftools.elf.elffile import ELFFile
 
-    total = 0
     try:
         with path.open("rb") as stream:
-            for section in ELFFile(stream).iter_sections():
-                if section.name.startswith(".gnu.lto_"):
-                    return None
-                # What a process finds zeroed is in no file.
-                is_in_file = section["sh_type"] != "SHT_NOBITS"
-                if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and is_in_file:
-                    total += section["sh_size"]
-    # The reader seeks to wherever a damaged header points, which overflows for offsets beyond 63 bits.
-    except (OSError, ELFError, OverflowError):
+            return _add_sections(ELFFile(stream), path.stat().st_size)
+    # The reader seeks to wherever a damaged header points: to no place at all (ValueError), or beyond what an
+    # offset holds (OverflowError).
+    except (OSError, ELFError, ValueError, OverflowError):
         return None
+
+
+def _add_sections(elf: ELFFile, file_bytes: int) -> int | None:
+    """Return the bytes of the sections that a process has in its memory and the object has in its file."""
+    from elftools.elf.constants import SH_FLAGS
+
+    total = 0
+    # A compiler writes sections even for a source without code: where there are none, the header is damaged.
+    if not elf.num_sections():
+        return None
+    for section in elf.iter_sections():
+        if section.name.startswith(".gnu.lto_"):
+            return None
+        # What a process finds zeroed is in no file.
+        is_in_file = section["sh_type"] != "SHT_NOBITS"
+        if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and is_in_file:
+            if section["sh_offset"] + section["sh_size"] > file_bytes:
+                return None
+            total += section["sh_size"]
     return total
 
 
