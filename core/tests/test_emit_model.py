@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+from separate_calls import SeparateCalls
 
 from mace_core.api import BuildConfig, Refusal, Region
 from mace_core.deployment import Model
@@ -53,7 +54,7 @@ class Island(Cpu):
 
 def plan(graph: Graph, *targets: Cpu) -> Plan:
     config = BuildConfig("host", "host", Model("m", ()))
-    regions = partition(graph, (*targets, Cpu())).regions
+    regions = partition(graph, (*targets, SeparateCalls())).regions
     return make_plan(graph, [region.target.compile(region, config) for region in regions])
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from separate_calls import SeparateCalls
 
 from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Model
@@ -274,7 +275,7 @@ def test_a_space_may_be_filled_to_its_capacity() -> None:
 
 def test_sizes_and_names_of_a_plan() -> None:
     """States are neither inputs nor outputs; zeros need no bytes; each size is rounded up to 64."""
-    result = plan(chain("Relu", "Abs"), Cpu())
+    result = plan(chain("Relu", "Abs"), SeparateCalls())
     assert (result.worker_bytes, result.weight_bytes, result.drivers) == (0, 0, ())
     calls = [replace(call, scratch=size) for call, size in zip(result.program.calls, (65, 3), strict=True)]
     states = (State("x", result.outputs[0], np.ones(20, np.float32)), State("", "", np.zeros(5, np.float32)))
