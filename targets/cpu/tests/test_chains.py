@@ -52,9 +52,9 @@ def single() -> Graph:
 
 
 GRAPHS = {
-    "chain_f32_div_one_round_add_one_clip_u8": quantize("unsigned", DType.U8),
-    "chain_f32_div_one_round_add_one_clip_i8": quantize("signed", DType.I8),
-    "chain_f32_div_one_round_add_one_clip_i16": quantize("words", DType.I16),
+    "chain_f32_div_one_round_add_one_clip_u8": quantize("to_u8", DType.U8),
+    "chain_f32_div_one_round_add_one_clip_i8": quantize("to_i8", DType.I8),
+    "chain_f32_div_one_round_add_one_clip_i16": quantize("to_i16", DType.I16),
     "chain_f32_sub_from_one_div_from_leakyrelu": numbers_first(),
     "chain_f32_mul_sigmoid": square(),
     "chain_f32_add_tanh": single(),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_chains import GRAPHS as CHAINS
 from test_epilogue import CASES, STORED, build
 from test_placement import GRAPHS
 from test_workers import run_both
@@ -38,11 +39,12 @@ def make_inputs(graph: Graph) -> dict[str, Array]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_level_stays_within_its_tensors(level: str, tmp_path: Path) -> None:
-    merged, chosen = merge("all", ALL), LEVELS[level]
+    graphs = [*ALL, *CHAINS.values()]
+    merged, chosen = merge("all", graphs), LEVELS[level]
     inputs = make_inputs(merged)
     outputs = run_sanitized(merged, chosen, inputs, tmp_path)
     expected = execute(merged, inputs)
-    for graph in ALL:
+    for graph in graphs:
         for name, array in split_by_graph({o: outputs[o] for o in merged.outputs}, graph).items():
             real = expected[f"{graph.name}/{name}"]
             if graph.tensors[name].quant:
