@@ -16,7 +16,7 @@ import pytest
 from mace_core.api import Compiler
 from mace_core.emit import code
 from mace_core.ir import Array, DType, Graph
-from mace_core.levels import Level
+from mace_core.levels import Level, with_levels
 from mace_core.ops import core_ops
 from mace_core.plan import plan_calls
 from mace_core.run import native
@@ -75,7 +75,7 @@ def differences(graph: Graph, found: dict[str, Array], given: dict[str, Array]) 
 def check(graphs: Sequence[Graph], level: Level, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require(None if shutil.which("gcc") else "gcc is not installed: apt-get install gcc")
     whole = merge("ends", graphs)
-    program = Cpu().lower(whole)
+    program = with_levels(Cpu(), [level]).lower(whole)
     sources = code.library("ends", [plan_calls(program)], (level,))
     model = native.load(shared_library(sources, Compiler(("gcc",), ("ar",)), folder, SANITIZE), "ends")[
         "ends"
