@@ -15,16 +15,19 @@ from mace_core.run.compile import program
 from mace_core.run.runners import Native
 from mace_core.testing import hostile
 from mace_core.testing.compiled import host, plan_graph
+from mace_core.testing.separate_calls import SeparateCalls
 from mace_target_cpu import Cpu
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_programs_and_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A call for each op, because one that does the work of two has the name of the second.
-    monkeypatch.setattr(Cpu, "fuse", lambda *_: None)
+class SeparateCpu(SeparateCalls, Cpu):
+    """The CPU target without fused calls: one that does the work of two ops has the name of the second."""
+
+
+def test_the_programs_and_the_report(tmp_path: Path) -> None:
     graph = hostile.branches()
-    plan = plan_graph(Cpu(), graph)
+    plan = plan_graph(SeparateCpu(), graph)
     sources = code.library("names", [plan], Cpu().levels("host"))
     for name in ("mace_run", "mace_benchmark"):
         program(name, sources, host(), tmp_path, ("-O0",))

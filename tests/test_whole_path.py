@@ -23,10 +23,11 @@ from mace_core.graph_builder import Builder
 from mace_core.ir import DType, Graph
 from mace_core.plan import Plan as ModelPlan
 from mace_core.plan import plan_calls
-from mace_core.program import Call, Program
+from mace_core.program import Program
 from mace_core.testing.compiled import plan_graph
 from mace_core.testing.malformed import Damaged
 from mace_core.testing.sanitized import GAP, Sanitized, SanitizerFinding, space
+from mace_core.testing.separate_calls import SeparateCalls
 from mace_core.testing.whole_path import WholePathOptions, take_whole_path
 from mace_target_cpu import Cpu
 
@@ -70,15 +71,12 @@ def test_many_changed_models_are_built_right_or_refused(frontend: str, tmp_path:
     assert not report.findings, report
 
 
-class SeparateCalls(Cpu):
-    """The CPU target, except that no call does the work of two ops."""
-
-    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
-        return None
+class SeparateCpu(SeparateCalls, Cpu):
+    """The CPU target without fused calls."""
 
 
 def lowered(graph: Graph) -> ModelPlan:
-    return plan_graph(SeparateCalls(), graph)
+    return plan_graph(SeparateCpu(), graph)
 
 
 def chain() -> Graph:

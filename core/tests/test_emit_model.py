@@ -8,7 +8,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from separate_calls import SeparateCalls
 
 from mace_core.api import BuildConfig, Refusal, Region
 from mace_core.deployment import Model
@@ -22,12 +21,17 @@ from mace_core.levels import Level
 from mace_core.part import BlobBody, BufferKind, CallsBody, MemorySpace, Part, PartPort
 from mace_core.partition import partition
 from mace_core.plan import Plan, make_plan
+from mace_core.testing.separate_calls import SeparateCalls
 from mace_target_cpu import Cpu
 
 ISLAND = MemorySpace("island", alignment=128, granule=256, slack=32)
 TEMPLATE = files("mace_core") / "SConstruct"
 CODE, WEIGHTS = b"code" * 20, b"w" * 70
 BASE = Level("base", (), "", TEMPLATE)
+
+
+class SeparateCpu(SeparateCalls, Cpu):
+    """The CPU target without fused calls."""
 
 
 class Island(Cpu):
@@ -54,7 +58,7 @@ class Island(Cpu):
 
 def plan(graph: Graph, *targets: Cpu) -> Plan:
     config = BuildConfig("host", "host", Model("m", ()))
-    regions = partition(graph, (*targets, SeparateCalls())).regions
+    regions = partition(graph, (*targets, SeparateCpu())).regions
     return make_plan(graph, [region.target.compile(region, config) for region in regions])
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from separate_calls import SeparateCalls
 
 from mace_core.api import BuildConfig, Part, Region
 from mace_core.errors import MaceError
@@ -34,6 +33,8 @@ from mace_core.testing.compiled import (
     random_inputs,
     with_quick_flags,
 )
+from mace_core.testing.separate_calls import SeparateCalls
+from mace_target_cpu import Cpu
 
 SLOW, QUICK = Kernel("slow", Path("none")), Kernel("quick", Path("none"))
 FAST_KERNELS = ("add_f32", "sigmoid_f32")
@@ -107,7 +108,11 @@ def test_temporaries_that_nobody_reads_gain_nothing() -> None:
     assert divide(result, 1 << 20)[0].offsets == {}
 
 
-class NearCpu(SeparateCalls):
+class SeparateCpu(SeparateCalls, Cpu):
+    """The CPU target without fused calls."""
+
+
+class NearCpu(SeparateCpu):
     """A CPU with fast memory for what an addition reads, and what it writes in the same place."""
 
     def compile(self, region: Region, config: BuildConfig) -> Part:
@@ -133,7 +138,7 @@ def test_plans_and_reports_state_fast_memory() -> None:
     assert plan.fast.bytes == 448
     assert not {*plan.fast.offsets} & {*plan.host.offsets}
     assert report_plan(plan).spaces == {"fast": 448}
-    assert plan_graph(SeparateCalls(), small_graph()).fast.bytes == 0
+    assert plan_graph(SeparateCpu(), small_graph()).fast.bytes == 0
 
 
 def aligned(size: int, skipped: int = 0) -> Array:

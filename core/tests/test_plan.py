@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from separate_calls import SeparateCalls
 
 from mace_core.api import BuildConfig, Region
 from mace_core.deployment import Model
@@ -30,10 +29,15 @@ from mace_core.plan import (
 )
 from mace_core.program import join
 from mace_core.refusal import Refusal
+from mace_core.testing.separate_calls import SeparateCalls
 from mace_target_cpu import Cpu
 
 ISLAND = MemorySpace("island", alignment=256, granule=256)
 CONFIG = BuildConfig("host", "host", Model("m", ()))
+
+
+class SeparateCpu(SeparateCalls, Cpu):
+    """The CPU target without fused calls."""
 
 
 class Device(Cpu):
@@ -275,7 +279,7 @@ def test_a_space_may_be_filled_to_its_capacity() -> None:
 
 def test_sizes_and_names_of_a_plan() -> None:
     """States are neither inputs nor outputs; zeros need no bytes; each size is rounded up to 64."""
-    result = plan(chain("Relu", "Abs"), SeparateCalls())
+    result = plan(chain("Relu", "Abs"), SeparateCpu())
     assert (result.worker_bytes, result.weight_bytes, result.drivers) == (0, 0, ())
     calls = [replace(call, scratch=size) for call, size in zip(result.program.calls, (65, 3), strict=True)]
     states = (State("x", result.outputs[0], np.ones(20, np.float32)), State("", "", np.zeros(5, np.float32)))

@@ -12,21 +12,18 @@ import pytest
 
 from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
-from mace_core.ir import DType, Graph, Quant, Storage
+from mace_core.ir import Array, DType, Graph, Quant, Storage
 from mace_core.levels import Level
-from mace_core.program import Call
 from mace_core.run.reference import execute
 from mace_core.testing.compiled import assert_close, random_inputs, run_merged
 from mace_core.testing.processor import levels_here
+from mace_core.testing.separate_calls import SeparateCalls
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import X86
 
 
-class Separate(Cpu):
-    """The CPU target, except that it fuses no element-wise op into a product."""
-
-    def fuse(self, first: Call, second: Call, tensor: str) -> Call | None:
-        return None
+class Separate(SeparateCalls, Cpu):
+    """The CPU target, except that it fuses no element-wise op into another call."""
 
 
 class Net:
@@ -190,18 +187,26 @@ def test_epilogues_compute_the_same_bits(tmp_path: Path) -> None:
                 assert_close(fused[graph.name][name], expected, f"{graph.name}/{name}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
-def test_every_level_converts_sums_of_integers(level: Level, tmp_path: Path) -> None:
-    graphs = [build(name) for name in ("repeating", "integers", "row", "sums")]
-    inputs = {graph.name: random_inputs(graph, 6) for graph in graphs}
+def run_fused(
+    graphs: Sequence[Graph], inputs: dict[str, dict[str, Array]], folder: Path, level: Level
+) -> dict[str, dict[str, Array]]:
+    """Return the outputs of graphs, which must have the bits of separate calls."""
     fused, separate = (
-        run_merged(target, graphs, tmp_path / target.__class__.__name__, inputs, [level])
+        run_merged(target, graphs, folder / target.__class__.__name__, inputs, [level])
         for target in (Cpu(), Separate())
     )
     for graph in graphs:
         for name in graph.outputs:
             np.testing.assert_array_equal(fused[graph.name][name], separate[graph.name][name], graph.name)
+    return fused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
+def test_every_level_converts_sums_of_integers(level: Level, tmp_path: Path) -> None:
+    graphs = [build(name) for name in ("repeating", "integers", "row", "sums")]
+    inputs = {graph.name: random_inputs(graph, 6) for graph in graphs}
+    run_fused(graphs, inputs, tmp_path, level)
 
 
 def stored_sum(name: str, dtype: DType, operands: str, *, group: int = 1, results: int = 37) -> Graph:

@@ -65,7 +65,10 @@ class EpilogueStep:
 
 
 def fuse(first: Call, second: Call, tensor: str) -> Call | None:
-    """Return the product `first` with the element-wise op `second` as its epilogue; None if it cannot be."""
+    """Return a call that computes `second` on what `first` computes; None if none can.
+
+    A product has it as its epilogue; an element-wise op of floats begins or continues a chain.
+    """
     if first.kernel.template.name in QUANTIZED_PRODUCTS:
         return _fuse_stored_sum(first, second, tensor)
     if first.kernel.template.name not in PRODUCTS:
@@ -78,8 +81,7 @@ def fuse(first: Call, second: Call, tensor: str) -> Call | None:
     if first.kernel.template.name == INTEGER_PRODUCT and "finish" not in first.kernel.params:
         return _convert_sums(first, second)
     steps = list_steps(first.kernel)
-    number = sum(bool(step.other) for step in steps)
-    step = _read_step(second, tensor, len(steps), number)
+    step = _read_step(second, tensor, len(steps), _count_operands(steps))
     if step is None or not _takes_spread(first, second, step.spread):
         return None
     finished = _finish(first.kernel, f"_{step.op}", (*steps, step), second.kernel.helpers)
@@ -138,14 +140,20 @@ def _finish(
     kernel: Kernel, suffix: str, steps: Sequence[EpilogueStep], helpers: Sequence[Traversable]
 ) -> Kernel:
     """Return the kernel with the steps behind it."""
-    name, operands = f"{kernel.name}{suffix}", sum(bool(step.other) for step in steps)
+    name = f"{kernel.name}{suffix}"
     added = tuple(helper for helper in helpers if helper not in kernel.helpers)
     kernel = replace(kernel, name=name, helpers=(*kernel.helpers, *added))
-    params: dict[str, object] = {"steps": steps, "operands": operands}
     if kernel.template.name == FINISH.name:
         return replace(kernel, params=_describe(steps, is_chain=True))
     finish = render_finish(name, steps, from_sums=kernel.template.name == INTEGER_PRODUCT)
-    return replace(kernel, params={**kernel.params, **params, "finish": finish})
+    return replace(
+        kernel,
+        params={**kernel.params, "steps": steps, "operands": _count_operands(steps), "finish": finish},
+    )
+
+
+def _count_operands(steps: Sequence[EpilogueStep]) -> int:
+    return sum(bool(step.other) for step in steps)
 
 
 def list_steps(kernel: Kernel) -> Sequence[EpilogueStep]:
@@ -164,7 +172,7 @@ def _describe(
     """Return the parameters of the template of epilogues and chains."""
     return {
         "steps": steps,
-        "operands": sum(bool(step.other) for step in steps),
+        "operands": _count_operands(steps),
         "from_sums": from_sums,
         "repeats_rows": any(step.spread == "columns" for step in steps),
         "is_chain": is_chain,
