@@ -9,7 +9,8 @@ import pytest
 from test_conv import conv
 
 from mace_core.deployment import Model
-from mace_core.ir import Array, Graph
+from mace_core.graph_builder import Builder
+from mace_core.ir import Array, DType, Graph
 from mace_core.numerics import Numerics
 from mace_core.program import Program
 from mace_target_cpu import Cpu
@@ -54,9 +55,7 @@ def test_tiles_of_2_are_taken_at_every_level(size: int, channels: int, results: 
 @pytest.mark.parametrize(
     ("shape", "results", "reason"),
     [
-        # One float more than 128 x 128 channels would be 64 bytes more.
-        ((1, 56, 56, 128), 129, "transformed filters would take 1056768 bytes, more than 1048576"),
-        ((1, 13, 13, 64), 256, "longer than the direct sum"),
+        ((1, 7, 7, 64), 64, "longer than the direct sum"),
         ((1, 32, 32, 16), 16, "longer than the direct sum"),
         ((1, 56, 56, 8), 64, "from 16 channels of both sides on"),
     ],
@@ -68,6 +67,55 @@ def test_other_convolutions_say_why_they_are_direct(
     assert list_kernels(program) == ["conv_f32"]
     (selection,) = program.selections
     assert reason in selection.refused["winograd"]
+
+
+FILTERS = 256 * 9 * 256 * 4
+"""Bytes of the filters of 256 x 256 channels."""
+
+ADDED = FILTERS * 7 // 9
+"""Bytes that they add when they are transformed: 1,835,008."""
+
+
+def layers(sizes: list[int], other_bytes: int = 0) -> Graph:
+    """Convolutions of 256 x 256 channels, each of an image of its own, beside other weights."""
+    rng, builder = np.random.default_rng(0), Builder("layers")
+    outputs = []
+    for place, size in enumerate(sizes):
+        image = builder.input(f"image{place}", DType.F32, (1, size, size, 256))
+        filters = builder.weight(f"filters{place}", rng.standard_normal((256, 3, 3, 256), np.float32))
+        attrs = dict.fromkeys(("strides", "pads_before", "pads_after", "dilations"), (1, 1))
+        outputs += builder.add("Conv", [image, filters], attrs)
+    if other_bytes:
+        row = builder.input("row", DType.F32, (other_bytes // 4,))
+        outputs += builder.add("Add", [row, builder.weight("other", np.ones(other_bytes // 4, np.float32))])
+    return builder.finish(outputs)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "other_bytes", "is_taken"),
+    [
+        ([14], 0, True),  # adds less than two MiB
+        ([14, 14], 0, False),
+        ([14, 14], 6 * 2 * ADDED - 2 * FILTERS, True),  # adds a sixth of all weights
+        ([14, 14], 6 * 2 * ADDED - 2 * FILTERS - 4, False),
+    ],
+)
+def test_filters_may_add_a_sixth_to_the_weights(sizes: list[int], other_bytes: int, is_taken: bool) -> None:
+    kernels = list_kernels(lower(layers(sizes, other_bytes)))
+    kernel = "conv_winograd2_f32" if is_taken else "conv_f32"
+    assert kernels[: len(sizes)] == [kernel] * len(sizes)
+
+
+def test_layers_of_more_pixels_come_first() -> None:
+    """Tiles spare more there for each byte that they add."""
+    program = lower(layers([14, 28, 14]))
+    assert list_kernels(program) == ["conv_f32", "conv_winograd2_f32", "conv_f32"]
+    reason = "transformed filters of all layers of 196 pixels and more would add 5505024 bytes to 7077888 of"
+    assert [reason in selection.refused.get("winograd", "") for selection in program.selections] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_filters_whose_errors_would_grow_are_direct() -> None:

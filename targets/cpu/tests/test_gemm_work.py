@@ -46,13 +46,13 @@ void share(int32_t workers, int64_t rows, int32_t panels, int64_t copies, int64_
   const gemm_share s = gemm_cut(&run, &size);
   made[0] = s.rows, made[1] = s.blocks, made[2] = s.panels, made[3] = s.parts;
 }}
-/* size: rows, columns, length and runs. */
+/* size: rows, columns, length and runs. after: where what is read after b begins, from b on; -1 for nowhere. */
 void multiply(const int64_t *size, const float *const *a, const float *b, const float *bias, float *c,
-    int32_t first, int32_t last, int64_t *counts) {{
+    int32_t first, int32_t last, int64_t after, int64_t *counts) {{
   gemm g = {{.b = b, .bias = bias, .low = -INFINITY, .high = INFINITY, .a = a[0], .table = a}};
   g.lda = size[2], g.ldc = size[1], g.length = size[2], g.pitch = size[0];
   g.runs = (int32_t)size[3], g.columns = (int32_t)size[1], g.panel = 16, g.next = size[2] * size[3] * 16;
-  g.finish = note;
+  g.finish = note, g.after = after < 0 ? NULL : b + after;
   if (g.runs == 1) g.table = NULL;
   weights = b, fetches = stores = 0;
   gemm_rows(&g, size[0], c, first, last);
@@ -159,8 +159,15 @@ def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], exp
         ((50, 64, 81, 1), (1, 3), [[0, 24, 16, 48], [24, 48, 16, 48], [48, 50, 16, 48]], None),
         ((25, 64, 512, 1), (0, 4), [[0, 24, 0, 64], [24, 25, 0, 64]], None),
         ((25, 64, 513, 1), (0, 4), [[0, 25, 0, 16], [0, 25, 16, 32], [0, 25, 32, 48], [0, 25, 48, 64]], None),
+        # The rows of a single strip read weights once, so they fetch what follows.
+        (
+            (24, 32, 80, 1),
+            (0, 2),
+            [[0, 24, 0, 16], [0, 24, 16, 32]],
+            [(1280, 4, 320), (1280, 0, 320)],
+        ),
         # A single row: four tiles at a time, which fetch nothing, and the rest.
-        ((1, 100, 20, 1), (0, 7), [[0, 1, 0, 100]], [(1280, 0, 20), (1600, 0, 20), (1920, 0, 20)]),
+        ((1, 100, 20, 1), (0, 7), [[0, 1, 0, 100]], [(1600, 16, 20), (1600, 0, 20), (1920, 0, 20)]),
         ((1, 128, 20, 1), (0, 8), [[0, 1, 0, 128]], []),
         ((1, 80, 20, 1), (1, 5), [[0, 1, 16, 80]], []),
         # Sums in between: six runs of nine at a time, but for the last part, whose columns are no whole vectors.
@@ -179,7 +186,7 @@ def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], exp
             ],
         ),
         ((2, 3, 5, 2), (0, 1), [[0, 2, 0, 3]], [(0, 0, 10)]),
-        ((13, 40, 0, 1), (0, 3), [[0, 13, 0, 40]], []),
+        ((13, 40, 0, 1), (0, 3), [[0, 13, 0, 16], [0, 13, 16, 32], [0, 13, 32, 40]], []),
     ],
 )
 def test_the_order_of_parts_and_what_is_fetched_meanwhile(
@@ -197,6 +204,31 @@ def test_the_order_of_parts_and_what_is_fetched_meanwhile(
         np.testing.assert_array_equal(places, expected)
 
 
+@pytest.mark.parametrize(
+    ("columns", "fetched"),
+    [
+        # By four tiles of 6 rows.
+        (32, [(1280, 4, 320), (5000, 4, 320)]),
+        # A narrow last part is not fetched, and fetches by two tiles of 12 rows.
+        (24, [(0, 0, 320), (5000, 8, 160)]),
+    ],
+)
+def test_the_last_part_fetches_what_is_read_after_it(
+    kernel: c.CDLL, columns: int, fetched: list[tuple[int, int, int]]
+) -> None:
+    places, _ = multiply(kernel, (24, columns, 80, 1), (0, 2), after=5000)
+    expected = [first + step * i for first, step, count in fetched for i in range(count)]
+    np.testing.assert_array_equal(places, expected)
+
+
+@pytest.mark.parametrize("rows", [7, 25])
+def test_a_product_without_depth_fetches_nothing(kernel: c.CDLL, rows: int) -> None:
+    """What tiles share is a part of the depth: it would be divided by 0."""
+    places, parts = multiply(kernel, (rows, 64, 0, 1), (0, 4), after=5000)
+    assert places.size == 0
+    assert {row for part in parts for row in part[:2]} >= {0, rows}
+
+
 def cut(kernel: c.CDLL, given: tuple[int, ...]) -> Share:
     workers, rows, panels, copies, max_rows, fetch = given
     result = (c.c_int64 * 4)()
@@ -206,11 +238,11 @@ def cut(kernel: c.CDLL, given: tuple[int, ...]) -> Share:
 
 
 def multiply(
-    kernel: c.CDLL, size: tuple[int, int, int, int], panels: tuple[int, int]
+    kernel: c.CDLL, size: tuple[int, int, int, int], panels: tuple[int, int], after: int = -1
 ) -> tuple[Array, list[Part]]:
     """Multiply and check the numbers: where b was fetched ahead, as floats from its first; which parts came when.
 
-    size: rows, columns, floats of a run, runs.
+    size: rows, columns, floats of a run, runs.  after: where what is read next begins, -1 for nowhere.
     """
     rows, columns, length, runs = size
     rng = np.random.default_rng(0)
@@ -228,6 +260,7 @@ def multiply(
         table,
         *(c.c_void_p(array.ctypes.data) for array in (packed, bias, result)),
         *panels,
+        c.c_int64(after),
         counts,
     )
     begin, end = 16 * panels[0], min(columns, 16 * panels[1])

@@ -32,7 +32,7 @@ from mace_target_cpu.lower.gemm import (
     pack,
     packed_size,
 )
-from mace_target_cpu.lower.winograd_costs import count_tiles, estimate_direct, estimate_tiles, fetch_of
+from mace_target_cpu.lower.winograd_costs import count_tiles, estimate_direct, estimate_tiles
 
 FIELDS = (
     ("batch", "i32"),
@@ -121,7 +121,7 @@ class Winograd:
     def estimate(self, node: Node, lowering: Lowering, level: Level) -> float:
         """Return the multiply-adds in whose time the tiles are computed at a level."""
         x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
-        return estimate_tiles(x, y, self._choose(node, lowering), fetch_of(lowering.graph, level))
+        return estimate_tiles(x, y, self._choose(node, lowering))
 
     def _choose(self, node: Node, lowering: Lowering) -> int:
         if not self.tile:
@@ -157,7 +157,7 @@ def offer_winograd(rules: TileRules) -> tuple[Candidate, ...]:
 
 
 def _estimate_direct(node: Node, lowering: Lowering, level: Level) -> float:
-    return estimate_direct(node, lowering, fetch_of(lowering.graph, level))
+    return estimate_direct(node, lowering)
 
 
 def read_filters(node: Node, lowering: Lowering) -> Array:
