@@ -73,6 +73,17 @@ HALVES_OF_TWO(xor_si512, xor_si256)
 HALVES_OF_FLOATS(max_ps)
 HALVES_OF_FLOATS(min_ps)
 HALVES_OF_FLOATS(mul_ps)
+
+/* a times 2 to the greatest whole number that is not above b, rounded once. */
+EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 b) {
+  const wide x = {.f = a}, y = {.f = b};
+  wide z;
+  for (int i = 0; i < 16; i++) {
+    const float power = fminf(fmaxf(floorf(y.f32[i]), -1000), 1000);
+    z.f32[i] = y.f32[i] != y.f32[i] ? NAN : ldexpf(x.f32[i], (int)power);
+  }
+  return z.f;
+}
 HALVES_SHIFTED(slli_epi16)
 HALVES_SHIFTED(slli_epi64)
 HALVES_SHIFTED(srai_epi16)
@@ -303,6 +314,7 @@ EMULATED void emulated_tile_bfloats(int c, int a, int b) {
 #define _mm512_max_ps emulated_max_ps
 #define _mm512_min_ps emulated_min_ps
 #define _mm512_mul_ps emulated_mul_ps
+#define _mm512_scalef_ps emulated_scalef_ps
 #undef _mm512_slli_epi16
 #define _mm512_slli_epi16 emulated_slli_epi16
 #undef _mm512_slli_epi64
