@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mace_core.levels import with_levels
+from mace_core.levels import Level, with_levels
 from mace_core.testing.compiled import case, check_graphs, run_merged
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
@@ -101,16 +101,20 @@ def test_floats_beyond_a_narrow_integer_saturate_and_lose_their_fraction(tmp_pat
 
 
 @pytest.mark.slow
-def test_extremes_of_runs_of_every_length_keep_nan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", levels_here(Cpu().levels("host")), ids=lambda level: str(level.name))
+def test_extremes_of_runs_of_every_length_keep_nan(tmp_path: Path, level: Level) -> None:
+    """Wherever it lies; and infinities of both signs, whose sum is NaN, are no NaN."""
     graphs, inputs = [], {}
     rng = np.random.default_rng(0)
     for count in (2, 63, 64, 65, 81, 128, 200):
-        x = rng.standard_normal((5, count)).astype(np.float32)
-        x[1, count // 2], x[2, -1], x[3] = np.nan, np.inf, -np.inf
+        x = rng.standard_normal((5 + count, count)).astype(np.float32)
+        x[1, 0], x[2, -1], x[3], x[4, -1] = -np.inf, np.inf, -np.inf, -np.inf
+        x[4, 0] = np.inf
+        np.fill_diagonal(x[5:], np.nan)
         for op in ("ReduceMax", "ReduceMin"):
             graphs.append(case(f"{op}_{count}", op, [x], {"axes": (1,), "keepdims": False}))
             inputs[graphs[-1].name] = {"x0": x}
-    actual = run_merged(Cpu(), graphs, tmp_path, inputs)
+    actual = run_merged(with_levels(Cpu(), (level,)), graphs, tmp_path, inputs)
     for g in graphs:
         fold = np.max if g.name.startswith("ReduceMax") else np.min
         assert np.array_equal(actual[g.name]["y0"], fold(inputs[g.name]["x0"], 1), equal_nan=True), g.name

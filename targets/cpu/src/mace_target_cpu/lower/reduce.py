@@ -145,7 +145,13 @@ def _lower_runs(node: Node, lowering: Lowering, merged: list[tuple[bool, int, in
     sizes = [size for _, size, _ in merged]
     outer, count = sizes if len(sizes) > 1 else (1, *sizes)
     table = ROWS[node.op.name]
-    params = {"initial": _vector_start(table), "step": Code(table.step)}
+    limit = "vf_max" if node.op.name == "ReduceMax" else "vf_min"
+    params = {
+        "initial": _vector_start(table),
+        "step": Code(table.step),
+        "one": Code(REDUCTIONS[node.op.name].step),
+        "limit": Code(limit),
+    }
     fields = (("outer", "i64"), ("count", "i64"))
     kernel = Kernel(f"{node.op.name.lower()}_runs_f32", KERNELS / "reduce_runs.c.in", fields, params, (ROW,))
     lowering.call(node, Call(kernel, {"outer": outer, "count": count}, node.inputs, node.outputs))
