@@ -5,7 +5,11 @@ from __future__ import annotations
 import ctypes as c
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mace_core.emit.render import render
@@ -14,11 +18,13 @@ from mace_core.testing.compiled import host
 from mace_target_cpu.isa import KERNELS, VECTOR, CpuLevel
 
 LANES = 8
-LEVEL = CpuLevel("wide", (), "", VECTOR, lanes=LANES, rows=6, columns=16)
+WIDE = 16
+"""Lanes of levels that go down the image with several rows of results at a time."""
+
 COLUMNS = 4
 """Columns that are computed at a time."""
 
-FORMS = ((0, 0), (3, 1), (3, 2))
+FORMS = ((0, 0), (3, 1), (3, 2), (5, 1), (5, 2))
 """Widths of windows and steps that kernels are unrolled for; 0 for any."""
 
 SOURCE = """
@@ -72,11 +78,21 @@ class Sizes(c.Structure):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
-    folder = tmp_path_factory.mktemp("depthwise")
+    return compile_kernels(tmp_path_factory.mktemp("depthwise"), LANES)
+
+
+@pytest.fixture(scope="module")
+def wide_library(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
+    return compile_kernels(tmp_path_factory.mktemp("wide"), WIDE)
+
+
+def compile_kernels(folder: Path, lanes: int) -> c.CDLL:
+    """Compile a kernel for each form, for vectors of so many floats, whether the processor has such or not."""
+    level = CpuLevel("some", (), "", VECTOR, lanes=lanes, rows=6, columns=16)
     template = KERNELS / "conv_depthwise.c.in"
     names = [f"deep{width}{stride}" for width, stride in FORMS]
     kernels = [
-        f"typedef sizes {name}_args;\n{render(template, name=CIdentifier(name), width=width, stride=stride, level=LEVEL)}"
+        f"typedef sizes {name}_args;\n{render(template, name=CIdentifier(name), width=width, stride=stride, level=level)}"
         for name, (width, stride) in zip(names, FORMS, strict=True)
     ]
     entered = {
@@ -85,7 +101,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
         )
         for way in ("pixel", "columns", "square")
     }
-    vectors = render(KERNELS / "vector.h.in", level=LEVEL)
+    vectors = render(KERNELS / "vector.h.in", level=level)
     text = SOURCE.format(vectors=vectors, kernels="\n".join(kernels), ways=", ".join(names), **entered)
     (folder / "deep.c").write_text(text, encoding="utf-8")
     compiler = host()
@@ -170,3 +186,49 @@ def expected(
         return [0, 0, rows]
     groups = -(-inside // COLUMNS)
     return [rows * (len(across) - inside), rows * groups * -(-channels // LANES), 0]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rows and channels of an image, bytes that x and y lie apart beside whole kilobytes, and how rows go down."""
+
+    rows: int
+    channels: int
+    apart: int = 0
+    stride: int | None = None
+    dilation: int = 1
+
+
+SHAPES = [Shape(*case) for case in product((1, 2, 18, 50), (7, 20, 256, 512), (0, 64))]
+SHAPES += [Shape(17, 20, 0, stride, dilation) for stride, dilation in product((1, 2, 3), (1, 2))]
+
+
+@pytest.mark.parametrize("form", range(1, len(FORMS)))
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+def test_rows_that_share_inputs_have_the_bits_of_single_rows(
+    library: c.CDLL, wide_library: c.CDLL, form: int, shape: Shape
+) -> None:
+    width, stride = FORMS[form]
+    pad, channels = width // 2, shape.channels
+    size, strides, pads = (1, shape.rows, 4 * stride + 3), (1, shape.stride or stride, stride), (0, pad, pad)
+    how = (strides, (1, shape.dilation, 1), pads, pads)
+    kernel = (1, width, width)
+    results = tuple(max(places(axis, size, kernel, how)[0], 0) for axis in range(3))
+    given = Sizes(2, channels, size, results, kernel, *how[:3], -1.0, 2.0)
+    random = np.random.default_rng(form)
+    count = 2 * shape.rows * size[2] * channels
+    end = -(-count // 256) * 256 + shape.apart // 4
+    weights = random.standard_normal(width * width * channels).astype(np.float32)
+    bias = random.standard_normal(channels).astype(np.float32)
+    outputs = []
+    for kernels in (library, wide_library):
+        room = np.zeros(end + 2 * results[1] * results[2] * channels + 256, np.float32)
+        room[:count] = np.random.default_rng(shape.rows).standard_normal(count)
+        y = room[end:]
+        tensors = (c.c_void_p * 4)(*(array.ctypes.data for array in (room, weights, bias, y)))
+        actual = (c.c_int64 * 3)()
+        kernels.compute(form, c.byref(given), tensors, actual)
+        assert channels < LANES or list(actual[:2]) == [0, 0]
+        outputs.append(y)
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert results[1] == 0 or len(np.unique(outputs[0])) > channels

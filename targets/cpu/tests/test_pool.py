@@ -9,9 +9,10 @@ import pytest
 
 from mace_core.attributes import Attribute
 from mace_core.ir import Array, Graph
-from mace_core.testing.compiled import case, check_graphs, with_levels
+from mace_core.testing.compiled import case, check_graphs, run_merged, with_levels
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
+from mace_target_cpu.isa import CpuLevel
 
 LEVELS = levels_here(Cpu().levels("host"))
 NO_PADDING = {"pads_before": (0, 0), "pads_after": (0, 0), "dilations": (1, 1)}
@@ -91,3 +92,50 @@ def test_the_greatest_of_a_window_with_nan_is_nan(tmp_path: Path) -> None:
     x[0, 2, 3, 5] = np.nan
     graph = case("nan", "MaxPool", [x], {**NO_PADDING, "kernel": (3, 3), "strides": (1, 1)})
     check_graphs(Cpu(), [graph], tmp_path, {"nan": {graph.inputs[0]: x}})
+
+
+def largest_in_order(x: Array, kernel: tuple[int, int], strides: tuple[int, int]) -> Array:
+    """Return the largest tap of each window, in the order of taps: of two zeros the first, and the first NaN."""
+    rows, columns = ((x.shape[i + 1] - kernel[i]) // strides[i] + 1 for i in range(2))
+    result = np.full((len(x), rows, columns, x.shape[-1]), -np.inf, x.dtype)
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            lines = x[:, i : i + (rows - 1) * strides[0] + 1 : strides[0]]
+            taps = lines[:, :, j : j + (columns - 1) * strides[1] + 1 : strides[1]]
+            is_larger = (taps > result) | (np.isnan(taps) & ~np.isnan(result))
+            result = np.where(is_larger, taps, result)
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("special", [(), (np.inf, -np.inf), (np.nan, np.inf, -np.inf)], ids=str)
+@pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
+def test_runs_of_floats_keep_nan_and_the_sign_of_zeros(
+    level: CpuLevel, special: tuple[float, ...], tmp_path: Path
+) -> None:
+    random = np.random.default_rng(7)
+    windows = [
+        ((3, 3), (2, 2)),
+        ((2, 2), (2, 2)),
+        ((3, 2), (1, 1)),
+        ((1, 9), (1, 2)),
+        ((9, 1), (1, 1)),
+        ((1, 1), (2, 3)),
+    ]
+    # Half of them are zeros of both signs, so that many windows have no other.
+    values = np.array([0.0, -0.0, 0.0, -0.0, -1.0, -2.0, 1.0], np.float32)
+    graphs, inputs, expected = [], {}, {}
+    for number, (kernel, strides) in enumerate(windows):
+        for channels in (3, 8, 21, 48):
+            x = random.choice(values, (2, 11, 12, channels))
+            places = random.integers(0, x.size, len(special))
+            x.reshape(-1)[places] = special
+            name = f"run_{number}_{channels}"
+            graph = case(name, "MaxPool", [x], {**NO_PADDING, "kernel": kernel, "strides": strides})
+            graphs.append(graph)
+            inputs[name] = {graph.inputs[0]: x}
+            expected[name] = largest_in_order(x, kernel, strides)
+    results = run_merged(with_levels(Cpu(), [level]), graphs, tmp_path, inputs)
+    for graph in graphs:
+        actual = results[graph.name][graph.outputs[0]]
+        np.testing.assert_array_equal(actual.view(np.int32), expected[graph.name].view(np.int32), graph.name)
