@@ -22,12 +22,15 @@ HALF, WHOLE = 8, 16
 """Elements whose products are added in 16 bits together, a half and all of a window."""
 
 
-def product_of(name: str, matrix: Array, rows: int) -> Graph:
-    """Return a product of rows of int8 with a matrix [depth, columns], whose sums are its result."""
+def product_of(name: str, matrix: Array, rows: int, dtype: DType = DType.I8, zero: int = 0) -> Graph:
+    """Return a product of rows of bytes with a matrix [depth, columns], whose sums are its result.
+
+    dtype: of the rows.  zero: the zero point of the matrix.
+    """
     new = Builder(name)
     depth, columns = matrix.shape
-    x = new.input("x", DType.I8, (rows, depth), Quant.of(1.0, -128))
-    w = new.weight("w", matrix, Quant.of(1.0, 0))
+    x = new.input("x", dtype, (rows, depth), Quant.of(1.0, -128 if dtype == DType.I8 else 0))
+    w = new.weight("w", matrix, Quant.of(1.0, zero))
     b = new.weight("b", np.zeros(columns, np.int32), Quant.of(1.0, 0))
     return new.finish(
         new.add("MatMul", [x, w, b], outputs=[new.reserve_output("y", storage(DType.I32, 1.0))])
@@ -35,16 +38,23 @@ def product_of(name: str, matrix: Array, rows: int) -> Graph:
 
 
 def check_products(
-    level: Level, cases: dict[str, tuple[Array, Array]], folder: Path, monkeypatch: pytest.MonkeyPatch
+    level: Level,
+    cases: dict[str, tuple[Array, Array]],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    dtype: DType = DType.I8,
+    zero: int = 0,
 ) -> None:
     """Compare products of unsigned bytes [rows, depth] with matrices with those of 64 bits."""
     # The order of sums is taken wherever there is one, whatever it costs.
     monkeypatch.setattr(ordered, "SLOT_COST", 0.0)
-    graphs = [product_of(name, matrix, len(a)) for name, (a, matrix) in cases.items()]
-    inputs = {name: {"x": (a.astype(np.int16) - 128).astype(np.int8)} for name, (a, _) in cases.items()}
+    graphs = [product_of(name, matrix, len(a), dtype, zero) for name, (a, matrix) in cases.items()]
+    lowest = -128 if dtype == DType.I8 else 0
+    inputs = {name: {"x": (a + np.int16(lowest)).astype(dtype.numpy)} for name, (a, _) in cases.items()}
     results = run_merged(Cpu(), graphs, folder, inputs, [level])
     for name, (a, matrix) in cases.items():
-        exact = a.astype(np.int64) @ matrix.astype(np.int64)
+        exact = a.astype(np.int64) @ (matrix.astype(np.int64) - zero)
         np.testing.assert_array_equal(results[name]["y"], exact, name)
 
 
@@ -114,3 +124,32 @@ def test_rows_behind_the_first_block_have_bounds_of_their_own(
     a[2 * ordered.BOUND_ROWS + 5] = 255
     matrix = np.random.default_rng(2).integers(-128, 128, (64, 48)).astype(np.int8)
     check_products(level, {"late": (a, matrix)}, tmp_path, monkeypatch)
+
+
+def narrow_rows(random: np.random.Generator, rows: int, depth: int) -> Array:
+    """Return unsigned bytes that are large, but span little in each channel."""
+    span = random.integers(1, 120, depth)
+    least = random.integers(0, 256 - span)
+    return (least + random.integers(0, span + 1, (rows, depth))).astype(np.uint8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "zero"), [(DType.I8, 0), (DType.U8, 0), (DType.U8, 3)])
+@pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
+def test_rows_less_their_least_bytes_are_exact(
+    level: Level, dtype: DType, zero: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are changed where they were copied (int8) and where the tensor is read in place (uint8)."""
+    random = np.random.default_rng(5)
+    cases = {}
+    # Depths end anywhere in a window and in a quad.
+    for depth in (3, 16, 18, 24, 29, 32, 44, 61, 64):
+        for rows in (12, 97, 250):
+            matrix = random.integers(-128, 128, (depth, 40)).astype(np.int8)
+            cases[f"narrow_{depth}_{rows}"] = narrow_rows(random, rows, depth), matrix
+    # Bytes at their end, and rows behind the first block that span all.
+    cases["largest"] = np.full((100, 48), 255, np.uint8), np.full((48, 33), -128, np.int8)
+    late = narrow_rows(random, 300, 24)
+    late[150], late[151] = 0, 255
+    cases["late"] = late, np.full((24, 64), 127, np.int8)
+    check_products(level, cases, tmp_path, monkeypatch, dtype=dtype, zero=zero)

@@ -21,7 +21,7 @@ from mace_target_cpu.lower.igemm import byte_rows, padded_depth
 from mace_target_cpu.lower.order_check import check_orders
 from mace_target_cpu.lower.orders import QUAD, QUADS, WINDOW, Orders, Runs, find_orders
 
-ORDERED = tuple(KERNELS / f"igemm_{name}.h.in" for name in ("bounds", "orders", "ordered"))
+ORDERED = tuple(KERNELS / f"igemm_{name}.h.in" for name in ("bounds", "orders", "panel", "ordered"))
 LEVELS = tuple(str(level.name) for level in X86 if level.dot == "quads")
 
 FIELDS = (("pieces", "i32"), ("quads", "i32"), ("slots", "i64"))
@@ -34,7 +34,7 @@ ROW_BLOCK = 1 << 17
 """Bytes of rows of one piece that are worked on at a time: each block arranges all panels again, and rows are
 read from the second-level cache fast enough."""
 
-BOUND_ROWS = 96
+BOUND_ROWS = 200
 """Rows of which the kernel finds the bounds of bytes together."""
 
 SLOT_COST, NATURAL_COST = 0.7, 0.64
@@ -122,10 +122,11 @@ def order_product(product: ProductCall, lowering: Lowering) -> OrderedCall:
     call = _widen_blocks(product)
     args = {**call.args, "pieces": runs.pieces, "quads": runs.quads, "slots": orders.max_slots}
     numbers = 8 * (orders.max_slots + SLOT_SLACK + runs.pieces * runs.quads + 2)
-    windows, blocks = runs.pieces * (runs.quads // QUADS), -(-int(str(call.args["byte_rows"])) // BOUND_ROWS)
-    # Lists of windows and of halves, each with an entry more, and the largest bytes of windows.
+    windows, blocks = runs.windows, -(-int(str(call.args["byte_rows"])) // BOUND_ROWS)
+    # Lists of windows and of halves, each with an entry more, and the largest and least bytes of windows.
     lists = 8 * (windows + 1 + 2 * windows + 1)
-    room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + lists + windows * WINDOW * blocks + WINDOW
+    bounds = 2 * windows * WINDOW * blocks
+    room = SLOT_BYTES * (orders.max_slots + SLOT_SLACK) + numbers + lists + bounds + WINDOW
     reads = (*call.reads, *_order_weights((product.weight, runs), proven, lowering))
     proof = (
         f"sums of two products lie between {proven.low} and {proven.high}, so 16 bits hold them; "

@@ -1,8 +1,8 @@
 """Proves of packed weights that 3 x 3 convolutions by tiles of 4 x 4 results are exact in integers.
 
 winograd_words.h.in computes in words of 16 bits and in sums modulo 2^32. A result comes out as 576 times
-itself; the product with the inverse of 9 modulo 2^32 leaves 64 times itself, and a shift to the right the
-result, if 26 bits hold it.
+itself, or divided by a power of two; the product with the inverse of 9 modulo 2^32 leaves 64 times itself at
+most, and a shift to the right the result, if 26 bits hold it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ RESULT_BITS = 26
 DATA = np.array(
     [
         [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
+        [0, 4, 4, -1, -1, 0],
+        [0, -4, 4, 1, -1, 0],
         [0, -2, -1, 2, 1, 0],
         [0, 2, -1, -2, 1, 0],
         [0, 4, 0, -5, 0, 1],
