@@ -95,11 +95,14 @@ def compile_kernels(folder: Path, lanes: int) -> c.CDLL:
         f"typedef sizes {name}_args;\n{render(template, name=CIdentifier(name), width=width, stride=stride, level=level)}"
         for name, (width, stride) in zip(names, FORMS, strict=True)
     ]
+    functions = {
+        "pixel": ["depthwise_vf_pixel"],
+        "columns": [f"{name}_columns" for name in names],
+        "square": [f"{name}_square" for name in names if "0" not in name],
+    }
     entered = {
-        way: " || ".join(
-            f"entered == (void *){name}_{way}" for name in names if way != "square" or "0" not in name
-        )
-        for way in ("pixel", "columns", "square")
+        way: " || ".join(f"entered == (void *){function}" for function in ways)
+        for way, ways in functions.items()
     }
     vectors = render(KERNELS / "vector.h.in", level=level)
     text = SOURCE.format(vectors=vectors, kernels="\n".join(kernels), ways=", ".join(names), **entered)
