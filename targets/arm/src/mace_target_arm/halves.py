@@ -26,6 +26,7 @@ from mace_target_cpu.lower.binary import VECTOR as BINARY
 from mace_target_cpu.lower.broadcast import PAIR, pair_args
 from mace_target_cpu.lower.conv import (
     CLAMP,
+    DEPTHWISE_ROW,
     GEOMETRY,
     UNROLLED,
     WINDOWS,
@@ -175,7 +176,8 @@ def _lower_depthwise(node: Node, lowering: Lowering, args: Mapping[str, Arg], wi
     is_unrolled = (width, stride) in UNROLLED and windows.dilations[-1] == 1
     name = f"conv_depthwise_k{width}s{stride}_f16" if is_unrolled else "conv_depthwise_f16"
     params = {"width": width if is_unrolled else 0, "stride": stride if is_unrolled else 0, "is_half": True}
-    kernel = Kernel(name, CPU_KERNELS / "conv_depthwise.c.in", (*GEOMETRY, *CLAMP), params)
+    template = CPU_KERNELS / "conv_depthwise.c.in"
+    kernel = Kernel(name, template, (*GEOMETRY, *CLAMP), params, (DEPTHWISE_ROW,))
     lowering.call(node, Call(kernel, args, [node.inputs[0], w, start], node.outputs))
 
 

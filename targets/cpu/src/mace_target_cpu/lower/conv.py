@@ -63,6 +63,8 @@ MIN_RUN = 8
 MAX_ROWS = 4096
 """Pixels of a task at maximum, since the scratch of a worker holds their pointers."""
 
+DEPTHWISE_ROW = KERNELS / "depthwise_row.h.in"
+
 UNROLLED = ((3, 1), (3, 2), (5, 1), (5, 2))
 """Kernel width and stride for which the depthwise kernel keeps a row of weights in registers."""
 
@@ -218,7 +220,7 @@ def _lower_depthwise(node: Node, lowering: Lowering, args: dict[str, Arg], windo
     unrolled = shape in UNROLLED and windows.dilations[-1] == 1
     params = {"width": shape[0] if unrolled else 0, "stride": shape[1] if unrolled else 0}
     name = f"conv_depthwise_k{shape[0]}s{shape[1]}_f32" if unrolled else "conv_depthwise_f32"
-    kernel = Kernel(name, KERNELS / "conv_depthwise.c.in", (*GEOMETRY, *CLAMP), params)
+    kernel = Kernel(name, KERNELS / "conv_depthwise.c.in", (*GEOMETRY, *CLAMP), params, (DEPTHWISE_ROW,))
     lowering.call(node, Call(kernel, args, [node.inputs[0], packed, optional(node, 2)], node.outputs))
 
 
