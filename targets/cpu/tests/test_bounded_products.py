@@ -10,9 +10,10 @@ from quantized_graphs import storage
 
 from mace_core.graph_builder import Builder
 from mace_core.ir import Array, DType, Graph, Quant
-from mace_core.levels import Level
-from mace_core.testing.compiled import run_merged
+from mace_core.levels import Level, with_levels
+from mace_core.testing.compiled import plan_graph, run_merged
 from mace_core.testing.processor import levels_here
+from mace_core.testing.sanitized import Sanitized
 from mace_target_cpu import Cpu
 from mace_target_cpu.isa import X86
 from mace_target_cpu.lower import ordered
@@ -153,3 +154,32 @@ def test_rows_less_their_least_bytes_are_exact(
     late[150], late[151] = 0, 255
     cases["late"] = late, np.full((24, 64), 127, np.int8)
     check_products(level, cases, tmp_path, monkeypatch, dtype=dtype, zero=zero)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", HERE, ids=lambda level: str(level.name))
+def test_rows_of_groups_are_exact(level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie further apart in the tensor than their depth, and what they lose is that of their own group."""
+    monkeypatch.setattr(ordered, "SLOT_COST", 0.0)
+    random = np.random.default_rng(7)
+    graphs, inputs, exact = [], {}, {}
+    for groups, depth, size in ((2, 32, 20), (4, 20, 9), (8, 32, 20)):
+        new = Builder(f"groups_{groups}")
+        a = narrow_rows(random, size * size, groups * depth)
+        filters = random.integers(-128, 128, (groups * 40, 1, 1, depth)).astype(np.int8)
+        x = new.input("x", DType.U8, (1, size, size, groups * depth), Quant.of(1.0, 0))
+        w = new.weight("w", filters, Quant.of(1.0, 0))
+        b = new.weight("b", np.zeros(groups * 40, np.int32), Quant.of(1.0, 0))
+        ones = {name: (1, 1) for name in ("strides", "dilations")}
+        attrs = {**ones, "pads_before": (0, 0), "pads_after": (0, 0), "group": groups}
+        y = new.add("Conv", [x, w, b], attrs, outputs=[new.reserve_output("y", storage(DType.I32, 1.0))])
+        graphs.append(new.finish(y))
+        inputs[new.name] = {"x": a.reshape(1, size, size, -1)}
+        parts = np.split(a.astype(np.int64), groups, 1)
+        matrices = np.split(filters.reshape(groups * 40, depth).astype(np.int64), groups)
+        exact[new.name] = np.concatenate([p @ m.T for p, m in zip(parts, matrices, strict=True)], 1)
+    plans = {g.name: plan_graph(with_levels(Cpu(), (level,)), g) for g in graphs}
+    library = Sanitized(plans, [level], tmp_path)
+    for name, expected in exact.items():
+        y = library.run(name, inputs[name])["y"]
+        np.testing.assert_array_equal(y.reshape(expected.shape), expected, name)
