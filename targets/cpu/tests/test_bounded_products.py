@@ -170,7 +170,7 @@ def test_rows_of_groups_are_exact(level: Level, tmp_path: Path, monkeypatch: pyt
         x = new.input("x", DType.U8, (1, size, size, groups * depth), Quant.of(1.0, 0))
         w = new.weight("w", filters, Quant.of(1.0, 0))
         b = new.weight("b", np.zeros(groups * 40, np.int32), Quant.of(1.0, 0))
-        ones = {name: (1, 1) for name in ("strides", "dilations")}
+        ones = dict.fromkeys(("strides", "dilations"), (1, 1))
         attrs = {**ones, "pads_before": (0, 0), "pads_after": (0, 0), "group": groups}
         y = new.add("Conv", [x, w, b], attrs, outputs=[new.reserve_output("y", storage(DType.I32, 1.0))])
         graphs.append(new.finish(y))
