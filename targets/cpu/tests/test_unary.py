@@ -1,5 +1,6 @@
 """Element-wise ops of one input against their numpy references."""
 
+from math import erf
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from mace_core.attributes import Attribute
 from mace_core.graph_builder import Builder
 from mace_core.ir import DType
-from mace_core.levels import with_levels
+from mace_core.levels import Level, with_levels
 from mace_core.ops import core_ops
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.testing.compiled import case, check_graphs, run_merged
 from mace_core.testing.processor import levels_here
 from mace_target_cpu import Cpu
 from mace_target_cpu.lower import unary
@@ -47,6 +48,18 @@ def test_floats(tmp_path: Path) -> None:
     graphs = [case(name, name, [VALUES]) for name in FLOATS]
     graphs.append(case("GeluTanh", "Gelu", [VALUES], {"approximate": "tanh"}))
     check_graphs(Cpu(), graphs, tmp_path, {g.name: {"x0": VALUES} for g in graphs}, tolerance=2e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", levels_here(Cpu().levels("host")), ids=lambda level: str(level.name))
+def test_erf_is_near_that_of_double_precision(tmp_path: Path, level: Level) -> None:
+    """Relative to it, beside 1, where another formula begins, and up to where it is 1."""
+    x = np.concatenate([np.linspace(1e-3, 4.5, 200_000), np.linspace(0.999, 1.001, 2_000)]).astype(np.float32)
+    graph = case("erf", "Erf", [x])
+    y = run_merged(with_levels(Cpu(), [level]), [graph], tmp_path, {"erf": {"x0": x}})["erf"]["y0"]
+    exact = np.array([erf(value) for value in x.tolist()])
+    assert np.abs(y / exact - 1).max() <= 2e-7
+    assert y.max() == 1
 
 
 @pytest.mark.slow

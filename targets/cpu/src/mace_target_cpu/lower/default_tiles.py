@@ -92,7 +92,7 @@ class DefaultTiles:
     def lower(self, node: Node, lowering: Lowering) -> None:
         """Append the call; raises Refused where tiles are not near enough, too large or slower."""
         weights = read_filters(node, lowering)
-        if _estimate_tiles(node, lowering) >= _estimate_direct(node, lowering):
+        if _estimate_tiles(node, lowering) >= estimate_direct(node, lowering):
             raise Refused("Winograd's tiles would take longer than the direct sum", code="other")
         self._measure_growth(lowering.graph).check(_count_pixels(lowering.tensors[node.outputs[0]]))
         if not self.errors.is_near(weights, TILE):
@@ -118,14 +118,10 @@ def offer_default_tiles(errors: MeasuredErrors) -> tuple[Candidate, ...]:
     """Return the ways to compute a convolution of a model that says nothing of tiles."""
     return (
         Candidate("winograd", DefaultTiles(errors).lower, _estimate_tiles, LEVELS),
-        Candidate("direct", conv, _estimate_direct),
+        Candidate("direct", conv, estimate_direct),
     )
 
 
 def _estimate_tiles(node: Node, lowering: Lowering, level: Level | None = None) -> float:
     x, y = lowering.tensors[node.inputs[0]], lowering.tensors[node.outputs[0]]
     return estimate_tiles(x, y, TILE)
-
-
-def _estimate_direct(node: Node, lowering: Lowering, level: Level | None = None) -> float:
-    return estimate_direct(node, lowering)

@@ -151,13 +151,9 @@ def offer_winograd(rules: TileRules) -> tuple[Candidate, ...]:
     sizes = [Winograd(rules, tile) for tile in TILES if tile <= rules.largest]
     return (
         Candidate("winograd", cheapest.lower, cheapest.estimate),
-        Candidate("direct", conv, _estimate_direct),
+        Candidate("direct", conv, estimate_direct),
         *(Candidate(f"winograd-{one.tile}", one.lower, one.estimate) for one in sizes),
     )
-
-
-def _estimate_direct(node: Node, lowering: Lowering, level: Level) -> float:
-    return estimate_direct(node, lowering)
 
 
 def read_filters(node: Node, lowering: Lowering) -> Array:

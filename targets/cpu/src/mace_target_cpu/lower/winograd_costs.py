@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from mace_core.ir import Node, Tensor
+from mace_core.levels import Level
 from mace_core.lowering import Lowering
 from mace_core.winograd import WINDOW
 
@@ -37,8 +38,8 @@ def estimate_tiles(x: Tensor, y: Tensor, tile: int) -> float:
     return MARGIN * places * (products + TRANSFORM[tile] * tiles * (depth + results))
 
 
-def estimate_direct(node: Node, lowering: Lowering) -> float:
-    """Return the multiply-adds in whose time the direct sum is computed."""
+def estimate_direct(node: Node, lowering: Lowering, level: Level | None = None) -> float:
+    """Return the multiply-adds in whose time the direct sum is computed, alike at every level."""
     w, y = lowering.shape(node.inputs[1]), lowering.shape(node.outputs[0])
     pixels, results = prod(y[:-1]), y[-1]
     return float(prod(w[1:]) * (pixels * results + FETCH * (pixels + results)))
