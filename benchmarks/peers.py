@@ -341,6 +341,8 @@ def race_all(
     ]
     contestants = open_all(model, ours, peers, threads)
     race(contestants, options.seconds, choose_clock(options, threads))
+    for contestant in contestants:
+        contestant.session.outputs()  # raises where the last run failed, whose time is none
     return rows_of(model, options, threads, contestants)
 
 
