@@ -333,6 +333,7 @@ EMULATED void emulated_tile_bfloats(int c, int a, int b) {
 #define _mm_mask_storeu_epi8(p, mask, v) emulated_store_8(p, (uint16_t)(mask), emulated_quarter(v))
 #define _mm256_mask_storeu_epi8(p, mask, v) emulated_store_8(p, (uint32_t)(mask), emulated_half(v))
 #define _mm256_mask_storeu_epi16(p, mask, v) emulated_store_16(p, (uint16_t)(mask), emulated_half(v))
+#define _mm256_mask_storeu_ps(p, mask, v) emulated_store_32(p, (uint8_t)(mask), emulated_half((__m256i)(v)))
 #define _mm512_mask_storeu_epi8(p, mask, v) emulated_store_8(p, mask, emulated_wide(v))
 #define _mm512_mask_storeu_epi16(p, mask, v) emulated_store_16(p, mask, emulated_wide(v))
 #define _mm512_mask_storeu_epi32(p, mask, v) emulated_store_32(p, mask, emulated_wide(v))
@@ -356,6 +357,8 @@ EMULATED void emulated_tile_bfloats(int c, int a, int b) {
 #define _mm512_movepi32_mask emulated_signs
 #define _mm512_mask_blend_ps emulated_blend
 #define _mm512_mask_blend_epi32(mask, a, b) ((__m512i)emulated_blend(mask, (__m512)(a), (__m512)(b)))
+#define _mm512_castps512_ps256(x) (((wide){.f = (__m512)(x)}).half_f[0])
+#define _mm512_castps256_ps512(x) (((wide){.half_f = {(__m256)(x)}}).f)
 #define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
 #define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32
 #define _mm512_cvtepi16_epi32 emulated_cvtepi16_epi32

@@ -284,7 +284,7 @@ def test_only_products_with_constant_matrices_are_rounded() -> None:
     }
     shallow = [conv("image", (1, 9, 9, 3), (8, 3, 3, 3)).graph, product("shallow", (9, 31), (31, 17)).graph]
     assert [BF16.lower(graph, "x86_64").calls[0].kernel.name for graph in shallow] == [
-        "conv_lines3_f32",
+        "conv_lines3_narrow_f32",
         "matmul_f32",
     ]
     computed = case("computed", "MatMul", [draw(4, 50), draw(50, 6)])

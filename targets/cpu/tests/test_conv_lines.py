@@ -85,6 +85,10 @@ IMAGES = [
     conv("skipped", (1, 9, 23, 3), (20, 1, 2, 3), strides=(4, 4)),
     conv("line", (2, 33, 2), (18, 5, 2), strides=(3,), pads_before=(2,), pads_after=(2,)),
     conv("computed", (1, 6, 9, 3), (9, 3, 3, 3), dynamic=True),
+    # What high tiles leave of a line is less than a low tile has, as many, and more.
+    *(conv(f"rest_{width}", (1, 3, width + 2, 1), (20, 3, 3, 1)) for width in (4, 5, 11, 28, 29, 30)),
+    # Several strips of an image of more than 256 KB, whose lines are fetched ahead.
+    conv("large", (2, 90, 260, 3), (17, 3, 3, 3), strides=(2, 1)),
     # A distance of lines that no window has.
     conv("single", (1, 5, 9, 2), (6, 1, 3, 2), dilations=(1 << 30, 1)),
 ]
@@ -93,6 +97,7 @@ PLANES = [
     planes("planes", (1, 3, 21, 30), 8, stride=2),
     planes("batch", (3, 2, 6, 7), 19, pads=(0, 2, 3, 1)),
     planes("epilogue", (1, 3, 8, 12), 17, then="Tanh"),
+    planes("large_planes", (1, 3, 150, 160), 40, stride=2),
 ]
 
 
@@ -102,15 +107,17 @@ def list_kernels(graph: Graph) -> list[str]:
 
 def test_few_channels_are_read_from_lines() -> None:
     names = [list_kernels(graph)[-1] for graph in IMAGES]
-    steps = [6, 4, 2, 2, 3, 12, 6, 3, 2]
+    rest = ["1_low", *["1"] * 5]
+    steps = ["6_narrow", "4", "2", "2_narrow", "3_narrow", "12", "6", "3", *rest, "3", "2_narrow"]
     assert names == [f"conv_lines{step}_f32" for step in steps]
 
 
 def test_planes_are_read_without_a_copy() -> None:
     assert [list_kernels(graph) for graph in PLANES] == [
-        ["conv_lines2_f32"],
+        ["conv_lines2_narrow_f32"],
         ["conv_lines1_f32"],
         ["conv_lines1_f32_tanh"],
+        ["conv_lines2_f32"],
     ]
 
 
@@ -130,7 +137,7 @@ def test_only_the_image_is_read_as_planes() -> None:
     assert read_planes(copy, other, image) is None
 
 
-@pytest.mark.parametrize(("gap", "kernel"), [(1000, "conv_lines1_f32"), (1 << 28, "conv_f32")])
+@pytest.mark.parametrize(("gap", "kernel"), [(1000, "conv_lines1_narrow_low_f32"), (1 << 28, "conv_f32")])
 def test_lines_that_lie_far_apart_need_little_scratch(gap: int, kernel: str) -> None:
     """Two lines of filters with a gap that would make a strip of 8 GiB."""
     far = conv("far", (1, 4, 4, 1), (1, 2, 1, 1), dilations=(gap, 1), pads_before=(gap, 0))
@@ -145,7 +152,7 @@ def test_another_order_of_axes_stays_a_copy() -> None:
     w = new.weight("w", np.ones((8, 3, 3, 3), "f4"))
     attrs = {"strides": (1, 1), "pads_before": (1, 1), "pads_after": (1, 1), "dilations": (1, 1), "group": 1}
     graph = new.finish([new.one("Conv", [x, w], attrs)])
-    assert list_kernels(graph)[-1] == "conv_lines3_f32"
+    assert list_kernels(graph)[-1] == "conv_lines3_narrow_f32"
     assert len(list_kernels(graph)) == 2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import prod
 
 from mace_core.ir import Tensor
@@ -26,7 +26,10 @@ MAX_CHANNELS = 4
 MAX_STRIDE = 4
 
 MIN_WIDTH = 4
-"""Results of a line below which tiles would be of one window."""
+"""Results of a line: of 4 the matrix kernel takes up to twice as long, and no tile is lower."""
+
+NARROW = 8
+"""Results up to which half of the widest vector holds all of them."""
 
 STRIP_BYTES = 1 << 14
 """Of a strip, unless two lines of results need more: half of a first-level cache."""
@@ -60,6 +63,24 @@ class _Strip:
         return {"parts": self.parts, "pitch": self.pitch, "front": self.front, "strip": self.lines}
 
 
+@dataclass(frozen=True)
+class LineForm:
+    """What a kernel is generated for: the parameters of its template.
+
+    step: floats from one window to the next.  is_narrow: half of the widest vector holds all results.
+    is_low: lines have as few results as `reads_lines` takes.
+    """
+
+    step: int
+    is_narrow: bool
+    is_low: bool
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return f"conv_lines{self.step}{'_narrow' * self.is_narrow}{'_low' * self.is_low}_f32"
+
+
 def reads_lines(x: Tensor, y: Tensor, windows: Windows) -> bool:
     """Tell whether the kernel takes a convolution of one group, and computes it faster than others."""
     if len(x.shape) not in (3, 4) or not x.elements or not y.elements or prod(windows.kernel) == 1:
@@ -74,7 +95,9 @@ def use_lines(call: Call) -> Call:
         return call
     step = read_axes(call.args["stride"])[2] * _number(call.args["channels"])
     fields = (*(field for field in call.kernel.fields if field[0] not in MATRIX), *STRIP)
-    kernel = Kernel(f"conv_lines{step}_f32", KERNELS / TEMPLATE, fields, {"step": step})
+    is_low = read_axes(call.args["out"])[2] == MIN_WIDTH
+    form = LineForm(step, is_narrow=_number(call.args["results"]) <= NARROW, is_low=is_low)
+    kernel = Kernel(form.name, KERNELS / TEMPLATE, fields, asdict(form))
     args = {name: value for name, value in call.args.items() if name not in MATRIX}
     return replace(call, kernel=kernel, args={**args, **strip.args}, scratch=strip.scratch)
 
