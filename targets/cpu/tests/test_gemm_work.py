@@ -153,10 +153,18 @@ def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], exp
             [[0, 13, 0, 16], [0, 13, 16, 32], [0, 13, 32, 40]],
             [(64000, 6, 12000), (64000, 0, 12000), (128000, 0, 8000)],
         ),
+        # More tiles below each other than one call has pointers for.
+        ((500, 16, 2100, 1), (0, 1), [[0, 500, 0, 16]], None),
         # Weights that stay in the cache: strips of 24 rows take all columns, of 96 where products are shallow.
         ((100, 40, 80, 1), (0, 3), [[0, 96, 0, 40], [96, 100, 0, 40]], None),
         ((50, 40, 81, 1), (0, 3), [[0, 24, 0, 40], [24, 48, 0, 40], [48, 50, 0, 40]], None),
-        ((50, 64, 81, 1), (1, 3), [[0, 24, 16, 48], [24, 48, 16, 48], [48, 50, 16, 48]], None),
+        # The last part of a strip fetches the first one, for the next strip.
+        (
+            (50, 64, 81, 1),
+            (1, 3),
+            [[0, 24, 16, 48], [24, 48, 16, 48], [48, 50, 16, 48]],
+            [*2 * [(2592, 4, 324), (1296, 4, 324)], (2592, 16, 81), (2592, 0, 81)],
+        ),
         ((25, 64, 512, 1), (0, 4), [[0, 24, 0, 64], [24, 25, 0, 64]], None),
         ((25, 64, 513, 1), (0, 4), [[0, 25, 0, 16], [0, 25, 16, 32], [0, 25, 32, 48], [0, 25, 48, 64]], None),
         # The rows of a single strip read weights once, so they fetch what follows.
@@ -182,8 +190,15 @@ def test_a_product_is_cut_into_tasks(kernel: c.CDLL, given: tuple[int, ...], exp
                 (86400, 8, 1800),
                 (115200, 8, 3600),
                 (115200, 0, 1800),
-                (129600, 0, 5400),
+                (129600, 0, 8100),
             ],
+        ),
+        # The same of three tiles below each other, whose sums in between begin at rows of their own.
+        (
+            (18, 16, 300, 9),
+            (0, 1),
+            [[0, 18, 0, 16]],
+            [(28800, 6, 5400), *3 * [(28800, 0, 900)]],
         ),
         ((2, 3, 5, 2), (0, 1), [[0, 2, 0, 3]], [(0, 0, 10)]),
         ((13, 40, 0, 1), (0, 3), [[0, 13, 0, 16], [0, 13, 16, 32], [0, 13, 32, 40]], []),
@@ -196,7 +211,7 @@ def test_the_order_of_parts_and_what_is_fetched_meanwhile(
     parts: list[Part],
     fetched: list[tuple[int, int, int]] | None,
 ) -> None:
-    """Fetched: the first float of b, the step and the number of each sequence; None where tiles fetch what they read."""
+    """Fetched: the first float of b, the step and the number of each sequence; None where that is not looked at."""
     places, stored = multiply(kernel, size, panels)
     assert stored == parts
     if fetched is not None:

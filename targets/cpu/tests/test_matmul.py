@@ -4,10 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from emulated_levels import QUIET
+from test_conv import OneLevel
 
 from mace_core.attributes import Attribute
 from mace_core.ir import Graph
-from mace_core.testing.compiled import case, check_graphs
+from mace_core.run.reference import execute
+from mace_core.testing.compiled import assert_close, case, check_graphs, run_merged
 from mace_target_cpu import Cpu
 
 pytestmark = pytest.mark.slow
@@ -32,6 +35,29 @@ def test_products(tmp_path: Path) -> None:
     arrays = [np.zeros((6, 9), "f4"), rng.standard_normal((9, 17)).astype("f4"), bias]
     graphs.append(case("fused", "MatMul", arrays, {"low": 0.0, "high": 2.0}, constants=(1, 2)))
     check_graphs(Cpu(), graphs, tmp_path)
+
+
+COLUMNS = (15, 16, 17, 24, 25, 32, 33, 40, 41, 72, 73, 88)
+"""Widths whose last tiles are narrow, a register, wider than narrow, and several: 17 to 24 are narrow at AVX-512."""
+
+
+@pytest.mark.parametrize("rows", [3, 13, 27])
+def test_widths_and_heights_of_tiles_have_the_bits_of_another_level(tmp_path: Path, rows: int) -> None:
+    """Fewer rows than a highest tile has, some of them, and a pile of them with rows that are left over."""
+    rng = np.random.default_rng(rows)
+    graphs, inputs = [], {}
+    for columns in COLUMNS:
+        a = rng.standard_normal((rows, 11)).astype("f4")
+        b = rng.standard_normal((11, columns)).astype("f4")
+        graphs.append(case(f"columns{columns}", "MatMul", [a, b], constants=(1,)))
+        inputs[graphs[-1].name] = {"x0": a}
+    wide, other = (
+        run_merged(OneLevel(QUIET[level]), graphs, tmp_path / level, inputs) for level in ("avx512", "avx2")
+    )
+    for graph in graphs:
+        (name,) = graph.outputs
+        np.testing.assert_array_equal(wide[graph.name][name], other[graph.name][name], err_msg=graph.name)
+        assert_close(wide[graph.name][name], execute(graph, inputs[graph.name])[name], graph.name)
 
 
 def pool(name: str, op: str, x: tuple[int, ...], kernel: tuple[int, ...], **attrs: Attribute) -> Graph:
