@@ -13,11 +13,17 @@ EMULATION = Path(__file__).with_name("emulated_avx512.h")
 _HERE = {str(level.name): level for level in levels_here((*X86, *GENERIC)) if isinstance(level, CpuLevel)}
 
 
-def _emulate(level: CpuLevel) -> CpuLevel:
-    """Return the level as it is if this processor has it, else with functions for its instructions."""
-    if level.name in _HERE:
-        return level
+def emulate(level: CpuLevel) -> CpuLevel:
+    """Return a level with functions for the instructions that AVX2 lacks.
+
+    Sanitizers see what these read and write, and not what masked instructions of the processor do.
+    """
     return replace(level, available="", probe=None, flags=(*AVX2_FLAGS, "-include", str(EMULATION)))
+
+
+def quiet(level: CpuLevel) -> CpuLevel:
+    """Return a level without warnings: compilers warn of emulated instructions."""
+    return replace(level, flags=(*level.flags, "-w"))
 
 
 _SSE2, _AVX2 = (next(level for level in X86 if level.name == name) for name in ("sse2", "avx2"))
@@ -32,9 +38,11 @@ _OTHERS = (
 )
 """Levels that no processor of this kind has, for the branches of kernels that are written for others."""
 
-LEVELS = {str(level.name): _emulate(level) for level in (*X86, *GENERIC)} if "avx2" in _HERE else _HERE
+LEVELS = dict(_HERE)
+if "avx2" in _HERE:
+    LEVELS = {str(level.name): emulate(level) for level in (*X86, *GENERIC)} | _HERE
 LEVELS |= {str(level.name): level for level in _OTHERS}
 """The levels that run here by name; without AVX2 none of x86-64 is emulated."""
 
-QUIET = {name: replace(level, flags=(*level.flags, "-w")) for name, level in LEVELS.items()}
-"""The same without warnings: compilers warn of emulated instructions."""
+QUIET = {name: quiet(level) for name, level in LEVELS.items()}
+"""The same without warnings."""
