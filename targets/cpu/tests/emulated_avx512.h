@@ -352,6 +352,9 @@ EMULATED void emulated_tile_bfloats(int c, int a, int b) {
 
 #define _mm512_reduce_add_epi32 emulated_sum
 #define _mm512_permutexvar_epi32 emulated_permute
+#define _mm512_permutexvar_ps(places, a) ((__m512)emulated_permute(places, (__m512i)(a)))
+#undef _mm512_setr_ps
+#define _mm512_setr_ps(...) ((wide){.f32 = {__VA_ARGS__}}.f)
 #undef _mm512_extracti32x4_epi32
 #define _mm512_extracti32x4_epi32 emulated_extract
 #define _mm512_movepi32_mask emulated_signs

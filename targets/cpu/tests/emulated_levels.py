@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mace_core.testing.processor import levels_here
-from mace_target_cpu.isa import AVX2_FLAGS, GENERIC, X86, CpuLevel
+from mace_target_cpu.isa import AVX2_FLAGS, GENERIC, MAX_LANES, X86, CpuLevel
 
 EMULATION = Path(__file__).with_name("emulated_avx512.h")
 
@@ -41,6 +41,13 @@ _OTHERS = (
 LEVELS = dict(_HERE)
 if "avx2" in _HERE:
     LEVELS = {str(level.name): emulate(level) for level in (*X86, *GENERIC)} | _HERE
+
+SEEN = {name: quiet(emulate(level) if level.lanes == MAX_LANES else level) for name, level in LEVELS.items()}
+"""The levels under sanitizers, which do not see what masked instructions of a processor read and write."""
+
+SEEN_FLOATS = {name: level for name, level in SEEN.items() if name not in ("avxvnni", "avx512vnni", "amx")}
+"""Those that differ in floats: the others compute them as levels before them do."""
+
 LEVELS |= {str(level.name): level for level in _OTHERS}
 """The levels that run here by name; without AVX2 none of x86-64 is emulated."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_levels import QUIET
+from emulated_levels import QUIET, SEEN
 from quantized_graphs import I8, I16, U8, check, conv, inputs_of, storage
 from test_workers import shuffled
 
@@ -123,7 +123,7 @@ def test_tiles_of_several_tasks(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_nothing_is_read_behind_tensors_and_scratch(tmp_path: Path) -> None:
-    level = QUIET["amx"]
+    level = SEEN["amx"]
     graphs = [*SUMS, *strips(), *points()]
     plans = {graph.name: plan_graph(with_levels(Cpu(), [level]), graph) for graph in graphs}
     inputs = {graph.name: inputs_of(graph) for graph in graphs}

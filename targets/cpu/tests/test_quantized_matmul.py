@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from emulated_levels import SEEN
 from quantized_graphs import I8, I16, U8, check, conv, graph, inputs_of, product, storage
 
 from mace_core.graph_builder import Builder
@@ -116,7 +117,11 @@ LARGEST = [
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("level", levels_here(X86), ids=lambda level: str(level.name))
+@pytest.mark.parametrize(
+    "level",
+    [SEEN[str(level.name)] for level in X86 if level.name in SEEN],
+    ids=lambda level: str(level.name),
+)
 def test_tiles_read_nothing_beside_their_tensors(level: Level, tmp_path: Path) -> None:
     # Two levels, because a library of one does not ask the processor, and with it for permission of tiles.
     levels, graphs = [level, GENERIC[0]], shapes_of_tiles()

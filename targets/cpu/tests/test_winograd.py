@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_levels import LEVELS, QUIET
+from emulated_levels import LEVELS, QUIET, SEEN
 from test_conv import OneLevel, conv
 from test_workers import shuffled
 
@@ -140,10 +140,12 @@ def draw_integers(graph: Graph) -> dict[str, Array]:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "level", [SEEN[name] for name in ("avx512", "avx2") if name in SEEN], ids=lambda level: str(level.name)
+)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.usefixtures("forced")
-def test_tiles_read_nothing_beside_their_tensors(tmp_path: Path, tile: int) -> None:
-    level = QUIET["avx2"]
+def test_tiles_read_nothing_beside_their_tensors(tmp_path: Path, tile: int, level: Level) -> None:
     target = Tiled(level, tile)
     library = Sanitized({g.name: plan_graph(target, g) for g in GRAPHS}, (level,), tmp_path)
     for graph in GRAPHS:
