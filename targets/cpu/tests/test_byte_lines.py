@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_levels import LEVELS
+from emulated_levels import QUIET
 from quantized_graphs import I8, U8, check, conv, inputs_of, storage
 from test_depthwise_byte_strips import NEEDS_VNNI, SSE2, VNNI, compare, list_kernels
 from test_depthwise_strips import BORDER, fill
@@ -74,10 +74,10 @@ def test_quads_of_pixels_give_the_bits_of_the_product(
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("_all_shapes")
-@pytest.mark.skipif("avx512vnni" not in LEVELS, reason="the processor has no AVX2")
+@pytest.mark.skipif("avx512vnni" not in QUIET, reason="the processor has no AVX2")
 def test_quads_of_pixels_round_the_exact_sum(tmp_path: Path) -> None:
     graphs = [make_graph(name, kind) for name in CASES for kind in (DType.I8, DType.U8)]
-    check(graphs, tmp_path, [LEVELS["avx512vnni"]])
+    check(graphs, tmp_path, [QUIET["avx512vnni"]])
 
 
 @NEEDS_VNNI

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_levels import LEVELS
+from emulated_levels import QUIET
 from quantized_graphs import I8, U8, check, conv, inputs_of, storage
 from test_depthwise_strips import BORDER, CASES, fill, make_graph
 
@@ -75,9 +75,9 @@ def test_strips_of_bytes_give_the_bits_of_the_plain_kernel(
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("_all_shapes")
-@pytest.mark.skipif("avx512vnni" not in LEVELS, reason="the processor has no AVX2")
+@pytest.mark.skipif("avx512vnni" not in QUIET, reason="the processor has no AVX2")
 def test_strips_of_bytes_round_the_exact_sum(tmp_path: Path) -> None:
-    check(list_graphs(), tmp_path, [LEVELS["avx512vnni"]])
+    check(list_graphs(), tmp_path, [QUIET["avx512vnni"]])
 
 
 @NEEDS_VNNI
