@@ -43,7 +43,8 @@ if "avx2" in _HERE:
     LEVELS = {str(level.name): emulate(level) for level in (*X86, *GENERIC)} | _HERE
 
 SEEN = {name: quiet(emulate(level) if level.lanes == MAX_LANES else level) for name, level in LEVELS.items()}
-"""The levels under sanitizers, which do not see what masked instructions of a processor read and write."""
+"""The levels of x86-64 for sanitizers, which do not see what masked instructions of a processor read and write:
+those of AVX-512 are emulated even where the processor has them."""
 
 SEEN_FLOATS = {name: level for name, level in SEEN.items() if name not in ("avxvnni", "avx512vnni", "amx")}
 """Those that differ in floats: the others compute them as levels before them do."""
