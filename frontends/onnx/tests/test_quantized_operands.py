@@ -25,9 +25,16 @@ def pad(value: str) -> RuntimeCase:
 
 
 def product(a: tuple[int, ...], b: tuple[int, ...], zero: np.ndarray, is_constant: bool) -> RuntimeCase:
-    """Return a MatMulInteger of uint8 and int8.  zero: zero point of the second operand."""
+    """Return a MatMulInteger of uint8 and int8.  zero: zero point of the second operand.
+
+    Two products of a computed second operand fit 16 bits: ONNX Runtime saturates their sum on x86-64 processors
+    without VNNI, and makes only constants precise.
+    """
     rng = np.random.default_rng(2)
-    values = {"x": rng.integers(0, 255, a), "w": rng.integers(-128, 127, b).astype(np.int8)}
+    values = {
+        "x": rng.integers(0, 255 if is_constant else 127, a),
+        "w": rng.integers(-128, 127, b).astype(np.int8),
+    }
     ports = f"uint8{list(a)} x" + ("" if is_constant else f", int8{list(b)} w")
     constants = {"p": ZERO, "r": zero} | ({"w": values["w"]} if is_constant else {})
     return RuntimeCase("y = MatMulInteger(x, w, p, r)", ports, constants, values=values)
