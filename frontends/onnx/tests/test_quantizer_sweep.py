@@ -54,7 +54,6 @@ CONSTANT = ("table",)
 SOFTMAX = ("softmax", "attention")
 """Networks of which ONNX Runtime's optimizer makes another computation; few results, so that one is a large share."""
 
-
 WEIGHTS = {
     "QLinearConv": (3, 5),
     "QLinearMatMul": (3, 5),

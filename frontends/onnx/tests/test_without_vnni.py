@@ -65,6 +65,7 @@ def test_comparisons_hold_where_sums_of_onnx_runtime_saturate() -> None:
         pytest.skip("wheels of another processor are installed")
     require(None if shutil.which(EMULATOR) else f"{EMULATOR} is not in PATH: apt-get install qemu-user")
     shown = emulate("-c", SATURATING)
+    assert shown.returncode == 0, shown.stderr[-1000:]
     computed, exact = map(int, shown.stdout.split())
     assert computed < exact, "this processor has VNNI"
     done = emulate("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-m", "", *COMPARISONS)

@@ -27,8 +27,8 @@ def test_a_device_computes_what_the_references_do(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_device_computes_every_op_and_whole_models(tmp_path: Path) -> None:
-    # PoCL spends most of the time in its compiler: 505 s with optimization, 333 s without, on a Zen 4. What the
-    # other test selects is optimized.
+    # Most of the time is PoCL's compiler, which takes half as long without optimization. What the other test
+    # selects is optimized.
     run_tests("device and exhaustive", tmp_path, {"POCL_EXTRA_BUILD_FLAGS": "-cl-opt-disable"})
 
 

@@ -35,7 +35,8 @@ class SessionSetting:
 
 
 # Without it, products of int8 weights saturate at 16 bits on x86-64 processors without VNNI, so that the
-# reference would depend on the machine (onnxruntime_session_options_config_keys.h).
+# reference would depend on the machine (onnxruntime_session_options_config_keys.h). It still does where a
+# model multiplies constants, or int8 tensors that it computes: the key reaches neither.
 PRECISE = MappingProxyType({"session.x64quantprecision": "1"})
 # The optimizer makes MatMulNBits of a product with dequantized weights. By default that rounds the other
 # factor to eight bits (level 4); level 1 computes in single precision, as ONNX defines both operators.
